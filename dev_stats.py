@@ -8,6 +8,7 @@ import json
 import keyword
 import re
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -325,11 +326,39 @@ def table(rows: list[Row]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
+TREE_START, TREE_END = "<!-- tree -->\n", "<!-- end of tree -->"
+
+
+def tree(root: Path) -> str:
+    """The packages with their first sentence, and the names of their modules."""
+    package = root / "src" / "forebear"
+    lines = ["```"]
+    for folder in [package, *sorted(file.parent for file in package.rglob("*/__init__.py"))]:
+        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+        sentence = "the public interface and what every room may import" if folder == package else docstring
+        names = sorted(file.stem for file in folder.glob("*.py") if file.stem != "__init__")
+        label = "forebear/" + "".join(f"{part}/" for part in folder.relative_to(package).parts)
+        lines.append(f"{label:<36}{sentence.partition(chr(10))[0]}")
+        lines += textwrap.wrap(" · ".join(names), 116, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join([*lines, "```", ""])
+
+
+def write_tree(root: Path) -> None:
+    """Puts the tree between its marks in docs/design.md."""
+    page = root / "docs" / "design.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(TREE_START)
+    page.write_text(f"{before}{TREE_START}{tree(root)}{TREE_END}{rest.partition(TREE_END)[2]}", encoding="utf-8")
+
+
 def main(arguments: list[str], root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="./dev stats", description="Measures the code under src against its limits.")
     parser.add_argument("--list", metavar="NAME", dest="listed", help="print the places of one row of the table")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--tree", action="store_true", help="write the tree of modules into docs/design.md")
     options = parser.parse_args(arguments)
+    if options.tree:
+        write_tree(root)
+        return 0
     rows = {row.name: row for row in measure(root)}
     if options.listed:
         if options.listed not in rows:

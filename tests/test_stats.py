@@ -243,3 +243,8 @@ def test_the_table_the_list_and_json(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_it_runs_without_a_venv():
     program = [sys.executable, "-I", "-S", str(PROJECT / "dev_stats.py"), "--help"]
     assert "--list" in subprocess.run(program, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_tree_in_the_design_is_that_of_the_files():
+    page = (PROJECT / "docs" / "design.md").read_text(encoding="utf-8")
+    assert stats.tree(PROJECT) in page, "run ./dev stats --tree"

@@ -56,7 +56,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def test_neighbours_of_words_beside_those_of_sentences(run: Path, files: dict[str, Path], capsys: Captured):
     facts = told(capsys, "neighbours", run, "cat", "the dog", "--top", 3)
-    assert (facts["run"], facts["words"]) == ("table", len(Run.open(run).word_table.word_table))
+    assert (facts["run"], facts["words"]) == ("table", len(Run.open(run).word_table.words))
     cat, dog = facts["texts"]
     (expected,) = Run.open(run).neighbours("cat", top=3)
     assert cat["nearest"] == expected.to_dict()["nearest"]

@@ -75,9 +75,9 @@ def test_words_of_real_lines_are_nearly_those_of_jieba(data):
 def test_a_long_text_is_cut_as_its_lines_are(data, monkeypatch):
     text = "\n".join(_lines(data, 200_000))
     whole = rjieba.Jieba().cut(text)
-    assert len(text) > 2 * segmentation._STRETCH
+    assert len(text) > 2 * segmentation._CHUNK
     assert Segmenter().split(text) == whole
-    monkeypatch.setattr(segmentation, "_STRETCH", 1000)
+    monkeypatch.setattr(segmentation, "_CHUNK", 1000)
     assert Segmenter().split(text) == whole
 
 
@@ -116,7 +116,7 @@ def test_words_of_the_dictionary_come_out_whole(text: str, words: list[str]):
 @given(pieces=st.lists(st.sampled_from(["云雀鸟", "甲乙丙丁", "的", "人民", "，", "a1", " ", "C++"])))
 def test_a_word_is_whole_wherever_it_stands(many: bool, pieces: list[str]):
     """No two of these words can overlap, so each one must be found, by either way of looking for them."""
-    others = [chr(at) + chr(at + 7) for at in range(0xAC00, 0xAC00 + 2 * segmentation._FEW)] if many else []
+    others = [chr(at) + chr(at + 7) for at in range(0xAC00, 0xAC00 + 2 * segmentation._MAX_REGEX_PREFIXES)] if many else []
     segmenter = Segmenter(("云雀鸟", "甲乙丙丁", *others))
     words = segmenter.split("".join(pieces))
     for word in ("云雀鸟", "甲乙丙丁"):

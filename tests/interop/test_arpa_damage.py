@@ -103,7 +103,7 @@ def outcome(path: Path, quickly: bool) -> Any:
     assert refused.file == str(path)
     assert refused.line is not None
     assert refused.line >= 1
-    return refused.what, refused.line
+    return refused.message, refused.line
 
 
 @pytest.mark.parametrize("seed", range(4))

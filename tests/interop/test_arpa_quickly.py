@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from forebear.interop import arpa
 from forebear.kernels import arpa as arpa_reading
 from forebear.kernels import arpa as arpa_writing
-from forebear.kernels import arpa_checking
 
 
 def assert_same(path: Path) -> arpa.ArpaModel:
@@ -147,7 +146,7 @@ def test_checks(data: Any):
         again = [i for i, row in enumerate(rows) if row in rows[:i] and not lost]
         expected = (lost or [-1])[0], (again or [-1])[0]
         array = np.array(rows, np.int32).reshape(-1, n)
-        assert arpa_checking.check_ngram_prefixes(known, array) == expected
+        assert arpa_reading.check_ngram_prefixes(known, array) == expected
         assert arpa.checked(3, keys, array) == expected
         if expected != (-1, -1):
             return
@@ -167,9 +166,9 @@ def test_checks_of_many():
         known: list[Any] = []
         keys: list[np.ndarray] = []
         for level in shuffled[1:3]:
-            assert arpa_checking.check_ngram_prefixes(known, level) == arpa.checked(200, keys, level) == (-1, -1)
+            assert arpa_reading.check_ngram_prefixes(known, level) == arpa.checked(200, keys, level) == (-1, -1)
         expected = place if spoil == "lost" else -1, place if spoil == "again" else -1
-        assert arpa_checking.check_ngram_prefixes(known, rows) == arpa.checked(200, keys, rows) == expected
+        assert arpa_reading.check_ngram_prefixes(known, rows) == arpa.checked(200, keys, rows) == expected
 
 
 # -- writing

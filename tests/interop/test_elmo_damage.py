@@ -264,7 +264,7 @@ def test_absurd_options_are_named(told: Any, said: str, tmp_path: Path):
     publish(tmp_path)
     (tmp_path / "options.json").write_text(json.dumps(told))
     fault = refused(tmp_path)
-    assert said in fault.what
+    assert said in fault.message
     assert fault.file == str(tmp_path / "options.json")
 
 

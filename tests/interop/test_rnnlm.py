@@ -99,7 +99,7 @@ def refused(path: Path) -> InputError:
 def test_missing_further_and_odd_arrays_are_all_named(tmp_path: Path):
     made = arrays() | {"more": np.zeros(3), "lstm_b": np.zeros((4, 4), np.float16), "affine_b": np.zeros(7, np.int64)}
     del made["lstm_Wh"], made["embed_W"]
-    told = refused(publish(tmp_path, made)).what
+    told = refused(publish(tmp_path, made)).message
     for said in (
         "embed_W is missing",
         "lstm_Wh is missing",
@@ -112,7 +112,7 @@ def test_missing_further_and_odd_arrays_are_all_named(tmp_path: Path):
 
 def test_arrays_that_do_not_fit_together_are_named(tmp_path: Path):
     made = arrays() | {"lstm_Wx": np.zeros((3, 12), np.float16), "affine_W": np.zeros((4, 8), np.float16)}
-    told = refused(publish(tmp_path, made)).what
+    told = refused(publish(tmp_path, made)).message
     assert "lstm_Wx is 3x12 instead of 3x16" in told
     assert "affine_W is 4x8 instead of 4x7" in told
 
@@ -138,7 +138,7 @@ def test_a_vocabulary_that_is_not_the_models_is_refused(
 def test_no_numbers_pickles_and_torn_archives_are_refused(tmp_path: Path):
     made = arrays()
     made["embed_W"][0, 0] = np.nan
-    assert "no numbers" in refused(publish(tmp_path, made)).what
+    assert "no numbers" in refused(publish(tmp_path, made)).message
     publish(tmp_path, arrays() | {"embed_W": np.array([{}], dtype=object)})
     assert "not a whole archive of arrays" in refused(tmp_path).message
     publish(tmp_path, arrays())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forebear.kernels import dense
+from forebear.kernels import matrix_product
 
 
 @pytest.mark.parametrize(("rows", "features", "columns"), [(500, 40, 2), (3, 1, 1), (0, 5, 2), (7, 9, 0)])
@@ -15,8 +15,12 @@ def test_both_ways_give_numpys_numbers(monkeypatch, rows: int, features: int, co
     right, left = rng.normal(size=(features, columns)), rng.normal(size=(rows, columns))
     exact = values.astype(np.float64)
     for much in (0, 1 << 60):  # always compiled, never compiled
-        monkeypatch.setattr(dense, "COMPILE_THRESHOLD", much)
-        assert np.allclose(dense.dense_product(values, right), exact @ right, rtol=1e-12, atol=1e-12)
-        assert np.allclose(dense.dense_transposed_product(values, left), exact.T @ left, rtol=1e-12, atol=1e-12)
-    assert np.allclose(dense.product_in_loops(values, right), exact @ right, rtol=1e-12, atol=1e-12)
-    assert np.allclose(dense.transposed_product_in_loops(values, left), exact.T @ left, rtol=1e-12, atol=1e-12)
+        monkeypatch.setattr(matrix_product, "COMPILE_THRESHOLD", much)
+        assert np.allclose(matrix_product.dense_product(values, right), exact @ right, rtol=1e-12, atol=1e-12)
+        assert np.allclose(
+            matrix_product.dense_transposed_product(values, left), exact.T @ left, rtol=1e-12, atol=1e-12
+        )
+    assert np.allclose(matrix_product.dense_product_kernel(values, right), exact @ right, rtol=1e-12, atol=1e-12)
+    assert np.allclose(
+        matrix_product.dense_transposed_product_kernel(values, left), exact.T @ left, rtol=1e-12, atol=1e-12
+    )

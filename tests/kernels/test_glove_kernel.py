@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.kernels import glove as kernels
-from forebear.kernels import glove_table
+from forebear.kernels import layout
 
 BLOCKS = kernels.ROW_GROUPS**2
 
 
 def tables(words: int, width: int, seed: int = 0, kind: type = np.float64) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    made = [glove_table.glove_table(words, width).astype(kind) for _ in "wc"]
+    made = [layout.glove_table(words, width).astype(kind) for _ in "wc"]
     for table in made:
         table[:, :width] = rng.normal(size=(words, width)) / np.sqrt(width)
         table[:, width : 2 * width] += rng.random((words, width))
@@ -102,14 +102,14 @@ def test_blocks_are_about_equally_large():
 
 
 def test_rows_begin_with_a_line_of_the_cache():
-    table = glove_table.glove_table(3, 5)
+    table = layout.glove_table(3, 5)
     assert table.ctypes.data % 64 == 0
     assert table.strides[0] % 64 == 0
     assert table[2].tolist() == [0] * 5 + [1] * 5 + [0, 1] + [0] * 4
 
 
 def test_what_is_added_to_a_vector_stays_nothing():
-    assert [glove_table.padded_width(width) for width in (1, 8, 9, 32, 50, 100, 300)] == [1, 8, 32, 32, 64, 100, 320]
+    assert [layout.padded_width(width) for width in (1, 8, 9, 32, 50, 100, 300)] == [1, 8, 32, 32, 64, 100, 320]
     single = [np.ascontiguousarray(table, np.float32) for table in tables(5, 32)]
     for table in single:
         table[:, 20:32], table[:, 52:64] = 0, 1

@@ -9,7 +9,7 @@ from test_learning_freely import OTHERS, compare, mostly
 
 from forebear.embeddings.word2vec import word2vec_variant
 from forebear.kernels import word2vec_threads
-from forebear.kernels.tables import aligned_table
+from forebear.kernels.layout import aligned_table
 from forebear.kernels.word2vec_sampling import keep_probabilities
 from forebear.kernels.word2vec_threads import STILL, train_word2vec
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from forebear.kernels import sparse
+from forebear.kernels import matrix_product
 
 scipy_sparse = pytest.importorskip("scipy.sparse", reason="scipy is not installed")
 
@@ -28,9 +28,9 @@ def test_both_ways_give_the_same_bits_and_scipys_numbers(monkeypatch, columns: i
     there = scipy_sparse.csr_matrix((values.astype(np.float64), indices, indptr), shape=(500, 200))
     told = []
     for much in (0, 1 << 60):  # always compiled, never compiled
-        monkeypatch.setattr(sparse, "COMPILE_THRESHOLD", much)
-        told.append(sparse.sparse_product(indptr, indices, values, right))
-        told.append(sparse.sparse_transposed_product(indptr, indices, values, left, 200))
+        monkeypatch.setattr(matrix_product, "COMPILE_THRESHOLD", much)
+        told.append(matrix_product.sparse_product(indptr, indices, values, right))
+        told.append(matrix_product.sparse_transposed_product(indptr, indices, values, left, 200))
     assert np.array_equal(told[0], told[2])
     assert np.array_equal(told[1], told[3])
     assert np.allclose(told[0], there @ right, rtol=1e-12)
@@ -51,12 +51,12 @@ def test_loops_are_what_numpy_does(rows, width, most, seed, columns, data):
     right = data.draw(arrays.arrays(np.float64, (width, columns), elements=numbers))
     left = data.draw(arrays.arrays(np.float64, (rows, columns), elements=numbers))
     assert np.array_equal(
-        sparse.product_in_loops(indptr, indices, values, right),
-        sparse.product_in_numpy(indptr, indices, values, right),
+        matrix_product.sparse_product_kernel(indptr, indices, values, right),
+        matrix_product.sparse_product_reference(indptr, indices, values, right),
     )
     assert np.array_equal(
-        sparse.transposed_product_in_loops(indptr, indices, values, left, width),
-        sparse.transposed_product_in_numpy(indptr, indices, values, left, width),
+        matrix_product.sparse_transposed_product_kernel(indptr, indices, values, left, width),
+        matrix_product.sparse_transposed_product_reference(indptr, indices, values, left, width),
     )
 
 
@@ -64,9 +64,9 @@ def test_a_small_product_does_not_load_numba(monkeypatch):
     def never(*loops: object) -> None:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(sparse, "compile_kernel", never)
+    monkeypatch.setattr(matrix_product, "compile_kernel", never)
     indptr, indices, values = made(5, 4, 3)
-    assert sparse.sparse_product(indptr, indices, values, np.ones((4, 2))).shape == (5, 2)
-    monkeypatch.setattr(sparse, "COMPILE_THRESHOLD", 0)
+    assert matrix_product.sparse_product(indptr, indices, values, np.ones((4, 2))).shape == (5, 2)
+    monkeypatch.setattr(matrix_product, "COMPILE_THRESHOLD", 0)
     with pytest.raises(AssertionError, match="compiled"):
-        sparse.sparse_product(indptr, indices, values, np.ones((4, 2)))
+        matrix_product.sparse_product(indptr, indices, values, np.ones((4, 2)))

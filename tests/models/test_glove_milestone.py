@@ -40,7 +40,7 @@ def test_words_of_a_kind_are_near_each_other(corpus: Corpus, tmp_path: Path, mon
     milestone, tokenizer, source = GloveSpec(width=8, largest=10.0), corpus.tokenizer, corpus.all_documents()
     objective, network = milestone.objective(tokenizer), milestone.build(tokenizer)
     objective.check(source)
-    objective.prepare(source)
+    objective.prepass(source)
     network.initialize(0)
     for step in range(200):
         network.train_batch(objective.batch(source, 10_000, BatchKey(0, step)), rate=milestone.default_recipe()["rate"])

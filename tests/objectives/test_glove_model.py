@@ -12,7 +12,7 @@ from forebear.embeddings import glove
 from forebear.embeddings.glove import GloveModel
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import glove as kernels
-from forebear.kernels import glove_table
+from forebear.kernels import layout
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
 from small_portions import portion_of, random_text
@@ -125,7 +125,7 @@ def test_it_learns_what_single_steps_in_double_precision_do(batches: list[Batch]
         rows = batch.inputs["tokens"], batch.inputs["beside"], batch.targets["together"], batch.inputs["weights"]
         theirs = (
             kernels.sweep_in_numpy(
-                rng.permutation(batch.num_target_tokens), *rows, *exact, glove_table.padded_width(20), 0.05
+                rng.permutation(batch.num_target_tokens), *rows, *exact, layout.padded_width(20), 0.05
             )
             / batch.num_target_tokens
         )

@@ -100,7 +100,7 @@ def test_little_text(monkeypatch: pytest.MonkeyPatch):
 
 def test_counting_is_told_of(source: Subset):
     seen: list[tuple[int, int]] = []
-    replace(OBJECTIVE, window=4).prepare(source, lambda *at: seen.append(at))
+    replace(OBJECTIVE, window=4).prepass(source, lambda *at: seen.append(at))
     assert seen[-1] == (2 * source.num_tokens, 2 * source.num_tokens)
     with pytest.raises(InputError, match="unit"):
         replace(OBJECTIVE, text_unit="page")

@@ -10,12 +10,10 @@ import pytest
 
 from forebear.data.unicode import SHAPES, word_shapes
 from forebear.errors import ForebearError, InputError
-from forebear.statistical import token_rows
-from forebear.statistical.matrices import SparseMatrix
+from forebear.statistical import linear_features
+from forebear.statistical.feature_matrix import SparseMatrix
+from forebear.statistical.linear_features import OUTSIDE, FeatureName, TextFeatures, TokenRows, WordFeatures
 from forebear.statistical.passage_features import FIGURES, PassageFeatures
-from forebear.statistical.text_features import FeatureName, TextFeatures
-from forebear.statistical.token_rows import TokenRows
-from forebear.statistical.word_features import OUTSIDE, WordFeatures
 
 NONE = np.zeros(0, np.int64)
 
@@ -61,7 +59,7 @@ def test_texts_are_as_scikit_learn_sees_them(monkeypatch, order: int, least: int
             often[ngram] = often.get(ngram, 0) + 1
     there = vectoriser(analyzer=lambda row: [x for x in ngrams(row) if often.get(x, 0) >= least], binary=True)
     expected_train, expected = there.fit_transform(train).toarray(), there.transform(test).toarray()
-    monkeypatch.setattr(token_rows, "CHUNK", 7)  # rows are looked at a few at a time, and that changes nothing
+    monkeypatch.setattr(linear_features, "CHUNK", 7)  # rows are looked at a few at a time, and that changes nothing
     features = learned(rows_of(*train), order, least=least)
     names = {features.feature(column).tokens: column for column in range(features.width)}
     columns = [names[ngram] for ngram in sorted(there.vocabulary_, key=there.vocabulary_.__getitem__)]
@@ -82,7 +80,7 @@ def test_ids_that_mean_nothing_are_not_there():
 def test_much_text_leaves_out_what_occurs_once(monkeypatch):
     rows = rows_of([5, 6], [5, 6], [5, 7])
     assert (learned(rows, least=None).weights > 0).sum() == 5  # 5, 6, 7, 5 6, 5 7
-    monkeypatch.setattr("forebear.statistical.text_features.TEXT_FEATURES_MANY", 3)
+    monkeypatch.setattr("forebear.statistical.linear_features.TEXT_FEATURES_MANY", 3)
     assert (learned(rows, least=None).weights > 0).sum() == 3  # 5, 6, 5 6
 
 
@@ -253,7 +251,7 @@ def test_chunks_change_nothing_about_passages(monkeypatch):
     shapes = word_shapes(["a", ",", ".", "1"] * 25)
     features = PassageFeatures.learned(laid, vocabulary=100, skipped=np.array([4]), shapes=shapes)
     whole = features.of(laid)
-    monkeypatch.setattr(token_rows, "CHUNK", 30)
+    monkeypatch.setattr(linear_features, "CHUNK", 30)
     parts = features.of(laid)
     for number in range(9 * 12):
         for one, other in zip(whole.get_row(number), parts.get_row(number), strict=True):

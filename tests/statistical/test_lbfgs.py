@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forebear.statistical import lbfgs, losses
+from forebear.statistical import lbfgs
+from forebear.statistical import linear_fit as losses
 
 
 def bowl(size: int, seed: int = 0):

@@ -9,8 +9,8 @@ import pytest
 from linear_texts import SIZE, Arrays, sums, texts
 
 from forebear.data.tokenizers.train import train_tokenizer
+from forebear.statistical.feature_matrix import FeatureMatrix
 from forebear.statistical.linear import LinearModel
-from forebear.statistical.matrices import FeatureMatrix
 
 linear_models = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is not installed")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forebear.statistical.matrices import (
+from forebear.statistical.feature_matrix import (
     ColumnStack,
     DenseMatrix,
     RowRepeat,

@@ -1,1 +1,1 @@
-"""The command line: one file a command, each thin: parse, call, print."""
+"""The command line: one file a command or group of commands; each parses, calls and prints."""

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 STDIN_PATH = "/dev/stdin"  # what the front door makes of a lone -
-TOGETHER = 256  # lines of a file answered at once
-CHARACTERS = 1 << 20  # or as many lines as have these together
+BATCH_LINES = 256  # lines of a file answered at once
+BATCH_CHARACTERS = 1 << 20  # or as many lines as have these together
 DEFAULT_ENCODING = "utf-8"
-BRIEF = 400  # characters of a text that are shown beside its figures
-_MARKED = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
+MAX_SHOWN_CHARACTERS = 400  # characters of a text that are shown beside its figures
+_MARKED_BYTES = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
 
 TextArguments = Annotated[list[str] | None, Parameter(negative="")]
 
@@ -66,10 +66,10 @@ def refuse_overwriting_input(output: Path | None, inputs: Sequence[str | os.Path
         return
     from forebear.data.io.files import find_sources
 
-    asked = [path for path in inputs if os.fspath(path) != STDIN_PATH]
-    there = output.resolve()
-    for source in find_sources(asked) if asked else ():
-        if Path(source.path).resolve() == there:
+    paths = [path for path in inputs if os.fspath(path) != STDIN_PATH]
+    target = output.resolve()
+    for source in find_sources(paths) if paths else ():
+        if Path(source.path).resolve() == target:
             raise InputError(f"{output} is read, and would be replaced by the answers", hint="name another file")
 
 
@@ -99,9 +99,9 @@ class BatchInputOptions:
 
     def read_inputs(self, texts: Sequence[str] | None = None) -> Iterator[InputLine]:
         """All texts in order, also those with a fault."""
-        given = list(texts or ())
-        file = self.input_file or (Path(STDIN_PATH) if STDIN_PATH in given else None)
-        yield from (InputLine(text) for text in given if text != STDIN_PATH)
+        arguments = list(texts or ())
+        file = self.input_file or (Path(STDIN_PATH) if STDIN_PATH in arguments else None)
+        yield from (InputLine(text) for text in arguments if text != STDIN_PATH)
         if file is None:
             return
         from forebear.data.io.files import find_sources
@@ -110,8 +110,8 @@ class BatchInputOptions:
         for source in find_sources([file]):
             blocks = MarkedTextBlocks(source, self.encoding or DEFAULT_ENCODING, "fail", Ledger())
             for number, line, _ in numbered_lines(blocks):
-                bad = [] if line.isascii() else _MARKED.findall(line)
-                fault = f"not {blocks.encoding}: {_bytes_of(bad)}" if bad else ""
+                bad_bytes = [] if line.isascii() else _MARKED_BYTES.findall(line)
+                fault = f"not {blocks.encoding}: {_format_bytes(bad_bytes)}" if bad_bytes else ""
                 yield InputLine(line.removesuffix("\r"), source.name, number, fault)
 
     def reads_lines(self, texts: Sequence[str] | None) -> bool:
@@ -136,19 +136,19 @@ class BatchInputOptions:
         lines: Iterable[InputLine],
         ask: Callable[[list[str]], list[Any]],
         write: Callable[[Any], dict[str, Any] | str],
-        together: int = TOGETHER,
-        partly: PartialResults | None = None,
+        batch_size: int = BATCH_LINES,
+        partial: PartialResults | None = None,
     ) -> list[Any]:
         """What `ask` says of all lines: returned, or, where it goes to a file, written there and forgotten.
 
         `write` makes an object of each, or a line of text. A file appears only when all of it is there. With `partly`,
         lines that have no answer do not end the others.
         """
-        asked, settle = (relocate_errors, _nothing) if partly is None else (partly.collect, partly.raise_if_all_failed)
-        groups = (asked(group, ask) for group in group_inputs(lines, together))
+        answer_group, finish = (relocate_errors, _do_nothing) if partial is None else (partial.collect, partial.raise_if_all_failed)
+        groups = (answer_group(group, ask) for group in group_inputs(lines, batch_size))
         if self.output_file is None:
             answers = [answer for group in groups for answer in group]
-            settle()
+            finish()
             return answers
         from forebear.data.cleaning import compressed_writer
         from forebear.data.io.atomic import atomic_write, explain_disk_errors
@@ -156,26 +156,26 @@ class BatchInputOptions:
         target = self.output_file
         with (
             explain_disk_errors(target),
-            atomic_write(target) as aside,
-            compressed_writer(aside, target.name.lower()) as file,
+            atomic_write(target) as temp_file,
+            compressed_writer(temp_file, target.name.lower()) as file,
         ):
-            none = True
+            is_empty = True
             for group in groups:
-                none = False
+                is_empty = False
                 for answer in group:
-                    told = write(answer)
-                    line = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, allow_nan=False)
+                    record = write(answer)
+                    line = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, allow_nan=False)
                     file.write(line.encode() + b"\n")
-            if none:  # here, so that no empty file is taken for an answer
+            if is_empty:  # here, so that no empty file is taken for an answer
                 raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
-            settle()
+            finish()
         return []
 
 
 SINGLE_INPUT = BatchInputOptions()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Nothing is left to do."""
 
 
@@ -186,19 +186,19 @@ def read_choices(choices: Sequence[str] | None) -> list[str] | None:
     return [line.text for line in BatchInputOptions(Path(choices[0])).valid_inputs(None) if line.text.strip()]
 
 
-def _bytes_of(marks: Sequence[str], most: int = 8) -> str:
+def _format_bytes(marked: Sequence[str], limit: int = 8) -> str:
     """Marked bytes as they are written for people."""
-    return " ".join(f"0x{ord(mark) - 0xDC00:02x}" for mark in marks[:most]) + " …" * (len(marks) > most)
+    return " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in marked[:limit]) + " …" * (len(marked) > limit)
 
 
-def group_inputs(lines: Iterable[InputLine], together: int) -> Iterator[list[InputLine]]:
+def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[InputLine]]:
     """The lines in order, so many at a time, or fewer where they are long: memory is bounded."""
     group: list[InputLine] = []
     characters = 0
     for line in lines:
         group.append(line)
         characters += len(line.text)
-        if len(group) >= together or characters >= CHARACTERS:
+        if len(group) >= batch_size or characters >= BATCH_CHARACTERS:
             yield group
             group, characters = [], 0
     if group:
@@ -211,10 +211,10 @@ def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) 
         return ask([line.text for line in group])
     except InputError as error:
         if error.file is None and error.line is not None:
-            at = group[error.line - 1]
-            told = at.file is not None or repr(at.text) in error.message
-            what = error.message if told else f"{error.message} ({at.text!r})"
-            raise InputError(what, file=at.file, line=at.line, hint=error.hint) from error
+            input_line = group[error.line - 1]
+            is_located = input_line.file is not None or repr(input_line.text) in error.message
+            message = error.message if is_located else f"{error.message} ({input_line.text!r})"
+            raise InputError(message, file=input_line.file, line=input_line.line, hint=error.hint) from error
         raise
 
 
@@ -244,32 +244,32 @@ def run_per_text(
     """Asks of each text by itself, and draws the answers (console, answer) or writes them to a file."""
     count = 0
 
-    def together(group: list[str]) -> list[Any]:
+    def answer_group(group: list[str]) -> list[Any]:
         nonlocal count
         count += len(group)
         return one_by_one(group, ask)
 
-    answers = many.run_batch(many.valid_inputs(texts), together, lambda answer: answer.to_dict())
+    answers = many.run_batch(many.valid_inputs(texts), answer_group, lambda answer: answer.to_dict())
     if not count:
         raise InputError("there is no text", hint=f"{hint}, or --in FILE")
     if many.output_file is not None:
-        told = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
-        facts = {"run": run.name, "texts": count, "out": str(many.output_file)}
-        speaking.emit(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
+        message = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
+        result = {"run": run.name, "texts": count, "out": str(many.output_file)}
+        speaking.emit(result, lambda console: console.print(message, soft_wrap=True, markup=False))
         return
-    facts = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
-    speaking.emit(facts, lambda console: [draw(console, answer) for answer in answers])
+    result = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
+    speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
 
 
 def open_run(folder: Path, verb: str, speaking: Output) -> Run:
     """The run, loaded, to be asked this; what there is to know about it is told on the way."""
     from forebear.inference.run import Run
 
-    run = Run.open(folder)
-    run.require(verb)  # whatever is wrong with it is said before any text is read
-    for note in () if speaking.quiet else run.notes:
+    loaded = Run.open(folder)
+    loaded.require(verb)  # whatever is wrong with it is said before any text is read
+    for note in () if speaking.quiet else loaded.notes:
         print(f"note: {note}", file=sys.stderr)  # noqa: T201
-    return run
+    return loaded
 
 
 @contextmanager
@@ -277,20 +277,20 @@ def counting_progress(speaking: Output, what: str) -> Iterator[Callable[[int], N
     """Tells on stderr how many of something were done and how fast: every now and then, and at the end."""
     import time
 
-    done = 0
+    count = 0
 
     def add(count: int) -> None:
-        nonlocal done
+        nonlocal count
         done += count
-        look(done, 0)
+        report(done, 0)
 
-    began = time.monotonic()
-    with speaking.counter(what) as look:
+    started = time.monotonic()
+    with speaking.counter(what) as report:
         yield add
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - started
     if not speaking.quiet:
-        told = f"{count_phrase(done, what.removesuffix('s'))} in {seconds:.1f} s"
-        print(f"{told}, {done / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
+        summary = f"{count_phrase(count, what.removesuffix('s'))} in {seconds:.1f} s"
+        print(f"{summary}, {count / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
 
 
 def printable_cell(text: str) -> str:
@@ -302,13 +302,13 @@ def printable_cell(text: str) -> str:
 
 def shorten(text: str) -> str:
     """`plain`, with its middle left out where it is very long: it is recognised by how it begins and ends."""
-    half = BRIEF // 2
-    return printable_cell(text if len(text) <= BRIEF else f"{text[:half]} … {text[-half:]}")
+    half = MAX_SHOWN_CHARACTERS // 2
+    return printable_cell(text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:half]} … {text[-half:]}")
 
 
 def printable(text: str) -> str:
     """What a terminal may be given: controls by their escapes; line ends are spaces."""
-    return "".join(one if one.isprintable() else " " if one.isspace() else repr(one)[1:-1] for one in text)
+    return "".join(character if character.isprintable() else " " if character.isspace() else repr(character)[1:-1] for character in text)
 
 
 def format_number(value: float, digits: int = 3) -> str:
@@ -319,9 +319,9 @@ def format_number(value: float, digits: int = 3) -> str:
 # Many examples for a run that does a task: given or from a file; answers in tables or in a file, in order.
 
 
-STRUCTURED = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
-SHOWN = 10  # bad rows
-Make = Callable[[str], Any]  # a line of plain text into an example
+STRUCTURED_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
+MAX_SHOWN_ROWS = 10  # bad rows
+ParseLineFn = Callable[[str], Any]  # a line of plain text into an example
 
 
 @Parameter(name="*")
@@ -348,7 +348,7 @@ class ExampleStream:
     run: Run
     given: list[Any]
     many: BatchInputOptions
-    line: Make
+    line: ParseLineFn
     what: str
     plain: str
     count: int = 0
@@ -375,7 +375,7 @@ class ExampleStream:
         if (file := self.many.input_file) is None:
             return iter(())
         name = file.name.removesuffix(".gz").removesuffix(".zst")
-        return self._structured(file) if name.endswith(STRUCTURED) or self._has_tags(file) else self._plain(file)
+        return self._structured(file) if name.endswith(STRUCTURED_SUFFIXES) or self._has_tags(file) else self._plain(file)
 
     def _has_tags(self, file: Path) -> bool:
         """Whether words are to be tagged, and those of this file plainly have tags with them, whatever its name."""
@@ -396,13 +396,13 @@ class ExampleStream:
         from forebear.data.labeled.source import read_examples
 
         assert self.run.task is not None
-        before, form = self.count, _form(self.run, file, self.many.encoding)
+        previous, file_format = self.count, _labeled_format(self.run, file, self.many.encoding)
         try:
             name = self.run.task.name
-            yield from read_examples([str(file)], name, form, labels="optional", on_bad_rows="skip", bad=self.bad)
+            yield from read_examples([str(file)], name, file_format, labels="optional", on_bad_rows="skip", bad=self.bad)
         except InputError as error:
-            if self.count == before and (self.bad or error.message.startswith("there is no column")):
-                error.hint = f"the run learned from {_told(form)}: write the file so"
+            if self.count == previous and (self.bad or error.message.startswith("there is no column")):
+                error.hint = f"the run learned from {_describe_format(file_format)}: write the file so"
             elif error.byte is not None and error.message.startswith("not "):
                 error.hint = "mend the file, or name the right --encoding (gb18030, big5, …)"
             raise
@@ -410,64 +410,64 @@ class ExampleStream:
     def _plain(self, file: Path) -> Iterator[Any]:
         from forebear.data.labeled.row_to_example import RejectedRow
 
-        before = self.count
-        for one in self.many.read_inputs():
-            fault = one.fault
+        previous = self.count
+        for input_line in self.many.read_inputs():
+            fault = input_line.fault
             if not fault:
                 try:
-                    example = self.line(one.text)
+                    example = self.line(input_line.text)
                 except InputError as error:
                     fault = error.message
                 else:
                     yield example
                     continue
-            self.bad.append(RejectedRow(one.file or str(file), one.line, fault))
-        if self.bad and self.count == before:
+            self.bad.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
+        if self.bad and self.count == previous:
             first, hint = self.bad[0], f"a line holds {self.plain}; another encoding is named with --encoding"
-            what = f"all lines are bad; this one: {first.reason}"
-            raise InputError(what, file=first.file, line=first.line, hint=hint)
+            message = f"all lines are bad; this one: {first.reason}"
+            raise InputError(message, file=first.file, line=first.line, hint=hint)
 
     def among(self, answers: Iterable[Any]) -> Iterator[Any]:
         """The answers, and every bad row at its place among them."""
-        told = 0
+        num_yielded = 0
         for number, answer in enumerate(answers):
-            while told < len(self.before) and self.before[told] <= number:
-                yield self.bad[told]
-                told += 1
+            while num_yielded < len(self.before) and self.before[num_yielded] <= number:
+                yield self.bad[num_yielded]
+                num_yielded += 1
             yield answer
-        yield from self.bad[told:]
+        yield from self.bad[num_yielded:]
 
 
-def _form(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
+def _labeled_format(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
     """How a file is written; where the run was imported, nobody knows what it learned from: the file is looked at."""
     from forebear.data.labeled.row_to_example import LabeledFormat
     from forebear.data.labeled.source import detect_format, format_like
 
     assert run.task is not None
-    if told := run.metadata.get("labelled"):
-        form = LabeledFormat.from_dict(told["source"]["form"])
-        return format_like(str(file), form if encoding is None else replace(form, encoding=encoding))
+    if labeled := run.metadata.get("labelled"):
+        file_format = LabeledFormat.from_dict(labeled["source"]["form"])
+        return format_like(str(file), file_format if encoding is None else replace(file_format, encoding=encoding))
     return detect_format(str(file), run.task.name, encoding=encoding or "utf-8").file_format
 
 
-def _told(form: LabeledFormat) -> str:
+def _describe_format(file_format: LabeledFormat) -> str:
     """How a file is written, in words."""
     from forebear.data.labeled.row_to_example import LABELED_FORMATS
 
-    columns = [*form.texts, *form.choices, *([] if form.label is None else [form.label])]
-    if form.kind in ("squad", "conll", "tagged") or not columns:
-        return LABELED_FORMATS[form.kind]
-    kind = "column" if form.kind in ("tsv", "csv") else "field"
-    return f"{LABELED_FORMATS[form.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"
+    columns = [*file_format.texts, *file_format.choices, *([] if file_format.label is None else [file_format.label])]
+    if file_format.kind in ("squad", "conll", "tagged") or not columns:
+        return LABELED_FORMATS[file_format.kind]
+    kind = "column" if file_format.kind in ("tsv", "csv") else "field"
+    return f"{LABELED_FORMATS[file_format.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"
 
 
 def run_task_command(
     run: Run,
-    given: list[Any],
+    examples_given: list[Any],
     many: BatchInputOptions,
     speaking: Output,
     *,
-    line: Make,
+    line: ParseLineFn,
     plain: str,
     what: str,
     draw: Callable[[Any, Any], object],
@@ -481,59 +481,59 @@ def run_task_command(
     """
     from forebear.inference.predict import format_predictions as answered
 
-    examples = ExampleStream(run, given, many, line, what, plain)
-    told: list[Any] = []
+    examples = ExampleStream(run, examples_given, many, line, what, plain)
+    answers_kept: list[Any] = []
     with speaking.counter(what) as progress:
-        answers = answered(run, examples, progress)
+        predictions = answered(run, examples, progress)
         if many.output_file is None:
-            told = list(answers)
+            answers_kept = list(predictions)
         else:
             as_json = many.output_file.name.endswith((".jsonl", ".json"))
-            _written(many.output_file, examples.among(answers), _json if as_json else _with_gaps(write, gap))
-    bad, count = examples.bad, examples.count
-    for row in bad[:SHOWN]:
+            _write_answers(many.output_file, examples.among(predictions), _to_json_line if as_json else _fill_gaps(write, gap))
+    rejected, count = examples.bad, examples.count
+    for row in rejected[:MAX_SHOWN_ROWS]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
-    if len(bad) > SHOWN:
-        print(f"not read: {len(bad) - SHOWN:,} more", file=sys.stderr)  # noqa: T201
-    facts: dict[str, Any] = {"run": run.name, "count": count}
-    facts["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in bad]
+    if len(rejected) > MAX_SHOWN_ROWS:
+        print(f"not read: {len(rejected) - MAX_SHOWN_ROWS:,} more", file=sys.stderr)  # noqa: T201
+    result: dict[str, Any] = {"run": run.name, "count": count}
+    result["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in rejected]
     if many.output_file is not None:
-        facts["out"] = str(many.output_file)
-        done = f"{count_phrase(count, what.removesuffix('s'))}: {many.output_file}"
-        speaking.emit(facts, lambda console: console.print(done, markup=False))
+        result["out"] = str(many.output_file)
+        summary = f"{count_phrase(count, what.removesuffix('s'))}: {many.output_file}"
+        speaking.emit(result, lambda console: console.print(summary, markup=False))
         return
-    facts["answers"] = [answer.to_dict() for answer in told]
-    speaking.emit(facts, lambda console: [draw(console, answer) for answer in told])
+    result["answers"] = [answer.to_dict() for answer in answers_kept]
+    speaking.emit(result, lambda console: [draw(console, answer) for answer in answers_kept])
 
 
-def _json(answer: Any) -> str:
+def _to_json_line(answer: Any) -> str:
     """An answer, or the error of a row, as an object."""
     from forebear.data.labeled.row_to_example import RejectedRow
 
-    facts = {"line": answer.line, "error": answer.reason} if isinstance(answer, RejectedRow) else answer.to_dict()
-    return json.dumps(facts, ensure_ascii=False, allow_nan=False) + "\n"
+    record = {"line": answer.line, "error": answer.reason} if isinstance(answer, RejectedRow) else answer.to_dict()
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _with_gaps(write: Callable[[Any], str], gap: str) -> Callable[[Any], str]:
+def _fill_gaps(write: Callable[[Any], str], gap: str) -> Callable[[Any], str]:
     from forebear.data.labeled.row_to_example import RejectedRow
 
     return lambda answer: gap if isinstance(answer, RejectedRow) else write(answer)
 
 
-def _written(file: Path, answers: Iterable[Any], write: Callable[[Any], str]) -> None:
+def _write_answers(file: Path, answers: Iterable[Any], write: Callable[[Any], str]) -> None:
     """The file appears only when all of it is there."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
 
-    with explain_disk_errors(file), atomic_write(file) as aside:
+    with explain_disk_errors(file), atomic_write(file) as output:
         for answer in answers:
-            aside.write(write(answer).encode("utf-8", "replace"))
+            output.write(write(answer).encode("utf-8", "replace"))
 
 
 # Many texts of which some have no answer: they keep their places with what is wrong, and are told at the end.
 
 
-Ask = Callable[[list[str]], list[Any]]
-NAMED = 5  # texts without an answer that are told one by one; of lines, twice as many numbers
+AskFn = Callable[[list[str]], list[Any]]
+MAX_NAMED_FAILURES = 5  # texts without an answer that are told one by one; of lines, twice as many numbers
 
 
 @dataclass(frozen=True)
@@ -564,17 +564,17 @@ class PartialResults:
     def count(self) -> int:
         return self.answered + len(self.without)
 
-    def collect(self, group: list[InputLine], ask: Ask) -> list[Any]:
+    def collect(self, group: list[InputLine], ask: AskFn) -> list[Any]:
         """An answer, or an Unanswered, for every line."""
-        made = []
-        for line, answer in zip(group, _each([line.text for line in group], ask), strict=True):
+        results = []
+        for line, answer in zip(group, _ask_each([line.text for line in group], ask), strict=True):
             if isinstance(answer, InputError):
                 answer = FailedInput(self.record(line.text), line.file, line.line, answer)
                 self.without.append(answer)
             else:
                 self.answered += 1
-            made.append(answer)
-        return made
+            results.append(answer)
+        return results
 
     def raise_if_all_failed(self) -> None:
         """An error where nothing at all was answered: that of the first text."""
@@ -582,45 +582,45 @@ class PartialResults:
             return
         first = self.without[0]
         others = f"; nor have the other {len(self.without) - 1:,} an answer" if len(self.without) > 1 else ""
-        what, hint = f"{first.error.message}{others}", first.error.hint
-        raise InputError(what, file=first.file, line=first.line, hint=hint) from first.error
+        message, hint = f"{first.error.message}{others}", first.error.hint
+        raise InputError(message, file=first.file, line=first.line, hint=hint) from first.error
 
-    def emit_failures(self, facts: dict[str, Any], *, quiet: bool) -> None:
+    def emit_failures(self, result: dict[str, Any], *, quiet: bool) -> None:
         """Says what has no answer: how many among the facts, and which on stderr."""
         if not self.without:
             return
-        facts["unanswered"] = len(self.without)
+        result["unanswered"] = len(self.without)
         for note in () if quiet else self._notes():
             print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
     def _notes(self) -> list[str]:
-        given = [one for one in self.without if one.line is None]
-        lines = [one for one in self.without if one.line is not None]
-        notes = [_why(one) for one in given[:NAMED]]
-        if len(given) > NAMED:
-            notes.append(f"{len(given) - NAMED:,} more texts have no answer")
+        arguments = [failure for failure in self.without if failure.line is None]
+        lines = [failure for failure in self.without if failure.line is not None]
+        notes = [_failure_reason(failure) for failure in arguments[:MAX_NAMED_FAILURES]]
+        if len(arguments) > MAX_NAMED_FAILURES:
+            notes.append(f"{len(arguments) - MAX_NAMED_FAILURES:,} more texts have no answer")
         if lines:
-            numbers = ", ".join(f"{one.line:,}" for one in lines[: 2 * NAMED]) + " …" * (len(lines) > 2 * NAMED)
-            has = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
-            notes.append(f"{has} no answer, of {self.count:,} texts: {numbers}")
-            notes.append(f"line {lines[0].line:,}: {_why(lines[0])}")
+            numbers = ", ".join(f"{failure.line:,}" for failure in lines[: 2 * MAX_NAMED_FAILURES]) + " …" * (len(lines) > 2 * MAX_NAMED_FAILURES)
+            subject = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
+            notes.append(f"{subject} no answer, of {self.count:,} texts: {numbers}")
+            notes.append(f"line {lines[0].line:,}: {_failure_reason(lines[0])}")
         return notes
 
 
-def _why(one: FailedInput) -> str:
-    return "; ".join(filter(None, (one.error.message, one.error.hint)))
+def _failure_reason(failure: FailedInput) -> str:
+    return "; ".join(filter(None, (failure.error.message, failure.error.hint)))
 
 
-def _each(texts: list[str], ask: Ask) -> list[Any]:
+def _ask_each(texts: list[str], ask: AskFn) -> list[Any]:
     """What `ask` says of each, or its complaint: one about a text parts those before it from those behind."""
-    made: list[Any] = []
+    answers: list[Any] = []
     while texts:
         try:
-            return made + list(ask(texts))
+            return answers + list(ask(texts))
         except InputError as error:
-            at = 1 if len(texts) == 1 else error.line
-            if at is None or error.file is not None:
+            failed = 1 if len(texts) == 1 else error.line
+            if failed is None or error.file is not None:
                 raise
-            made += [*_each(texts[: at - 1], ask), error]
-            texts = texts[at:]
-    return made
+            answers += [*_ask_each(texts[: failed - 1], ask), error]
+            texts = texts[failed:]
+    return answers

@@ -196,7 +196,7 @@ def _draw_attention_maps(console: Console, view: AttentionView) -> None:
         shown = chosen(of, head="mean") if everything else view
         most = max(float(panel.weights.max()) for panel in shown.panels)
         told = [
-            (shown.summary(one), list(small_heatmap(one.weights, of.visible_mask, colours=colours, most=most)))
+            (shown.summary(one), list(small_heatmap(one.weights, of.visible_mask, colours=colours, highest_value=most)))
             for one in shown.panels
         ]
         lines = maps_side_by_side(told, width=console.width)

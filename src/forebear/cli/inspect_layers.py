@@ -243,7 +243,7 @@ def _draw_positions(console: Console, found: PositionTable, to: Path | None) -> 
     console.print(f"cosines between {len(shown)} of them, from 0 (or less) to 1" if len(shown) < count else "cosines")
     colours = console.color_system is not None
     names = [str(number) for number in shown.tolist()]
-    for line in small_heatmap(cosines, np.ones_like(cosines, bool), colours=colours, rows=names, most=1.0):
+    for line in small_heatmap(cosines, np.ones_like(cosines, bool), colours=colours, rows=names, highest_value=1.0):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
     turns = found.kind == "sinusoid"
     own = (">rotation's largest error", ">best map misses") if turns else (">best map misses", ">a sinusoid's")

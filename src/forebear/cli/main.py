@@ -53,7 +53,7 @@ COMMANDS = {
     "tokenize": "Show how a tokenizer cuts a text, piece by piece, with offsets.",
     "tokenizer": "Train a tokenizer on your text, or look into one.",
 }
-PLACES = {  # module and function of each command
+COMMAND_FUNCTIONS = {  # module and function of each command
     "lineage": "forebear.cli.explain:lineage",
     "explain": "forebear.cli.explain:explain",
     "preview": "forebear.cli.preview:preview",
@@ -89,7 +89,7 @@ PLACES = {  # module and function of each command
     "tokenize": "forebear.cli.tokenizer:tokenize",
     "tokenizer": "forebear.cli.tokenizer:tokenizer",
 }
-WITH_FIELDS = ("preview", "pretrain", "explain", "distil")  # commands that take the fields of milestones as options
+COMMANDS_WITH_MODEL_OPTIONS = ("preview", "pretrain", "explain", "distil")  # commands that take the fields of milestones as options
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
 
 Every command takes --json (one JSON document on stdout), --quiet, --config FILE.toml and --help.
@@ -98,50 +98,50 @@ Every command takes --json (one JSON document on stdout), --quiet, --config FILE
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 1 failed, 2 bad use or bad input, 130 interrupted."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    tokens_given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        tokens, config = _config(["/dev/stdin" if token == "-" else token for token in given])
+        tokens, config = _split_config_option(["/dev/stdin" if token == "-" else token for token in tokens_given])
         return _app(_command(tokens), config)(_switched(tokens), exit_on_error=False, print_error=False) or 0
     except cyclopts.CycloptsError as error:
-        command = f"{given[0]} " if given and given[0] in COMMANDS else ""
-        return _fail(InputError(str(error).strip(), hint=f"see: forebear {command}--help"), given)
+        command = f"{tokens_given[0]} " if tokens_given and tokens_given[0] in COMMANDS else ""
+        return _fail(InputError(str(error).strip(), hint=f"see: forebear {command}--help"), tokens_given)
     except ForebearError as error:
-        return _fail(error, given)
+        return _fail(error, tokens_given)
     except KeyboardInterrupt:
-        return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), given)
+        return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), tokens_given)
     except BrokenPipeError:
         raise
     except OSError as error:
         file = error.filename if isinstance(error.filename, str) else None
-        return _fail(ForebearError(error.strerror or str(error), file=file, hint="look at the place named"), given)
+        return _fail(ForebearError(error.strerror or str(error), file=file, hint="look at the place named"), tokens_given)
     except MemoryError:
-        return _fail(ForebearError("out of memory", hint="fewer --workers, or a larger machine"), given)
+        return _fail(ForebearError("out of memory", hint="fewer --workers, or a larger machine"), tokens_given)
     except Exception as error:
         if os.environ.get("FOREBEAR_TRACEBACK"):
             raise
         hint = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
-        return _fail(ForebearError(f"{type(error).__name__}: {error}", hint=hint), given)
+        return _fail(ForebearError(f"{type(error).__name__}: {error}", hint=hint), tokens_given)
 
 
 def _app(command: str | None, config: str | None) -> cyclopts.App:
     """The application: the command that is called, whole, and the others by name only."""
-    made = cyclopts.App(name="forebear", help=ABOUT, version=__version__, result_action="return_value")
-    made.suppress_keyboard_interrupt = False  # ours to tell, see main
-    made.console = make_console(wide=False)
+    app = cyclopts.App(name="forebear", help=ABOUT, version=__version__, result_action="return_value")
+    app.suppress_keyboard_interrupt = False  # ours to tell, see main
+    app.console = make_console(wide=False)
     if config is not None:
-        made.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
-    for name, about in COMMANDS.items():
-        module, _, function = PLACES[name].partition(":")
+        app.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
+    for name, summary in COMMANDS.items():
+        module, _, function = COMMAND_FUNCTIONS[name].partition(":")
         if name == command:
-            made.command(getattr(importlib.import_module(module), function), name=name)
+            app.command(getattr(importlib.import_module(module), function), name=name)
         else:
-            made.command(PLACES[name], name=name, help=about)
-    return made
+            app.command(COMMAND_FUNCTIONS[name], name=name, help=summary)
+    return app
 
 
 def _switched(tokens: list[str]) -> list[str]:
     """Fields of milestones that are switches may stand alone: --whole-words is --whole-words true."""
-    if tokens[:1] not in ([name] for name in WITH_FIELDS):
+    if tokens[:1] not in ([name] for name in COMMANDS_WITH_MODEL_OPTIONS):
         return tokens
     switches, words = _switches(), ("true", "false", "yes", "no", "1", "0")
     made: list[str] = []
@@ -157,8 +157,8 @@ def _switches() -> set[str]:
 
     from forebear.registry import LINEAGE, model_spec
 
-    found = (field for name in LINEAGE for field in fields(model_spec(name)) if str(field.type) == "bool")
-    return {f"--{field.name.replace('_', '-')}" for field in found}
+    switches = (field for name in LINEAGE for field in fields(model_spec(name)) if str(field.type) == "bool")
+    return {f"--{field.name.replace('_', '-')}" for field in switches}
 
 
 def _command(tokens: Sequence[str]) -> str | None:
@@ -166,41 +166,41 @@ def _command(tokens: Sequence[str]) -> str | None:
     if not tokens or tokens[0].startswith("-"):
         return None
     if tokens[0] not in COMMANDS:
-        near = difflib.get_close_matches(tokens[0], COMMANDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
+        matches = difflib.get_close_matches(tokens[0], COMMANDS, n=1)
+        hint = f"did you mean {matches[0]}?" if matches else f"there are: {', '.join(COMMANDS)}"
         raise InputError(f"no command named {tokens[0]!r}", hint=hint)
     return tokens[0]
 
 
-def _config(tokens: list[str]) -> tuple[list[str], str | None]:
+def _split_config_option(tokens: list[str]) -> tuple[list[str], str | None]:
     """Takes `--config FILE` out of the arguments: a file of defaults, one table a command; flags win over it."""
-    tokens = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--config=") else [token])]
+    tokens = [piece for token in tokens for piece in (token.split("=", 1) if token.startswith("--config=") else [token])]
     if "--config" not in tokens:
         return tokens, None
     from forebear.training.settings import read_toml
 
-    at = tokens.index("--config")
-    if at + 1 == len(tokens):
+    position = tokens.index("--config")
+    if position + 1 == len(tokens):
         raise InputError("--config needs a file", hint="--config FILE.toml")
-    file = tokens[at + 1]
-    form = "write a table for each command: [corpus], and below it documents = 'lines'"
-    tables = read_toml(file, form)
-    if strangers := [name for name, table in tables.items() if name not in COMMANDS or not isinstance(table, dict)]:
-        raise InputError(f"{strangers[0]!r} is no command's table", file=file, hint=form)
-    return tokens[:at] + tokens[at + 2 :], file
+    file = tokens[position + 1]
+    example = "write a table for each command: [corpus], and below it documents = 'lines'"
+    tables = read_toml(file, example)
+    if unknown := [name for name, table in tables.items() if name not in COMMANDS or not isinstance(table, dict)]:
+        raise InputError(f"{unknown[0]!r} is no command's table", file=file, hint=example)
+    return tokens[:position] + tokens[position + 2 :], file
 
 
 def _fail(error: ForebearError, tokens: Sequence[str]) -> int:
     print(f"forebear: {error}", file=sys.stderr)  # noqa: T201
     if "--json" in tokens:
-        facts = {
+        details = {
             "what": error.message,
             "file": error.file,
             "line": error.line,
             "byte": error.byte,
             "remedy": error.hint,
         }
-        print(json.dumps({"error": facts}, ensure_ascii=False))  # noqa: T201
+        print(json.dumps({"error": details}, ensure_ascii=False))  # noqa: T201
     return error.exit_code
 
 

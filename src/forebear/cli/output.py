@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from forebear.data.io.ledger import Ledger
     from forebear.training.trainer import ProgressReport, TrainingCallback
 
-COUNTED = 5  # seconds between two lines that count
+COUNTER_INTERVAL = 5  # seconds between two lines that count
 LOG_INTERVAL = 30  # seconds between two lines of progress where there is no terminal
 
 
@@ -60,7 +60,7 @@ class Output:
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
         """A bar with speed and time left on a terminal; in a log a line every now and then."""
         if self.quiet or not sys.stderr.isatty():
-            yield _line_by_line(what) if not self.quiet else lambda done, total: None
+            yield _log_progress(what) if not self.quiet else lambda done, total: None
             return
         from rich.console import Console
         from rich.progress import (
@@ -94,15 +94,15 @@ class Output:
     @contextmanager
     def counter(self, what: str) -> Iterator[Callable[[int, int], None]]:
         """How many of something are done and how fast, every now and then: where nobody knows how many there are."""
-        began = last = time.monotonic()
+        started = last = time.monotonic()
 
         def look(done: int, total: int) -> None:
             nonlocal last
             now = time.monotonic()
-            if not self.quiet and now - last >= COUNTED:
+            if not self.quiet and now - last >= COUNTER_INTERVAL:
                 last = now
-                left = f", about {(now - began) * (total - done) / done:.0f} s left" if total > done else ""
-                print(f"{done:,} {what}, {done / (now - began):,.0f} a second{left}", file=sys.stderr)  # noqa: T201
+                left = f", about {(now - started) * (total - done) / done:.0f} s left" if total > done else ""
+                print(f"{done:,} {what}, {done / (now - started):,.0f} a second{left}", file=sys.stderr)  # noqa: T201
 
         yield look
 
@@ -119,17 +119,17 @@ def start_display(display: Any) -> None:
         display.start()
 
 
-def _line_by_line(what: str) -> Callable[[int, int], None]:
+def _log_progress(what: str) -> Callable[[int, int], None]:
     """Progress for a log: how far, how fast, how long yet, every LOGGED seconds."""
-    began = last = time.monotonic()
+    started = last = time.monotonic()
 
     def look(done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= LOG_INTERVAL and done:
             last = now
-            left = (now - began) * (total - done) / done
-            rate = done / (now - began) / 1e6
+            left = (now - started) * (total - done) / done
+            rate = done / (now - started) / 1e6
             print(f"{what}: {done / max(total, 1):.0%}, {rate:.1f} MB/s, about {left:.0f} s left", file=sys.stderr)  # noqa: T201
 
     return look
@@ -154,13 +154,13 @@ def make_table(*columns: str, title: str | None = None) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
-    made.show_header = any(column.strip(">") for column in columns)
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    table.show_header = any(column.strip(">") for column in columns)
     for column in columns:
-        made.add_column(
+        table.add_column(
             column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
         )
-    return made
+    return table
 
 
 def ledger_table(ledger: Ledger) -> Table:
@@ -169,27 +169,27 @@ def ledger_table(ledger: Ledger) -> Table:
 
     rows = list(ledger.rows())
     units = [unit for unit in LEDGER_UNITS if any(unit in counts for _, _, counts in rows)]
-    made = make_table("stage", "", *(f">{unit}" for unit in units), title="Ledger")
-    before = None
-    for stage, what, counts in rows:
+    table = make_table("stage", "", *(f">{unit}" for unit in units), title="Ledger")
+    previous_stage = None
+    for stage, label, counts in rows:
         cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in units]
-        made.add_row(stage if stage != before else "", what, *cells, style="yellow" if what.startswith("−") else "")
-        before = stage
-    return made
+        table.add_row(stage if stage != previous_stage else "", label, *cells, style="yellow" if label.startswith("−") else "")
+        previous_stage = stage
+    return table
 
 
 def ledger_notes(ledger: Ledger) -> Iterator[str]:
     """What a person should know beside the table: bytes that were mended, files that were not read."""
-    for how, listed in ledger.mended.items():
-        first = listed.examples[0]
-        yield f"{listed.count:,} bad bytes {how}, the first in {printable_path(first['file'])} at byte {first['byte']:,}"
-    for reason, listed in ledger.aside.items():
-        yield f"{listed.count:,} files set aside ({reason}), the first {printable_path(listed.examples[0]['file'])}"
+    for treatment, entry in ledger.mended.items():
+        first = entry.examples[0]
+        yield f"{entry.count:,} bad bytes {treatment}, the first in {printable_path(first['file'])} at byte {first['byte']:,}"
+    for reason, entry in ledger.aside.items():
+        yield f"{entry.count:,} files set aside ({reason}), the first {printable_path(entry.examples[0]['file'])}"
 
 
-def text_bar(share: float, width: int = 30) -> str:
+def text_bar(fraction: float, width: int = 30) -> str:
     """A share as a bar of blocks, to an eighth of a block."""
-    eighths = round(share * width * 8)
+    eighths = round(fraction * width * 8)
     return "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
 
 
@@ -201,8 +201,8 @@ def count_phrase(number: int, what: str) -> str:
 # A curve in a terminal: dots of braille, two by four to a character, with a level line to compare with.
 
 
-DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column within a character
-BLANK = 0x2800
+BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column within a character
+BLANK_BRAILLE = 0x2800
 
 
 def chart(
@@ -219,37 +219,37 @@ def chart(
 
     def dot(column: int, value: float) -> None:
         row = round((high - value) / span * (4 * height - 1))
-        cells[row // 4][column // 2] |= DOTS[row % 4][column % 2]
+        cells[row // 4][column // 2] |= BRAILLE_DOTS[row % 4][column % 2]
 
     if level is not None:
         for column in range(0, 2 * width, 4):
             dot(column, level)
-    before: tuple[int, float] | None = None
+    previous: tuple[int, float] | None = None
     for x, y in points:
         column = round((x - first) / ((last - first) or 1.0) * (2 * width - 1))
-        for between in range(before[0] + 1, column) if before else ():
-            share = (between - before[0]) / (column - before[0]) if before else 0
-            dot(between, before[1] + share * (y - before[1]) if before else y)
+        for intermediate in range(previous[0] + 1, column) if previous else ():
+            fraction = (intermediate - previous[0]) / (column - previous[0]) if previous else 0
+            dot(intermediate, previous[1] + fraction * (y - previous[1]) if previous else y)
         dot(column, y)
-        before = (column, y)
+        previous = (column, y)
     scale = [f"{high:7.3f} ", *[" " * 8] * (height - 2), f"{low:7.3f} "] if height > 1 else [f"{high:7.3f} "]
-    return [left + "".join(chr(BLANK + cell) for cell in row) for left, row in zip(scale, cells, strict=True)]
+    return [left + "".join(chr(BLANK_BRAILLE + cell) for cell in row) for left, row in zip(scale, cells, strict=True)]
 
 
 # Heat maps in a terminal: cells with colours and numbers, or small ones in shades where there are no colours.
 
 
-WEAK, STRONG = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
-LIGHT = 0.5  # of the strongest: from there on letters are white
+WEAK_COLOR, STRONG_COLOR = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
+WHITE_TEXT_FROM = 0.5  # of the strongest: from there on letters are white
 SHADES = " ░▒▓█"
-LABEL, CELL, SHORT = 13, 9, 4  # columns of a terminal: for a row's name, the widest and the narrowest cell
+LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = 13, 9, 4  # columns of a terminal: for a row's name, the widest and the narrowest cell
 
 
 def heat(
     rows: Sequence[str],
     columns: Sequence[str],
     values: np.ndarray,
-    seen: np.ndarray,
+    visible: np.ndarray,
     *,
     width: int,
     colours: bool,
@@ -259,44 +259,44 @@ def heat(
     from rich.cells import cell_len
     from rich.text import Text
 
-    left = min(LABEL, max(map(cell_len, rows)))
-    room = (width - left - len(borders)) // len(columns)
-    if room < SHORT:
-        yield from small_heatmap(values, seen, colours=colours, rows=rows)
+    label_width = min(LABEL_WIDTH, max(map(cell_len, rows)))
+    cell_room = (width - label_width - len(borders)) // len(columns)
+    if cell_room < MIN_CELL_WIDTH:
+        yield from small_heatmap(values, visible, colours=colours, rows=rows)
         return
-    cell = min(max(*map(cell_len, columns), 3) + 1, room, CELL)
-    marks = ["│" if number in borders else "" for number in range(len(columns))]
-    yield Text(" " * left + "".join(mark + _right(name, cell) for mark, name in zip(marks, columns, strict=True)))
-    most = float(values.max()) or 1.0
-    for number, (name, line, may) in enumerate(zip(rows, values.tolist(), seen.tolist(), strict=True)):
+    cell = min(max(*map(cell_len, columns), 3) + 1, cell_room, MAX_CELL_WIDTH)
+    separators = ["│" if number in borders else "" for number in range(len(columns))]
+    yield Text(" " * label_width + "".join(separator + _align_right(name, cell) for separator, name in zip(separators, columns, strict=True)))
+    highest = float(values.max()) or 1.0
+    for number, (name, row_values, visible_row) in enumerate(zip(rows, values.tolist(), visible.tolist(), strict=True)):
         if number in borders:
-            yield Text(" " * left + "".join(("┼" if mark else "") + "─" * cell for mark in marks))
-        made = Text(_right(name, left, gap=False))
-        for value, can, mark in zip(line, may, marks, strict=True):
-            told = _right(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1", cell) if can else " " * cell
-            made.append(mark).append(told, style=_style(value / most) if can and colours else "")
-        yield made
+            yield Text(" " * label_width + "".join(("┼" if separator else "") + "─" * cell for separator in separators))
+        line = Text(_align_right(name, label_width, gap=False))
+        for value, is_visible, separator in zip(row_values, visible_row, separators, strict=True):
+            cell_text = _align_right(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1", cell) if is_visible else " " * cell
+            line.append(separator).append(cell_text, style=_cell_style(value / highest) if is_visible and colours else "")
+        yield line
 
 
 def small_heatmap(
-    values: np.ndarray, seen: np.ndarray, *, colours: bool, rows: Sequence[str] = (), most: float | None = None
+    values: np.ndarray, visible: np.ndarray, *, colours: bool, rows: Sequence[str] = (), highest_value: float | None = None
 ) -> Iterator[Text]:
     """The same without numbers, two columns of the terminal to a cell; what is not seen is a dot."""
     from rich.text import Text
 
-    highest = most or float(values.max()) or 1.0
-    names = [f"{_right(name, LABEL, gap=False)} " for name in rows] or [""] * len(values)
-    for name, line, may in zip(names, values.tolist(), seen.tolist(), strict=True):
-        made = Text(name)
-        for value, can in zip(line, may, strict=True):
-            share = value / highest
-            if not can:
-                made.append(" ·", style="dim" if colours else "")
+    highest = highest_value or float(values.max()) or 1.0
+    names = [f"{_align_right(name, LABEL_WIDTH, gap=False)} " for name in rows] or [""] * len(values)
+    for name, row_values, visible_row in zip(names, values.tolist(), visible.tolist(), strict=True):
+        line = Text(name)
+        for value, is_visible in zip(row_values, visible_row, strict=True):
+            fraction = value / highest
+            if not is_visible:
+                line.append(" ·", style="dim" if colours else "")
             elif colours:
-                made.append("  ", style=_style(share))
+                line.append("  ", style=_cell_style(fraction))
             else:
-                made.append(SHADES[min(int(share * len(SHADES)), len(SHADES) - 1)] * 2)
-        yield made
+                line.append(SHADES[min(int(fraction * len(SHADES)), len(SHADES) - 1)] * 2)
+        yield line
 
 
 def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: int) -> Iterator[Text]:
@@ -304,65 +304,65 @@ def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: in
     from rich.cells import cell_len
     from rich.text import Text
 
-    wide = max(max(cell_len(title), *(line.cell_len for line in lines)) for title, lines in blocks) + 3
-    together = max(1, (width + 3) // wide)
-    for begin in range(0, len(blocks), together):
-        group = blocks[begin : begin + together]
-        yield Text("".join(title + " " * (wide - cell_len(title)) for title, _ in group).rstrip(), style="bold")
+    block_width = max(max(cell_len(title), *(line.cell_len for line in lines)) for title, lines in blocks) + 3
+    per_row = max(1, (width + 3) // block_width)
+    for start in range(0, len(blocks), per_row):
+        group = blocks[start : start + per_row]
+        yield Text("".join(title + " " * (block_width - cell_len(title)) for title, _ in group).rstrip(), style="bold")
         for lines in zip(*(lines for _, lines in group), strict=True):
-            made = Text()
+            joined = Text()
             for line in lines:
-                made.append_text(line).append(" " * (wide - line.cell_len))
-            yield made
+                joined.append_text(line).append(" " * (block_width - line.cell_len))
+            yield joined
         yield Text()
 
 
-def _right(text: str, width: int, *, gap: bool = True) -> str:
+def _align_right(text: str, width: int, *, gap: bool = True) -> str:
     """The text at the right of so many columns, Chinese characters counted as two; cut where it is longer."""
     from rich.cells import cell_len, set_cell_size
 
-    room = width - gap
-    if cell_len(text) > room:
-        text = set_cell_size(text, room - 1).rstrip() + "…"
+    available = width - gap
+    if cell_len(text) > available:
+        text = set_cell_size(text, available - 1).rstrip() + "…"
     return " " * (width - cell_len(text)) + text
 
 
-def _style(share: float) -> str:
-    mixed = (round(a + (b - a) * share) for a, b in zip(WEAK, STRONG, strict=True))
-    return f"{'#ffffff' if share > LIGHT else '#000000'} on rgb({','.join(map(str, mixed))})"
+def _cell_style(fraction: float) -> str:
+    channels = (round(a + (b - a) * fraction) for a, b in zip(WEAK_COLOR, STRONG_COLOR, strict=True))
+    return f"{'#ffffff' if fraction > WHITE_TEXT_FROM else '#000000'} on rgb({','.join(map(str, channels))})"
 
 
 # Files that commands draw: what their names may end with, and writing them whole.
 
 
-def image_format(file: Path | None, *known: str) -> str:
+def image_format(file: Path | None, *formats: str) -> str:
     """The form that a file's name asks for; one that cannot be written is refused before any work."""
     if file is None:
         return ""
-    form, names = file.suffix.lower().removeprefix("."), ", ".join(f".{one}" for one in known)
-    if form not in known:
+    suffix, names = file.suffix.lower().removeprefix("."), ", ".join(f".{name}" for name in formats)
+    if suffix not in formats:
         raise InputError(
             f"what {file.name} is to be cannot be told by its name", hint=f"let it end with one of {names}"
         )
     if file.is_dir() or not file.absolute().parent.is_dir():
-        what = "is a folder" if file.is_dir() else "the folder of this file does not exist"
-        raise InputError(what, file=file, hint=f"name a file in a folder that exists, such as look.{known[0]}")
-    return form
+        message = "is a folder" if file.is_dir() else "the folder of this file does not exist"
+        raise InputError(message, file=file, hint=f"name a file in a folder that exists, such as look.{formats[0]}")
+    return suffix
 
 
 def write_image(file: Path, content: bytes) -> None:
     """Writes it, whole or not at all."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
 
-    with explain_disk_errors(file), atomic_write(file) as aside:
-        aside.write(content)
+    with explain_disk_errors(file), atomic_write(file) as output:
+        output.write(content)
 
 
 # Training as one watches it: a bar with time left, and the loss drawn against what mere frequencies would cost.
 
 
-SMALL = 0.1  # losses below it have more digits
-COMPILING = "loops are compiled for this processor, which takes some seconds; they are kept for the next time"
+SMALL_LOSS = 0.1  # losses below it have more digits
+COMPILING_NOTE = "loops are compiled for this processor, which takes some seconds; they are kept for the next time"
 
 
 @contextlib.contextmanager
@@ -371,10 +371,10 @@ def watching(speaking: Output) -> Iterator[TrainingCallback]:
     from forebear.training.trainer import TrainingCallback
 
     with contextlib.ExitStack() as stack:
-        loud = _log if not sys.stderr.isatty() else lambda: stack.enter_context(_live())
-        watcher = TrainingCallback() if speaking.quiet else loud()
-        stack.enter_context(on_compile(lambda: watcher.on_note(COMPILING)))
-        yield watcher
+        make_callback = _log_callback if not sys.stderr.isatty() else lambda: stack.enter_context(_live_callback())
+        callback = TrainingCallback() if speaking.quiet else make_callback()
+        stack.enter_context(on_compile(lambda: callback.on_note(COMPILING_NOTE)))
+        yield callback
 
 
 def format_clock(seconds: float) -> str:
@@ -389,7 +389,7 @@ def format_clock(seconds: float) -> str:
 
 def figures(losses: dict[str, float]) -> str:
     """Each by its name; small ones with more digits, since they too are to be seen falling."""
-    return ", ".join(f"{name} {loss:.{5 if 0 < loss < SMALL else 3}f}" for name, loss in losses.items())
+    return ", ".join(f"{name} {loss:.{5 if 0 < loss < SMALL_LOSS else 3}f}" for name, loss in losses.items())
 
 
 def told(report: ProgressReport) -> str:
@@ -407,7 +407,7 @@ def told(report: ProgressReport) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _log() -> TrainingCallback:
+def _log_callback() -> TrainingCallback:
     from forebear.training.trainer import TrainingCallback
 
     class Log(TrainingCallback):
@@ -421,17 +421,17 @@ def _log() -> TrainingCallback:
                 self.last = now
                 print(told(report), file=sys.stderr)  # noqa: T201
 
-        def on_note(self, words: str) -> None:
-            print(f"note: {words}", file=sys.stderr)  # noqa: T201
+        def on_note(self, message: str) -> None:
+            print(f"note: {message}", file=sys.stderr)  # noqa: T201
 
-        def on_stage(self, number: int, name: str, words: str) -> None:
-            print(f"{number}/9 {name}: {words}", file=sys.stderr)  # noqa: T201
+        def on_stage(self, number: int, name: str, description: str) -> None:
+            print(f"{number}/9 {name}: {description}", file=sys.stderr)  # noqa: T201
 
     return Log()
 
 
 @contextlib.contextmanager
-def _live() -> Iterator[TrainingCallback]:
+def _live_callback() -> Iterator[TrainingCallback]:
     from rich.console import Console, Group
     from rich.live import Live
     from rich.progress_bar import ProgressBar
@@ -463,11 +463,11 @@ def _live() -> Iterator[TrainingCallback]:
             start_display(self.live)
             self.live.update(Group(bar, Text(told(report)), *map(Text, lines), Text(legend)), refresh=True)
 
-        def on_note(self, words: str) -> None:
-            console.print(f"[yellow]note: {words}[/]", markup=True, soft_wrap=True)
+        def on_note(self, message: str) -> None:
+            console.print(f"[yellow]note: {message}[/]", markup=True, soft_wrap=True)
 
-        def on_stage(self, number: int, name: str, words: str) -> None:
-            console.print(f"{number}/9 {name}: {words}", style="dim", markup=False, soft_wrap=True)
+        def on_stage(self, number: int, name: str, description: str) -> None:
+            console.print(f"{number}/9 {name}: {description}", style="dim", markup=False, soft_wrap=True)
 
     live = Live(console=console, auto_refresh=False, transient=False)
     try:

@@ -85,7 +85,7 @@ def score(
 
     asked = ask if partly is None else lambda group: _but_blank(group, ask, using.vocabulary_tokenizer)
     answers: list[Any] = many.run_batch(
-        many.valid_inputs(texts), asked, lambda answer: _facts(answer, tokens), partly=partly
+        many.valid_inputs(texts), asked, lambda answer: _facts(answer, tokens), partial=partly
     )
     if not counts["texts"]:
         raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')

@@ -1,1 +1,1 @@
-"""Strings to ids: reading, sentences, words, tokenizers, corpora on disk. No torch here."""
+"""Text, parallel text and labeled files become ids and examples."""

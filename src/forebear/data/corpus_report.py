@@ -299,7 +299,7 @@ class _ReportCounters:
 
     def add(self, batch: list[tuple[Document, bool]]) -> None:
         text = "".join(document.text + "\n" for document, _ in batch)
-        codes = unicode.code_points(text)
+        codes = unicode.code_points(text, surrogates="keep")
         lengths = [len(document.text) + 1 for document, _ in batch]
         ends = np.cumsum(lengths).tolist()
         classes, counts = unicode.count_classes(codes, lengths)

@@ -93,7 +93,7 @@ def minhash_signature(text: str) -> np.ndarray | None:
 
     The least value of the parts' signatures is the signature of the whole. None for text too short to compare.
     """
-    codes = code_points("".join(text.lower().split()))
+    codes = code_points("".join(text.lower().split()), surrogates="keep")
     if len(codes) < SHORTEST:
         return None
     count = len(codes) - SHINGLE + 1

@@ -1,8 +1,8 @@
-"""Cuts Chinese text into words with rjieba, and keeps the words of a person's own dictionary whole.
+"""Chinese word segmentation with rjieba and a user dictionary, whose words are never split.
 
-A frequency cannot promise that a word stays whole: rjieba weighs it against its neighbours (和服 in 产品和服务), and a
-number large enough to win everywhere would change the weight of all other words. So the dictionary is never given to
-rjieba: its words are found in the text from left to right, the longest first, and no cut is left inside one.
+A word's frequency does not guarantee that it stays whole: rjieba weighs it against its neighbors (和服 in 产品和服务),
+and a frequency large enough to win everywhere would change the weight of all other words. So the dictionary is not
+given to rjieba: its words are matched from left to right, the longest first, and no word boundary is left inside one.
 """
 
 from __future__ import annotations
@@ -20,34 +20,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebear.data.unicode import SURROGATES, code_points
+from forebear.data.unicode import has_han as has_han
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:
     import rjieba
 
-_STRETCH = 1 << 14  # characters given to rjieba at once; beyond some ten thousand it only uses more memory
-_SAFE = "\n。，、；！？ "  # rjieba never joins these with what follows, so a cut after one changes nothing
-_LONGEST = 64  # characters of a dictionary's word; a longer line is prose taken for a dictionary
-_FEW = 1000  # beginnings of words up to which a regular expression finds them faster than a look at every pair
+_CHUNK = 1 << 14  # characters given to rjieba at a time; more only takes more memory
+_SAFE = "\n。，、；！？ "  # rjieba never joins these with what follows: text can be divided after one
+_LONGEST = 64  # characters of a dictionary word; a longer line is prose, not a dictionary
+_MAX_REGEX_PREFIXES = 1000  # prefixes of words up to which a regular expression is faster than a table of pairs
 _HASH_BITS = 20
 _FREQUENCY_AND_TAG = re.compile(
     r"(?:(?<! ) ++(?P<frequency>[-+]?[0-9][0-9.,e]*+))?(?:(?<! ) ++(?:[a-z]{1,2}|eng|nrt|nrfg))?\Z"
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-
-
-def has_han(text: str) -> bool:
-    """Whether the text holds at least one Chinese character."""
-    return not text.isascii() and _HAN.search(text) is not None
 
 
 @dataclass(frozen=True)
 class Segmenter:
-    """A way of cutting text into words: rjieba's, except that the words of `dictionary` come out whole.
+    """Segments text into words as rjieba does, except that the words of `dictionary` are never split.
 
-    A word that begins or ends in a Latin letter or digit is found only where no other one touches it there: AI is not
-    in AIDS. Where two words of the dictionary overlap, the one that begins first is kept, and of those the longest.
+    A word that starts or ends with a Latin letter or digit matches only if no other one is next to it there: AI does
+    not match in AIDS. Of overlapping dictionary words the first is kept, and of those the longest.
     """
 
     dictionary: tuple[str, ...] = ()
@@ -55,30 +50,30 @@ class Segmenter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dictionary", tuple(sorted(set(self.dictionary))))
 
-    def __reduce__(self):  # what is made from the words is made again in each process
+    def __reduce__(self):  # cached properties are computed again in each process
         return type(self), (self.dictionary,)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str] | None) -> Segmenter:
-        """With the words of a file in jieba's format, `word [frequency] [tag]` a line; without a file, with none."""
+        """A segmenter with the words of a file in jieba's format, `word [frequency] [tag]` a line, or without any."""
         return cls() if path is None else cls(tuple(read_dictionary(path)))
 
     def split(self, text: str) -> list[str]:
-        """The words, white space included: joined they are the text."""
+        """The words, including white space; joined they are the text."""
         if not self.dictionary:
-            return list(_cut(text))
+            return list(_segment(text))
         return [text[start:end] for start, end in pairwise([0, *self.word_ends(text)])]
 
     def word_ends(self, text: str) -> list[int]:
-        """Where each word ends, in characters: strictly increasing, the last one the text's length."""
-        ends = list(accumulate(map(len, _cut(text))))
-        if text and (not ends or ends[-1] != len(text)):  # no text is lost, whatever a later rjieba does
+        """The end of each word in characters, strictly increasing; the last is the length of the text."""
+        ends = list(accumulate(map(len, _segment(text))))
+        if text and (not ends or ends[-1] != len(text)):  # a later rjieba might lose text
             raise ForebearError("rjieba's words are not the whole text", hint="install the tested version of rjieba")
-        return self._kept_whole(text, ends) if self.dictionary else ends
+        return self._merge_ends(text, ends) if self.dictionary else ends
 
     def describe(self) -> dict[str, str | int | None]:
-        """What must be equal for two segmenters to cut alike, to be stored with what they cut."""
-        from importlib.metadata import version  # costs start-up time
+        """What determines the segmentation, to be stored with segmented text."""
+        from importlib.metadata import version  # slow to import
 
         return {
             "segmenter": "rjieba",
@@ -89,10 +84,12 @@ class Segmenter:
 
     @cached_property
     def _finder(self) -> DictionaryMatcher:
-        return DictionaryMatcher(word for word in self.dictionary if len(word) > 1)  # a single character cannot be cut
+        return DictionaryMatcher(
+            word for word in self.dictionary if len(word) > 1
+        )  # a single character cannot be split
 
-    def _kept_whole(self, text: str, ends: list[int]) -> list[int]:
-        """The same ends without those inside a word of the dictionary, and with that word's own."""
+    def _merge_ends(self, text: str, ends: list[int]) -> list[int]:
+        """The ends without those inside a dictionary word, and with the boundaries of that word."""
         merged: list[int] = []
         num_seen = 0  # ends already looked at
         for start, stop in self._finder.find(text):
@@ -106,12 +103,12 @@ class Segmenter:
 
 
 def dictionary_digest(words: Iterable[str]) -> str:
-    """What a dictionary's words are, as sha256."""
+    """The SHA-256 of a dictionary's words."""
     return sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class DictionaryMatcher:
-    """Finds the words of a dictionary in a text; the time is linear in the text."""
+    """Matches the words of a dictionary in text, in time linear in the text."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = frozenset(words)
@@ -121,41 +118,45 @@ class DictionaryMatcher:
             if len(word) > 1:
                 lengths.setdefault(word[:2], {1} if word[0] in self.words else set()).add(len(word))
         self.lengths = {head: tuple(sorted(word_lengths, reverse=True)) for head, word_lengths in lengths.items()}
-        self.others = (1,) if self.single else ()  # lengths to try where no longer word may begin
+        self.others = (1,) if self.single else ()  # lengths to try where no longer word can start
         self.pattern: re.Pattern[str] | None = None
-        if 0 < len(lengths) + len(self.single) <= _FEW:
-            self.pattern = re.compile("|".join(_beginnings(lengths, self.single)))
+        if 0 < len(lengths) + len(self.single) <= _MAX_REGEX_PREFIXES:
+            self.pattern = re.compile("|".join(_prefix_patterns(lengths, self.single)))
         else:
             self.begins = np.zeros(1 << _HASH_BITS, dtype=bool)
-            codes = _codes("".join(lengths)).reshape(-1, 2)
-            self.begins[_hashed(codes[:, 0], codes[:, 1])] = True
+            codes = code_points("".join(lengths), surrogates="keep").reshape(-1, 2)
+            self.begins[_pair_hash(codes[:, 0], codes[:, 1])] = True
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Start and end of each word: from left to right, the longest at a place, none overlapping."""
+        """Start and end of each match: from left to right, the longest at a position, not overlapping."""
         end = 0
-        for start in self._places(text):
+        for start in self._candidate_starts(text):
             if start < end:
                 continue
             for length in self.lengths.get(text[start : start + 2], self.others):
                 stop = start + length
-                if text[start:stop] in self.words and not _joined(text, start) and not _joined(text, stop):
+                if (
+                    text[start:stop] in self.words
+                    and not _splits_latin_word(text, start)
+                    and not _splits_latin_word(text, stop)
+                ):
                     yield start, stop
                     end = stop
                     break
 
-    def _places(self, text: str) -> Iterable[int]:
-        """Where characters stand that may begin a word."""
+    def _candidate_starts(self, text: str) -> Iterable[int]:
+        """The positions at which a word may start."""
         if self.pattern:
             return [match.start() for match in self.pattern.finditer(text)]
-        codes = _codes(text)
-        begins = self.begins[_hashed(codes[:-1], codes[1:])]
+        codes = code_points(text, surrogates="keep")
+        begins = self.begins[_pair_hash(codes[:-1], codes[1:])]
         if self.single:
-            begins = np.append(begins, False) | np.isin(codes, _codes(self.single))
+            begins = np.append(begins, False) | np.isin(codes, code_points(self.single, surrogates="keep"))
         return np.flatnonzero(begins).tolist()
 
 
-def _beginnings(heads: Iterable[str], single: str) -> Iterator[str]:
-    """Patterns of what may begin a word: the first of two characters, or a character that is one."""
+def _prefix_patterns(heads: Iterable[str], single: str) -> Iterator[str]:
+    """Patterns of the first two characters of words, and of words of one character."""
     if heads:
         first, second = ("".join(sorted({head[index] for head in heads})) for index in (0, 1))
         yield f"[{re.escape(first)}](?=[{re.escape(second)}])"
@@ -163,17 +164,13 @@ def _beginnings(heads: Iterable[str], single: str) -> Iterator[str]:
         yield f"[{re.escape(single)}]"
 
 
-def _codes(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-
-
-def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A small number for each pair of characters; two pairs may share one."""
+def _pair_hash(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A hash of _HASH_BITS bits for each pair of characters."""
     return (first * np.uint32(0x9E3779B1) + second * np.uint32(0x85EBCA77)) >> np.uint32(32 - _HASH_BITS)
 
 
-def _joined(text: str, position: int) -> bool:
-    """Whether a Latin word or a number goes on across this place."""
+def _splits_latin_word(text: str, position: int) -> bool:
+    """Whether this position is inside a Latin word or a number."""
     if not 0 < position < len(text):
         return False
     after = text[position]
@@ -182,37 +179,37 @@ def _joined(text: str, position: int) -> bool:
 
 @cache
 def _jieba() -> rjieba.Jieba:
-    """One for each process, never changed; rjieba's own default instance is anybody's to change."""
+    """One instance for each process; rjieba's default instance could be modified by others."""
     import rjieba
 
     return rjieba.Jieba()
 
 
-def _cut(text: str) -> Iterable[str]:
-    """rjieba's words of a text of any length; of a long one never more at a time than a stretch gives."""
-    if len(text) <= _STRETCH:
-        return _cut_stretch(text)
-    return chain.from_iterable(map(_cut_stretch, _stretches(text)))
+def _segment(text: str) -> Iterable[str]:
+    """rjieba's words of a text of any length, chunk by chunk."""
+    if len(text) <= _CHUNK:
+        return _segment_chunk(text)
+    return chain.from_iterable(map(_segment_chunk, _chunks(text)))
 
 
-def _cut_stretch(text: str) -> list[str]:
-    """rjieba's words; a lone surrogate, which UTF-8 cannot hold, is a word of its own."""
+def _segment_chunk(text: str) -> list[str]:
+    """rjieba's words; a lone surrogate is a word of its own."""
     try:
         return _jieba().cut(text)
     except UnicodeEncodeError:
         words: list[str] = []
         end = 0
-        for match in _SURROGATE.finditer(text):
+        for match in SURROGATES.finditer(text):
             words += [*_jieba().cut(text[end : match.start()]), match[0]]
             end = match.end()
         return words + _jieba().cut(text[end:])
 
 
-def _stretches(text: str) -> Iterator[str]:
-    """The text in parts of bounded size, cut after a safe character wherever there is one."""
+def _chunks(text: str) -> Iterator[str]:
+    """The text in chunks of bounded size, which end after a safe character if possible."""
     start = 0
-    while len(text) - start > _STRETCH:
-        limit = start + _STRETCH
+    while len(text) - start > _CHUNK:
+        limit = start + _CHUNK
         end = next((position for safe in _SAFE if (position := text.rfind(safe, start, limit)) >= 0), limit - 1) + 1
         yield text[start:end]
         start = end
@@ -220,7 +217,7 @@ def _stretches(text: str) -> Iterator[str]:
 
 
 def read_dictionary(path: str | PathLike[str]) -> Iterator[str]:
-    """The words of a dictionary in jieba's format; a frequency or a tag is allowed and changes nothing."""
+    """The words of a dictionary in jieba's format; frequencies and tags are ignored."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -232,17 +229,17 @@ def read_dictionary(path: str | PathLike[str]) -> Iterator[str]:
             hint = "save the dictionary as UTF-8"
             raise InputError("the dictionary is not UTF-8 here", file=path, line=number, hint=hint) from error
         if text.strip() and not text.startswith("#"):
-            word, fault = _word_of(text)
+            word, fault = _parse_dictionary_line(text)
             if fault:
                 hint = "write one word a line; a frequency and a tag may follow; a tab shows where the word ends"
                 raise InputError(fault, file=path, line=number, hint=hint)
             yield word
 
 
-def _word_of(line: str) -> tuple[str, str]:
-    """The word of a line and what is wrong with it, which is nothing where that is empty.
+def _parse_dictionary_line(line: str) -> tuple[str, str]:
+    """The word of a line, and an error message or "".
 
-    A word may hold spaces. After a tab nothing belongs to it, so that `iPhone 15` can be told from a frequency of 15.
+    A word may contain spaces. A tab ends it, so that `iPhone 15` can be distinguished from a frequency of 15.
     """
     word, tab, rest = line.partition("\t")
     if len(word) > 2 * _LONGEST or len(rest) > _LONGEST:

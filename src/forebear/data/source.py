@@ -41,10 +41,10 @@ from forebear.data.io.files import Paths, ProgressFn, find_sources, is_compresse
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat
 from forebear.data.segmentation import Segmenter
-from forebear.data.tokenizers.char_level import code_points, is_han
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS
 from forebear.data.tokenizers.word_level import insert_separators
+from forebear.data.unicode import code_points, is_han
 from forebear.errors import ForebearError, InputError
 
 TokenizerKind = Literal["words", "characters", "wordpiece", "bytepair"]
@@ -285,7 +285,8 @@ def tokenizer_for(
             raise InputError(
                 "neither a kind of tokenizer nor a file",
                 file=choice,
-                hint=f"choose one of {', '.join(TOKENIZER_KINDS)}, or name a tokenizer.json, a vocab.txt or their folder; "
+                hint=f"choose one of {', '.join(TOKENIZER_KINDS)}, "
+                "or name a tokenizer.json, a vocab.txt or their folder; "
                 "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already",
             )
         return Tokenizer.load(choice, lower=learning.lower)
@@ -451,8 +452,10 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
 
 @dataclass(frozen=True)
 class TokenizerPairOptions:
-    """The tokenizer of each side: a kind or a file. Without one for the target, both sides share one tokenizer if they are
-    of one script."""
+    """The tokenizer of each side: a kind or a file.
+
+    Without one for the target, both sides share one tokenizer if they are of one script.
+    """
 
     source_tokenizer: str | TokenizerPair | None = None
     source_vocab_size: int | None = None

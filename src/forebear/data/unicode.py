@@ -1,4 +1,4 @@
-"""Characters and scripts: Chinese characters, character classes, languages, mojibake, vocabulary growth, word shapes."""
+"""Characters and scripts: Chinese characters, classes of characters, languages, mojibake, word counts and shapes."""
 
 from __future__ import annotations
 
@@ -206,7 +206,15 @@ def detect_language(counts: np.ndarray, start: str) -> str:
         "CJ": by_script["Han"] + kana + by_script["Bopomofo"],
         "Korean": by_script["Hangul"],
         "Latin": by_script["Latin"] / MEAN_WORD_LENGTH,
-        "other": (sum(by_script.values()) - by_script["Han"] - kana - by_script["Bopomofo"] - by_script["Hangul"] - by_script["Latin"]) / MEAN_WORD_LENGTH,
+        "other": (
+            sum(by_script.values())
+            - by_script["Han"]
+            - kana
+            - by_script["Bopomofo"]
+            - by_script["Hangul"]
+            - by_script["Latin"]
+        )
+        / MEAN_WORD_LENGTH,
     }
     total = sum(weights.values())
     if not total:
@@ -334,7 +342,9 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
 
 # --- Vocabulary growth ---
 
-_WORDS = re.compile(f"[{HAN_CLASS}]|[^\\W{HAN_CLASS}]{{1,64}}")  # each Chinese character, else runs of letters and digits
+_WORDS = re.compile(
+    f"[{HAN_CLASS}]|[^\\W{HAN_CLASS}]{{1,64}}"
+)  # each Chinese character, else runs of letters and digits
 MAX_TYPES = 5_000_000
 COVERAGE_RANKS = (1_000, 10_000, 30_000)
 

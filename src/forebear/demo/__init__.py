@@ -1,1 +1,1 @@
-"""The embedded default: text that needs no download."""
+"""The embedded demo: text and labeled tasks that need no download."""

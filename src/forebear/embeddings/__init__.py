@@ -1,1 +1,1 @@
-"""Word vectors: training in compiled loops without torch, lookup, nearest neighbors and evaluation."""
+"""Word vectors: word2vec, GloVe and phrases, lookup, nearest neighbors and evaluation (no torch)."""

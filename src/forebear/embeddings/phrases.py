@@ -17,7 +17,7 @@ from forebear.errors import ForebearError
 from forebear.objectives.batch import Batch
 
 if TYPE_CHECKING:
-    from forebear.kernels.windows import WindowBatch
+    from forebear.kernels.word2vec import WindowBatch
     from forebear.kernels.word2vec_threads import Word2VecVariant
 
 BLOCK_TOKENS = 1 << 22  # tokens whose pairs are counted at once
@@ -378,7 +378,7 @@ def sample_windows(
     num_windows: int,
 ) -> list[SampledWindow]:
     """The first windows of a batch with something to learn, as training without lockstep draws them."""
-    from forebear.kernels.windows import TokenRuns, draw_windows
+    from forebear.kernels.word2vec import TokenRuns, draw_windows
     from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
     kept_tokens, ends = subsample(tokens, lengths, keep_probs, moment)

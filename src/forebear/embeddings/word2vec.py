@@ -12,7 +12,7 @@ import numpy as np
 from forebear.data.tokenizers.char_level import is_han
 from forebear.errors import ForebearError, InputError
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.tables import aligned_table
+from forebear.kernels.layout import aligned_table
 from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, subsample
 
 if TYPE_CHECKING:
@@ -429,7 +429,7 @@ def word2vec_variant(
     spelling: tuple[np.ndarray, np.ndarray] | None,
 ) -> Word2VecVariant:
     """How compiled loops are to train, from word counts; without negatives, by hierarchical softmax (a Huffman tree)."""
-    from forebear.kernels.windows import OutputTargets
+    from forebear.kernels.word2vec import OutputTargets
     from forebear.kernels.word2vec_sampling import negative_sample_stream, negative_sampling_probs
     from forebear.kernels.word2vec_threads import Word2VecVariant
 

@@ -1,1 +1,1 @@
-"""A run folder answers: score, next, generate, measure."""
+"""A run answers: score, next, fill, generate, embed, translate, classify, measure."""

@@ -1,1 +1,1 @@
-"""Looking inside a run: which words speak for what it says, where tokens look, how predictions form, positions."""
+"""Looking inside a run: attention, attribution, logit lens, senses, positions, gradients."""

@@ -1,1 +1,1 @@
-"""Names and tables of other programs' files; imports nothing of ours but compiled loops."""
+"""Import and export: Hugging Face, ELMo, ARPA, word-vector files, ONNX."""

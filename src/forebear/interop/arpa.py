@@ -528,7 +528,7 @@ def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickl
     """Checks that every n-gram occurs once and its prefix has an entry; lookup relies on both."""
     check: Callable[[list[Any], np.ndarray], tuple[int, int]] = partial(checked, vocabulary)
     if quickly:
-        from forebear.kernels.arpa_checking import check_ngram_prefixes as check
+        from forebear.kernels.arpa import check_ngram_prefixes as check
     known: list[Any] = []
     for n, level in enumerate(levels[1:], start=2):
         orphan, duplicate = check(known, level.rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ class ExportableRun(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
 
-    @property
+    @cached_property
     def task(self) -> Task | None: ...
 
-    @property
+    @cached_property
     def network(self) -> Any:
         """The loaded network of any kind of model."""
         ...
@@ -48,7 +49,7 @@ class ExportableRun(Protocol):
     @property
     def capabilities(self) -> tuple[str, ...]: ...
 
-    @property
+    @cached_property
     def word_table(self) -> WordVectors:
         """A vector for each word, where tokens are words."""
         ...

@@ -576,13 +576,14 @@ def read_safetensors_vectors(
 
 def _map_tensor(path: Path, header: dict[str, Any], name: str, rank: int) -> np.ndarray:
     """A memory-mapped tensor, validated against its header and the file size."""
-    entry, data_size = header.get(name), path.stat().st_size - header[""]
+    entry: Any = header.get(name)
+    data_size = path.stat().st_size - header[""]
     try:
         dtype, shape, (start, end) = (
             np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]),
             tuple(entry["shape"]),
             entry["data_offsets"],
-        )  # pyright: ignore
+        )
         is_valid = len(shape) == rank and all(isinstance(size, int) and size >= 0 for size in (*shape, start, end))
         size = dtype.itemsize * math.prod(shape)
     except (KeyError, TypeError, ValueError):

@@ -48,7 +48,7 @@ def parse_unigram_lines(
     For those the word is empty. Without `backoffs`, one of 0 is the only usual one.
     """
     pool, odd, longest = np.empty(len(text) - at, np.uint8), np.empty((ODD, 2), np.int64), backoffs is None
-    run = compile_kernel(single_in_loops, bare=True)
+    run = compile_kernel(parse_unigrams_kernel, bare=True)
     count, at, used, left = run(text, at, logs, logs if longest else backoffs, longest, pool, odd, TENS)
     return count, at, pool[:used].tobytes(), odd[:left]
 
@@ -58,7 +58,7 @@ def parse_ngram_lines(
 ) -> tuple[int, int, np.ndarray]:
     """Reads lines of n words into rows (size, n) in the same way."""
     odd, longest = np.empty((ODD, 2), np.int64), backoffs is None
-    run = compile_kernel(longer_in_loops, bare=True)
+    run = compile_kernel(parse_ngrams_kernel, bare=True)
     count, at, left = run(text, at, words, rows, logs, logs if longest else backoffs, longest, odd, TENS)
     return count, at, odd[:left]
 
@@ -67,7 +67,7 @@ def parse_ngram_lines(
 
 
 @inline_kernel
-def number(text, at, tens):
+def _parse_number(text, at, tens):
     """The number that stands here, where it ends, and whether it is one of the usual form."""
     minus = text[at] == MINUS
     at += 1 if minus or text[at] == PLUS else 0
@@ -103,7 +103,7 @@ def number(text, at, tens):
 
 
 @inline_kernel
-def behind_spaces(text, at):
+def _skip_spaces(text, at):
     """Where the next field begins."""
     while text[at] == SPACE or text[at] == TAB:
         at += 1
@@ -111,24 +111,24 @@ def behind_spaces(text, at):
 
 
 @inline_kernel
-def is_over(text, at):
+def _is_line_end(text, at):
     """Whether the line ends here, as lines end on any system."""
     return text[at] == END or (text[at] == RETURN and text[at + 1] == END)
 
 
 @inline_kernel
-def tail(text, at, tens):
+def _parse_backoff(text, at, tens):
     """The back-off weight at the end of a line, 0 where none is told; where the line ends; whether it is sound."""
-    at = behind_spaces(text, at)
-    if is_over(text, at):
+    at = _skip_spaces(text, at)
+    if _is_line_end(text, at):
         return 0.0, at, True
-    value, at, sound = number(text, at, tens)
-    at = behind_spaces(text, at)
-    return value, at, sound and is_over(text, at)
+    value, at, sound = _parse_number(text, at, tens)
+    at = _skip_spaces(text, at)
+    return value, at, sound and _is_line_end(text, at)
 
 
 @inline_kernel
-def word_end(text, at):
+def _find_word_end(text, at):
     """Where the word that begins here ends. A lone carriage return ends it too, and makes the line an odd one."""
     while text[at] != SPACE and text[at] != TAB and text[at] != END and text[at] != RETURN:
         at += 1
@@ -136,7 +136,7 @@ def word_end(text, at):
 
 
 @inline_kernel
-def found(words, text, begin, end, value):
+def _find_word(words, text, begin, end, value):
     """Which word of the table these bytes are, or -1; or, the other way round, the slot for it, as -2 - slot."""
     mask = len(words.slots) - 1
     slot = np.int64(value ^ (value >> HALF)) & mask
@@ -155,7 +155,7 @@ def found(words, text, begin, end, value):
 
 
 @inline_kernel
-def hashed(text, begin, end):
+def _hash_bytes(text, begin, end):
     value = BASIS
     for at in range(begin, end):
         value = (value ^ np.uint64(text[at])) * PRIME
@@ -169,8 +169,8 @@ def insert_words_kernel(words):
     """Enters every word; returns the first that was there before, or -1."""
     begin, again = np.int64(0), np.int64(-1)
     for which in range(len(words.ends)):
-        value = hashed(words.pool, begin, words.ends[which])
-        place = found(words, words.pool, begin, words.ends[which], value)
+        value = _hash_bytes(words.pool, begin, words.ends[which])
+        place = _find_word(words, words.pool, begin, words.ends[which], value)
         words.hashes[which] = value
         if place >= 0:
             again = which if again < 0 else again
@@ -180,14 +180,14 @@ def insert_words_kernel(words):
     return again
 
 
-def single_in_loops(text, at, logs, backoffs, longest, pool, odd, tens):
+def parse_unigrams_kernel(text, at, logs, backoffs, longest, pool, odd, tens):
     count, used, left = 0, 0, 0
     while count < len(logs) and at < len(text) and left < len(odd):
         begin = at
-        value, at, sound = number(text, behind_spaces(text, at), tens)
-        first = behind_spaces(text, at)
-        at = word_end(text, first)
-        weight, over, whole = tail(text, at, tens)
+        value, at, sound = _parse_number(text, _skip_spaces(text, at), tens)
+        first = _skip_spaces(text, at)
+        at = _find_word_end(text, first)
+        weight, over, whole = _parse_backoff(text, at, tens)
         logs[count] = value
         if not longest:
             backoffs[count] = weight
@@ -209,29 +209,29 @@ def single_in_loops(text, at, logs, backoffs, longest, pool, odd, tens):
     return count, at, used, left
 
 
-def longer_in_loops(text, at, words, rows, logs, backoffs, longest, odd, tens):
+def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, odd, tens):
     count, left, width = 0, 0, rows.shape[1]
     while count < len(rows) and at < len(text) and left < len(odd):
         begin = at
-        value, at, sound = number(text, behind_spaces(text, at), tens)
+        value, at, sound = _parse_number(text, _skip_spaces(text, at), tens)
         sound = sound and value <= 0
         column = 0
         while sound and column < width:
-            first = behind_spaces(text, at)
+            first = _skip_spaces(text, at)
             hash_of, at = BASIS, first
             letter = text[at]
             while letter != SPACE and letter != TAB and letter != END and letter != RETURN:
                 hash_of = (hash_of ^ np.uint64(letter)) * PRIME
                 at += 1
                 letter = text[at]
-            which = found(words, text, first, at, hash_of)
+            which = _find_word(words, text, first, at, hash_of)
             sound = at > first and text[first - 1] <= SPACE and which >= 0
             if sound:
                 word = words.ids[which]
                 sound = (word != BEGINS or column == 0) and (word != ENDS or column == width - 1)
                 rows[count, column] = ENDS if word == BEGINS else word
             column += 1
-        weight, over, whole = tail(text, at, tens)
+        weight, over, whole = _parse_backoff(text, at, tens)
         logs[count] = value
         if not longest:
             backoffs[count] = weight
@@ -255,15 +255,6 @@ DIGITS, SMALLEST = 9, -4  # as %.9g: so many digits, and powers of ten below or 
 ARPA_WRITING_TENS = np.array([float(f"1e{power}") for power in range(23)])  # all that float64 holds exactly
 DOUBT = 1e-6  # how near to the middle between two decimals a number is left to Python: far more than rounding is off
 LONGEST = 24  # bytes of a number, with what stands around it
-(
-    ARPA_WRITING_SPACE,
-    ARPA_WRITING_TAB,
-    ARPA_WRITING_END,
-    ARPA_WRITING_POINT,
-    ARPA_WRITING_MINUS,
-    ARPA_WRITING_ZERO,
-    ARPA_WRITING_SMALL_E,
-) = (ord(letter) for letter in " \t\n.-0e")
 
 
 class WordBytes(NamedTuple):
@@ -292,7 +283,7 @@ def format_ngram_lines(names: WordBytes, rows: np.ndarray, logs: np.ndarray, bac
     lengths = np.diff(names.ends)
     room = int(sum(lengths[column].sum() for column in rows.T)) + len(rows) * (rows.shape[1] + 2 * LONGEST)
     text, first = np.empty(room, np.uint8), decimals(logs)
-    run = compile_kernel(lines_in_loops, bare=True)
+    run = compile_kernel(format_lines_kernel, bare=True)
     used = run(text, names, rows, first, first if backoffs is None else decimals(backoffs), backoffs is not None)
     return text[:used].data
 
@@ -316,19 +307,19 @@ def decimals(values: np.ndarray) -> ScientificDecimals:
 
 
 @inline_kernel
-def digit_written(text, at, number):
-    text[at] = ARPA_WRITING_ZERO + number
+def _write_digit(text, at, number):
+    text[at] = ZERO + number
     return at + 1
 
 
 @inline_kernel
-def number_written(text, at, minus, digits, power):
+def _write_number(text, at, minus, digits, power):
     """Writes a number as %.9g does; where it ends."""
     if minus:
-        text[at] = ARPA_WRITING_MINUS
+        text[at] = MINUS
         at += 1
     if digits == 0:
-        return digit_written(text, at, 0)
+        return _write_digit(text, at, 0)
     count = DIGITS  # of digits that are told: no zeros behind the point
     while digits % 10 == 0:
         digits //= 10
@@ -336,46 +327,136 @@ def number_written(text, at, minus, digits, power):
     plain = SMALLEST <= power < DIGITS
     whole = power + 1 if plain else 1  # digits before the point
     if whole <= 0:
-        text[at], text[at + 1] = ARPA_WRITING_ZERO, ARPA_WRITING_POINT
+        text[at], text[at + 1] = ZERO, POINT
         at += 2
         for _ in range(-whole):
-            at = digit_written(text, at, 0)
+            at = _write_digit(text, at, 0)
     gap = 1 if 0 < whole < count else 0  # the point among the digits
     for place in range(count - 1, -1, -1):
-        text[at + place + (gap if place >= whole else 0)] = ARPA_WRITING_ZERO + digits % 10
+        text[at + place + (gap if place >= whole else 0)] = ZERO + digits % 10
         digits //= 10
     if gap:
-        text[at + whole] = ARPA_WRITING_POINT
+        text[at + whole] = POINT
     at += count + gap
     for _ in range(whole - count):
-        at = digit_written(text, at, 0)
+        at = _write_digit(text, at, 0)
     if not plain:
         text[at], text[at + 1] = (
-            ARPA_WRITING_SMALL_E,
-            ARPA_WRITING_MINUS if power < 0 else ARPA_WRITING_MINUS - 2,
+            SMALL_E,
+            MINUS if power < 0 else MINUS - 2,
         )  # the plus sign
         at, power = at + 2, abs(power)
         if power >= 100:
-            at = digit_written(text, at, power // 100)
-        at = digit_written(text, at, power // 10 % 10)
-        at = digit_written(text, at, power % 10)
+            at = _write_digit(text, at, power // 100)
+        at = _write_digit(text, at, power // 10 % 10)
+        at = _write_digit(text, at, power % 10)
     return at
 
 
-def lines_in_loops(text, names, rows, logs, backoffs, weighted):
+def format_lines_kernel(text, names, rows, logs, backoffs, weighted):
     at = np.int64(0)
     for row in range(len(rows)):
-        at = number_written(text, at, logs.minus[row], logs.digits[row], logs.powers[row])
+        at = _write_number(text, at, logs.minus[row], logs.digits[row], logs.powers[row])
         for column in range(rows.shape[1]):
-            text[at] = ARPA_WRITING_SPACE if column else ARPA_WRITING_TAB
+            text[at] = SPACE if column else TAB
             at += 1
             word = rows[row, column]
             for letter in range(names.ends[word], names.ends[word + 1]):
                 text[at] = names.pool[letter]
                 at += 1
         if weighted:
-            text[at] = ARPA_WRITING_TAB
-            at = number_written(text, at + 1, backoffs.minus[row], backoffs.digits[row], backoffs.powers[row])
-        text[at] = ARPA_WRITING_END
+            text[at] = TAB
+            at = _write_number(text, at + 1, backoffs.minus[row], backoffs.digits[row], backoffs.powers[row])
+        text[at] = END
         at += 1
     return at
+
+
+# --- Checking that every n-gram occurs once and that its prefix exists ---
+# Hash tables of row numbers instead of sorted keys. The readable twin is `checked` in interop/arpa.py.
+
+ROW_HASH_SEED, ROW_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)  # random-looking bits
+LOW_BITS, NO_ROW = np.uint64((1 << 32) - 1), -1
+ROW_MASK = (1 << 40) - 1  # the bits of a slot that hold a row's number; the bits above it are of the row's hash
+HASH_MASK = ~ROW_MASK & ((1 << 63) - 1)
+ROWS_AHEAD = 32  # rows whose slots are fetched together
+
+
+def check_ngram_prefixes(known: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray) -> tuple[int, int]:
+    """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, or the first that was there before;
+    -1 where there is none.
+
+    `known` keeps the n-grams that were checked last, which must be those of n - 1 words, and their table.
+    """
+    work = np.empty(ROWS_AHEAD, np.uint64), np.empty(ROWS_AHEAD, np.int64)
+    lost = int(compile_kernel(find_orphan_kernel, bare=True)(*known[0], rows, work)) if known else -1
+    known.clear()  # before the next table is made, so that there is only one at a time
+    if lost >= 0:
+        return lost, -1
+    slots = np.full(len(rows) * 4 // 3 + 1, NO_ROW, np.int64)
+    known.append((rows, slots))
+    return -1, int(compile_kernel(insert_rows_kernel, bare=True)(rows, slots, work))
+
+
+@inline_kernel
+def _hash_row(rows, row, width):
+    value = ROW_HASH_SEED
+    for column in range(width):
+        value = (value ^ np.uint64(rows[row, column])) * ROW_HASH_FACTOR
+        value ^= value >> HALF
+    return value
+
+
+@inline_kernel
+def _first_slot(slots, value):
+    """The slot to begin with: any number of them is shared out evenly, not only powers of two."""
+    return np.int64(((value & LOW_BITS) * np.uint64(len(slots))) >> HALF)
+
+
+@inline_kernel
+def _find_row_slot(rows, slots, wanted, row, width, value):
+    """The slot of the row whose words are these, or of none."""
+    slot = _first_slot(slots, value)
+    while slots[slot] != NO_ROW:
+        if slots[slot] & HASH_MASK == np.int64(value) & HASH_MASK:
+            other, same = slots[slot] & ROW_MASK, 0
+            while same < width and rows[other, same] == wanted[row, same]:
+                same += 1
+            if same == width:
+                break
+        slot = slot + 1 if slot + 1 < len(slots) else 0
+    return slot
+
+
+@inline_kernel
+def _prefetch_slots(slots, rows, begin, end, width, work):
+    """The hashes of a few rows. Their slots are asked for together, which takes hardly longer than for one."""
+    hashes, near = work
+    for row in range(begin, end):
+        hashes[row - begin] = _hash_row(rows, row, width)
+        near[row - begin] = slots[_first_slot(slots, hashes[row - begin])]
+
+
+def find_orphan_kernel(shorter, slots, rows, work):
+    width = shorter.shape[1]
+    for begin in range(0, len(rows), ROWS_AHEAD):
+        end = min(begin + ROWS_AHEAD, len(rows))
+        _prefetch_slots(slots, rows, begin, end, width, work)
+        for row in range(begin, end):
+            if slots[_find_row_slot(shorter, slots, rows, row, width, work[0][row - begin])] == NO_ROW:
+                return row
+    return -1
+
+
+def insert_rows_kernel(rows, slots, work):
+    width = rows.shape[1]
+    for begin in range(0, len(rows), ROWS_AHEAD):
+        end = min(begin + ROWS_AHEAD, len(rows))
+        _prefetch_slots(slots, rows, begin, end, width, work)
+        for row in range(begin, end):
+            value = work[0][row - begin]
+            slot = _find_row_slot(rows, slots, rows, row, width, value)
+            if slots[slot] != NO_ROW:
+                return row
+            slots[slot] = (np.int64(value) & HASH_MASK) | row
+    return -1

@@ -18,7 +18,7 @@ import numpy as np
 
 from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.ngram_layout import narrow_ints
+from forebear.kernels.layout import narrow_ints
 
 TEXT_BORDER = -1  # behind each row
 APART = 1 << 8  # groups of places, at the beginning of which a thread's share may begin

@@ -16,7 +16,7 @@ import numpy as np
 
 from forebear.kernels.intrinsics import bits_as_float, prefetch
 from forebear.kernels.jit import inline_kernel
-from forebear.kernels.ngram_layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
+from forebear.kernels.layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
 
 FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
 HALF, LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)

@@ -16,7 +16,7 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
-from forebear.kernels.tables import CACHE_LINE
+from forebear.kernels.layout import CACHE_LINE
 
 # Vectors of the processor, written down once: what compiled loops over rows are built from.
 #

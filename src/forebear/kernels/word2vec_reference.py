@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from forebear.kernels.windows import OutputTargets
+from forebear.kernels.word2vec import OutputTargets
 from forebear.kernels.word2vec_sampling import next_random
 
 

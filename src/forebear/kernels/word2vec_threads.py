@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from forebear.kernels import simd, windows, word2vec
+from forebear.kernels import simd, word2vec
 from forebear.kernels.jit import compile_kernel
+from forebear.kernels.layout import CACHE_LINE, aligned_table
 from forebear.kernels.simd import KINDS, WIDE
-from forebear.kernels.tables import CACHE_LINE, aligned_table
-from forebear.kernels.windows import OutputTargets, TokenRuns, WindowBatch
 from forebear.kernels.word2vec import (
     GATE_OPEN,
     ContextGradients,
+    OutputTargets,
     SGNSWorkspace,
     SubwordRows,
+    TokenRuns,
+    WindowBatch,
     train_deterministic,
     train_hogwild,
 )
@@ -77,7 +79,7 @@ LEAST = 10  # words around a target that may always pull at it at once
 WORTH = 6_000  # nanoseconds of work for which it is worth while to call a thread and to wait for it twice
 SEEN = 128  # windows that tell their loss, or more
 SELDOM = 64  # at most one of so many does
-BESIDE = (word2vec, simd, simd, word2vec, windows)
+BESIDE = (word2vec, simd)  # modules whose functions are inlined into the loops: numba must see when they change
 
 
 @dataclass(frozen=True, eq=False)

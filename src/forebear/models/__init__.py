@@ -1,1 +1,1 @@
-"""The papers, one frozen dataclass each."""
+"""The papers, one ModelSpec a file."""

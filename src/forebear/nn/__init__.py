@@ -1,1 +1,1 @@
-"""Batches become states, states become answers (torch)."""
+"""Neural networks (torch): layers, encoders, heads, and the fast paths that answer queries."""

@@ -1,4 +1,10 @@
-"""Attention: score functions, self-attention within a sequence and cross-attention to the encoder's states."""
+"""Attention: score functions, self-attention within a sequence and cross-attention to the encoder's states.
+--- Score functions ---
+
+All four map (…, m, d) queries and (…, n, d) keys to (…, m, n) scores; the two sizes may differ unless stated otherwise.
+In the formulas q is a query and k a key, both column vectors. `project_keys` depends on the keys alone, so its result
+can be computed once and passed to `scores` with any queries.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +43,9 @@ class DotProductScore(nn.Module):
 
 
 class BilinearScore(nn.Module):
-    """qᵀWk with learned W (Luong). `scaled` divides by √d, so that one training step does not change the scores too much."""
+    """qᵀWk with learned W (Luong). `scaled` divides by √d, so that one training step does not change the scores too
+    much.
+    """
 
     def __init__(self, queries: int, keys: int, *, scaled: bool = False) -> None:
         super().__init__()
@@ -58,8 +66,8 @@ class BilinearScore(nn.Module):
 class ConcatScore(nn.Module):
     """w·[q; k], a linear map to one score.
 
-    The score is a sum of a query term and a key term, so the softmax over keys cancels the query term and every query gets
-    the same weights. `AdditiveScore` avoids this with a tanh before the last map.
+    The score is a sum of a query term and a key term, so the softmax over keys cancels the query term and every query
+    gets the same weights. `AdditiveScore` avoids this with a tanh before the last map.
     """
 
     def __init__(self, queries: int, keys: int) -> None:
@@ -98,8 +106,8 @@ class AdditiveScore(nn.Module):
 def attend_with_scores(scores: Tensor, values: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(…, m, n) scores and (…, n, d) values → (…, m, d) weighted values, and the (…, m, n) weights.
 
-    `allowed` is false where a query must not attend; each query needs at least one allowed key. Masked scores are set to
-    -inf before the softmax, so the remaining weights sum to 1.
+    `allowed` is false where a query must not attend; each query needs at least one allowed key. Masked scores are set
+    to -inf before the softmax, so the remaining weights sum to 1.
     """
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
@@ -219,7 +227,9 @@ def attend_from(
 def attend_plainly(
     query_key_value: Tensor, lengths: tuple[int, ...], heads: int, *, past_only: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    """Reference implementation of `attend`, one sequence at a time: the (T, D) output and the (H, n, n) weights of each."""
+    """Reference implementation of `attend`, one sequence at a time: the (T, D) output and the (H, n, n) weights of
+    each.
+    """
     similarity, outputs, maps = DotProductScore(), [], []
     for row in query_key_value.split(lengths):
         query, key, value = row.view(len(row), 3, heads, -1).permute(1, 2, 0, 3).unbind(0)  # (H, n, d)

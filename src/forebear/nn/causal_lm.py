@@ -24,11 +24,11 @@ from forebear.nn.transformer import Transformer
 class RecurrentCausalLM:
     """Next-token predictor for recurrent networks (`inference.predictor`): ids and numpy outside, torch inside.
 
-    Every sequence starts from the zero state, so the same text always gets the same score. Sequences may have any length
-    and are processed in chunks.
+    Every sequence starts from the zero state, so the same text always gets the same score. Sequences may have any
+    length and are processed in chunks.
     """
 
-    is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
+    is_pseudo_likelihood = False  # token scores multiply to the probability of the text
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
@@ -115,8 +115,8 @@ class RecurrentCausalLM:
     def _encode_chunks(self, rows: Sequence[np.ndarray]):
         """Encode sequences, longest first, in chunks that fill a batch.
 
-        Yields the start of the chunk, its number of tokens of each sequence that is not finished, their (T, D) vectors and the
-        hidden states after it.
+        Yields the start of the chunk, its number of tokens of each sequence that is not finished, their (T, D) vectors
+        and the hidden states after it.
         """
         width = max(1, BATCH_TOKENS // len(rows))
         states: list[RecurrentState] | None = None
@@ -130,7 +130,9 @@ class RecurrentCausalLM:
 
 
 class RecurrentDecodingState:
-    """Decoding state of a recurrent model: its hidden states."""
+    """Decoding state of a recurrent model: its hidden states.
+    --- Windowed models (NNLM) ---
+    """
 
     def __init__(self, predictor: RecurrentCausalLM, rows: Sequence[np.ndarray]) -> None:
         self._predictor = predictor
@@ -159,7 +161,7 @@ class RecurrentDecodingState:
 class WindowCausalLM:
     """Next-token predictor for NNLM: ids and numpy outside, torch inside."""
 
-    is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
+    is_pseudo_likelihood = False  # token scores multiply to the probability of the text
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
@@ -226,7 +228,9 @@ class WindowCausalLM:
 
 
 class NNLMDecodingState:
-    """Decoding state of NNLM: the last window of each sequence."""
+    """Decoding state of NNLM: the last window of each sequence.
+    --- Transformers ---
+    """
 
     def __init__(self, predictor: WindowCausalLM, rows: Sequence[np.ndarray]) -> None:
         self._predictor, self._words = predictor, predictor.last_windows(rows)
@@ -260,7 +264,7 @@ class TransformerCausalLM:
     The model must not be trained meanwhile: its weights are packed when decoding starts.
     """
 
-    is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
+    is_pseudo_likelihood = False  # token scores multiply to the probability of the text
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
@@ -281,7 +285,9 @@ class TransformerCausalLM:
 
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """log P of each token of each sequence but the first, given the tokens before it (as many as the context holds)."""
+        """log P of each token of each sequence but the first, given the tokens before it (as many as the context
+        holds). Where windows overlap, only new positions are scored: the output layer is the expensive part.
+        """
         windows = [
             (row, *window) for row, ids in enumerate(rows) for window in long_text_windows(len(ids), self.max_length)
         ]

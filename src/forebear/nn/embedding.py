@@ -1,4 +1,6 @@
-"""Input embeddings: the sum of token, position and segment vectors."""
+"""Input embeddings: the sum of token, position and segment vectors.
+--- Position embeddings ---
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A Transformer laid out for reading very many rows: weights packed once, sums and curves in place.
+"""Batched encoding without padding: batches of sequences by length, packed weights, and token or sequence vectors.
 
-Its readable twin is the Transformer itself; a test compares them. Measured with one thread on an AVX2 processor, MiniLM
-and rows of 37 tokens in the mean: 1.11 times as fast as the Transformer with 4,096 tokens at once, 1.05 times as with
-the 2,048 of batching.py. What is left is the matrix product (nine tenths of the time), attention (7 %) and GELU (3 %).
-Slower were: GELU or the sum inside oneDNN's product, and attention by batched products over rows padded to multiples
-of 8.
+`PackedEncoder` is a Transformer with weights packed once and in-place additions and activations; a test compares it
+with the Transformer itself. With one thread on an AVX2 processor, MiniLM and an average of 37 tokens per sequence, it
+is 1.11 times as fast as the Transformer at 4,096 tokens per call, and 1.05 times at 2,048. The rest is matrix products
+(90% of the time), attention (7%) and GELU (3%). Slower were: GELU or the sum fused into oneDNN's product, and attention
+as batched products over sequences padded to multiples of 8.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer, TransformerBlock
 from forebear.nn.weight_packing import LinearFn, can_pack, pack_for_matrix, packed_linear
 
-ENOUGH = 4096  # tokens; packing MiniLM costs what it gains on some 2,200, and both grow with the model
-MOST_COPIED = 4 << 30  # bytes of weights, which are there twice
+ENOUGH = 4096  # tokens; packing MiniLM pays off from about 2,200, and both costs grow with the model
+MOST_COPIED = 4 << 30  # bytes of weights, which packing duplicates
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"gelu": torch.ops.aten.gelu_, "relu": torch.relu_}
 
 
 def pack_for_batch(model: Model, tokens: int) -> Model:
-    """The model, laid out for reading so many tokens, if that is worth it; it must not learn meanwhile."""
+    """The model with packed weights if that pays off for this many tokens; it must not be trained meanwhile."""
     encoder = model.encoder
     if tokens < ENOUGH or not isinstance(encoder, Transformer) or not can_pack(encoder.embedding.token.weight):
         return model
-    compiled = any("feedforward" in vars(block) for block in encoder.blocks)  # see compiling.py
+    compiled = any("feedforward" in vars(block) for block in encoder.blocks)  # see compile_blocks
     size = sum(value.numel() * value.element_size() for value in encoder.blocks.parameters())
     return model if compiled or size > MOST_COPIED else Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
 
 
 @dataclass(frozen=True)
 class PackedEncoderBlock:
-    """One block, with the products of its four linear layers."""
+    """A block with its four linear layers packed."""
 
     block: TransformerBlock
     query_key_value: LinearFn
@@ -52,7 +52,7 @@ class PackedEncoderBlock:
     contract: LinearFn
 
     def __call__(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """(T, D) → (T, D), as `Block.forward` in reading."""
+        """(T, D) → (T, D), as `TransformerBlock.forward` in evaluation mode."""
         block = self.block
         if block.norm_place == "pre":
             x = self._attention_output(block.attention_norm(x), lengths).add_(x)
@@ -70,9 +70,9 @@ class PackedEncoderBlock:
 
 
 class PackedEncoder(Encoder):
-    """The encoder as it stands, for reading: it gives what the Transformer gives, to the last digits but one."""
+    """A Transformer with packed weights, for inference; equal up to rounding."""
 
-    embedding = None  # it is the Transformer's
+    embedding = None  # belongs to the wrapped Transformer
 
     def __init__(self, encoder: Transformer) -> None:
         super().__init__()
@@ -98,7 +98,9 @@ class PackedEncoder(Encoder):
         layers = [x if encoder.project is None else encoder.project(x)]
         for number in range(self.depth):
             packed = self._packed_blocks[number % len(self._packed_blocks)]
-            partial = positions is not None and number == self.depth - 1  # few tokens: the block itself knows how
+            partial = (
+                positions is not None and number == self.depth - 1
+            )  # few tokens: the unpacked block handles positions
             layers.append(packed.block(layers[-1], rows, positions) if partial else packed(layers[-1], rows))
         if encoder.final_norm is not None:
             layers[-1] = encoder.final_norm(layers[-1])
@@ -111,7 +113,7 @@ def _pack_block(block: TransformerBlock) -> PackedEncoderBlock:
     return PackedEncoderBlock(block, *(packed_linear(layer, pack_for_matrix) for layer in layers))
 
 
-# Rows through an encoder that is only asked: longest first, as many at once as fill the processor, never padded.
+# --- Batches by length ---
 
 
 BATCH_TOKENS = (
@@ -120,7 +122,7 @@ BATCH_TOKENS = (
 
 
 def length_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers of rows, the longest first, in batches of about `AT_ONCE` tokens: equal lengths stand together."""
+    """Indices of sequences, longest first, in batches of about `BATCH_TOKENS` tokens; equal lengths are neighbors."""
     batch: list[int] = []
     size = 0
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
@@ -134,26 +136,25 @@ def length_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def encode_rows(model: Model, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray] | None = None) -> States:
-    """The states of these rows together."""
+    """Encoder states of these sequences, in one call."""
     extra_inputs: dict[str, Any] = {} if segments is None else {"segments": to_tensor(model, np.concatenate(segments))}
     return model.encoder(to_tensor(model, np.concatenate(rows)), [len(ids) for ids in rows], **extra_inputs)
 
 
 def to_tensor(model: Model, array: np.ndarray) -> Tensor:
-    """Ids or places, where the model is."""
+    """An int64 tensor on the model's device."""
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64)).to(model.device)
 
 
-# torch's compiler, for those who ask for it: it has gained nothing on the processors where it was measured.
+# --- torch.compile (optional: no gain on the processors measured) ---
 
 
 def compile_blocks(model: Model) -> None:
-    """Has the feed-forward layers of a Transformer compiled, for any number of rows, and tries them once.
+    """Compile the feed-forward layers of a Transformer for any number of tokens, and run them once.
 
-    Attention stays as it is: it is called for runs of rows of equal length, and every other batch would have to be
-    compiled anew.
+    Attention is not compiled: it is called per run of equally long sequences, and every new batch would recompile it.
     """
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # torch's compile workers must not import from the working folder
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # torch's compile workers must not import from the working directory
     encoder = model.encoder
     if not isinstance(encoder, Transformer):
         raise InputError("only a Transformer's blocks can be compiled", hint="leave --compile out")
@@ -169,14 +170,14 @@ def compile_blocks(model: Model) -> None:
         raise ForebearError(f"torch cannot compile the network here: {reason}", hint=hint) from error
 
 
-# Vectors in context from any encoder: of any layer, or of a mixture of layers, for tokens or for whole rows.
+# --- Contextual vectors: any layer or weighted sum of layers, per token or pooled per sequence ---
 
 
 Pooling = Literal["mean", "first", "last", "max"]
 
 
 def token_vectors(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]) -> list[np.ndarray]:
-    """(n, D) for each row: Σ weight · layer over the `mixture`; layer 0 is the embedding, -1 the last."""
+    """(n, D) for each sequence: Σ weight · layer over the `mixture`; layer 0 is the embedding, -1 the last."""
     vectors: list[np.ndarray] = [np.empty(0)] * len(rows)
     for batch, states in _mixed_batches(model, rows, mixture):
         rows_states = states.float().cpu().split([len(rows[number]) for number in batch])
@@ -188,7 +189,7 @@ def token_vectors(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int
 def pooled_vectors(
     model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float], pooling: Pooling
 ) -> np.ndarray:
-    """(rows, D): one vector for each row, made of its tokens' as `pooling` says; they themselves are not kept."""
+    """(sequences, D): one pooled vector each; token vectors are not stored."""
     vectors: np.ndarray | None = None
     for batch, states in _mixed_batches(model, rows, mixture):
         lengths = torch.tensor([len(rows[number]) for number in batch], device=states.device)
@@ -210,10 +211,10 @@ def of_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 def _mixed_batches(
     model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """The numbers of some rows, and the (T, D) mixture of their layers, until all rows were there."""
+    """Yield the indices of a batch of sequences and the (T, D) weighted sum of their layers."""
     model = pack_for_batch(model.eval(), sum(map(len, rows)))
     for batch in length_batches([len(row) for row in rows]):
-        with torch.inference_mode():  # not around the yield: it would hold for whoever asks as well
+        with torch.inference_mode():  # not around the yield: the caller would inherit the mode
             layers = encode_rows(model, [rows[number] for number in batch]).layers
             mixed = sum(layers[layer] if weight == 1 else layers[layer] * weight for layer, weight in mixture.items())
         assert isinstance(mixed, Tensor)

@@ -1,8 +1,8 @@
-"""What an encoder gives back: a vector for every token in its context, at every layer.
+"""Encoder interface: hidden states of all layers, BPTT state carried between steps, and the scalar mix of layers.
 
-Letters for shapes, here and in the whole room:
-    B rows of a batch · n tokens of one row · T tokens of all rows, one after the other, with nothing between them
-    D width · H heads · d = D / H, the width of a head · V vocabulary
+Shape letters, used throughout `nn`:
+    B sequences of a batch · n tokens of one sequence · T tokens of all sequences, packed without padding
+    D hidden size · H heads · d = D / H, the size of a head · V vocabulary size
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class States:
-    """`layers[0]` is the embedding, `layers[-1]` what heads read; each is (T, D), of one width but for `Window`'s.
+    """`layers[0]` is the embedding, `layers[-1]` the input of the heads; each is (T, D), of one size except for NNLM.
 
-    Where only some tokens are asked about, the last layer may have been computed for those alone: `kept` are their
-    numbers, rising, and the last layer is (len(kept), D). Where an example is several rows, `groups` (B,) numbers the
-    example of each, rising from 0.
+    If only some tokens are needed, the last layer may be computed for those alone: `positions` are their ascending
+    indices, and the last layer is (len(positions), D). If an example consists of several sequences, `groups` (B,) is
+    the ascending example index of each, from 0.
     """
 
     layers: list[Tensor]
@@ -40,74 +40,74 @@ class States:
         return self.layers[-1]
 
     def last_at(self, numbers: Tensor) -> Tensor:
-        """(n, D) the last layer's vectors of the tokens with these numbers."""
+        """(n, D) last-layer vectors of these tokens."""
         return self.last[numbers if self.positions is None else torch.searchsorted(self.positions, numbers)]
 
 
 class TokenVectors(nn.Module):
-    """An embedding: a vector for each token. What not every one has is nothing here."""
+    """Interface of embeddings: a vector for each token."""
 
     vocabulary: int
     width: int
-    spelling: CharIds | None = None  # how tokens are written, where their vectors are made of that
-    placing: str = "none"  # how places in a row are told, see `Embedding`
+    spelling: CharIds | None = None  # character ids, if vectors are computed from characters
+    placing: str = "none"  # position encoding, see `InputEmbedding`
 
 
 class Encoder(nn.Module):
-    """What turns inputs into states. What not every encoder has is nothing here.
+    """Base class of encoders, with defaults for optional features.
 
-    depth    layers above the embedding
-    width    of the last layer
-    sees     "past", "all", or of a reader of words "text"
-    max_length  the longest row; None: rows of any length can be read
+    depth       number of layers above the embedding
+    width       size of the last layer
+    sees        "past" (causal), "all" (bidirectional), or "text" for task encoders
+    max_length  longest sequence; None: unlimited
     """
 
     depth: int
     width: int
     sees: str
     max_length: int | None
-    embedding: TokenVectors | None  # has no value here: it would stand before what a module registers
-    borders: tuple[int, int] | None = None  # the tokens that begin and end a text, where it is told them
-    carried: BPTTState | None = None  # what a step of training hands to the next beside the weights
-    has_attention: bool = False  # whether it tells where tokens look (`attention`)
-    has_decoder: bool = False  # whether its states are those of what is written, from a source
+    embedding: TokenVectors | None  # no default: a class attribute would hide the registered module
+    borders: tuple[int, int] | None = None  # start and end tokens of a text, if the encoder needs them
+    carried: BPTTState | None = None  # state carried from one training step to the next
+    has_attention: bool = False  # whether `attention_maps` is available
+    has_decoder: bool = False  # whether its states are the decoder's
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of its layers, which can be mixed only where they are equal."""
+        """Sizes of all layers; only layers of equal size can be mixed."""
         return (self.width,) * (self.depth + 1)
 
     def state_size(self, length: int) -> int | None:
-        """Numbers that are kept of a row of this length while it is continued; None: not other than by attention."""
+        """Numbers stored per sequence of this length during decoding; None: only the keys and values of attention."""
         return None
 
     def attention_maps(self, *given: Any, **named: Any) -> Any:
-        """Where tokens look, of an encoder that `has_attention`."""
+        """Attention weights, if the encoder `has_attention`."""
         raise NotImplementedError
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """The parameters of the embedding and of the first so many layers."""
+        """Parameters of the embedding and the first `layers` layers."""
         raise NotImplementedError
 
 
-# States that a step of training hands to the next: text that is cut into windows is read on where a window ended.
+# --- Truncated BPTT: hidden states carried from one window of a text to the next ---
 
 
 State = tuple[Tensor, ...]
 
 
 class BPTTState:
-    """The states in which streams of text were left, by their numbers.
+    """Hidden states at the end of each text stream, by stream index.
 
-    What a step leaves counts from the next step on (`settle`): its parts may be made in any order, or once more.
+    States staged by a step take effect with `commit`, so the step can be split into micro-batches or repeated.
     """
 
     def __init__(self) -> None:
-        self._held: list[list[Tensor]] = []  # of each layer, the parts of its state: (streams, ·)
+        self._held: list[list[Tensor]] = []  # per layer, the parts of its state: (streams, ·)
         self._left: list[list[Tensor]] = []
 
     def states_for(self, streams: Tensor, fresh: Tensor, zeros: Sequence[State]) -> list[State]:
-        """What rows of these streams begin with: nothing, where they are fresh or were never read."""
+        """Initial states of these streams: zeros where a stream is fresh or unseen."""
         if not self._held:
             return list(zeros)
         is_continued = (~fresh.bool())[:, None]
@@ -117,7 +117,7 @@ class BPTTState:
         ]
 
     def stage(self, streams: Tensor, states: Sequence[State]) -> None:
-        """What rows of these streams ended with."""
+        """Stage the final states of these streams."""
         num_streams = int(streams.max()) + 1
         if not self._left:
             self._left = [[part.new_zeros(0, part.shape[1]) for part in layer] for layer in states]
@@ -129,7 +129,7 @@ class BPTTState:
                 tensors[number][streams] = part.detach()
 
     def commit(self) -> None:
-        """The step was made: from now on what it left is what the next begins with."""
+        """Make the staged states the initial states of the next step."""
         if self._left:
             self._held, self._left = self._left, []
 
@@ -137,7 +137,7 @@ class BPTTState:
         self._held, self._left = [], []
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """All of it by name, to be saved."""
+        """All states by name, for checkpoints."""
         return {
             f"{layer}.{number}": part for layer, parts in enumerate(self._held) for number, part in enumerate(parts)
         }
@@ -150,14 +150,14 @@ class BPTTState:
             self._held[layer].append(tensors[name].clone())
 
 
-# The mixture of all layers that a task learns for itself (ELMo, Peters et al. 2018): γ Σ softmax(s)_j · layer_j.
+# --- Scalar mix of layers (ELMo, Peters et al. 2018): γ Σ softmax(s)_j · layer_j ---
 
 
 class ScalarMix(nn.Module):
-    """Begins as the plain mean of the layers from `first` up to `depth`: both its parameters begin at zero.
+    """Learned weighted sum of the layers from `first` to `depth`; both parameters start at zero, which is the plain
+    mean.
 
-    `normed`: each layer is first brought to the mean 0 and the spread 1, over all its numbers of each token, so that a
-    weight says how much of a layer there is.
+    `normed`: each layer is first normalized per token to mean 0 and variance 1, so that weights are comparable.
     """
 
     def __init__(self, depth: int, *, normed: bool = False, first: int = 0) -> None:
@@ -168,11 +168,11 @@ class ScalarMix(nn.Module):
 
     @property
     def weights(self) -> Tensor:
-        """Of the layers, the lowest first; their sum is 1."""
+        """Layer weights, lowest layer first; they sum to 1."""
         return torch.softmax(self.layer_bias, 0)
 
     def forward(self, states: States, numbers: Tensor) -> Tensor:
-        """(n, D) for the tokens with these numbers."""
+        """(n, D) for these tokens."""
         layers = [layer[numbers] for layer in states.layers[self.first : -1]] + [states.last_at(numbers)]
         layers = [functional.layer_norm(layer, layer.shape[1:]) for layer in layers] if self.normed else layers
         mixed = torch.einsum("l,lnd->nd", self.weights, torch.stack(layers))

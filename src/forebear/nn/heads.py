@@ -1,4 +1,4 @@
-"""States into answers: one class for each shape of answer, computed only where something is asked."""
+"""Output heads: language modeling, classification, multiple choice, tagging and answer spans."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 
 
 class LMHead(nn.Module, Initial):
-    """Which token? Scores every entry of the vocabulary by the vectors with which the embedding reads them.
+    """Scores every token of the vocabulary with the weights of the input embedding (tied).
 
-    `transform` names the activation of a layer in between, followed by a norm, as in BERT: it leads from
-    states of another `width` to the embedding's, as in ALBERT. `bias` gives each token one of its own. In training,
-    `smoothing` of what is right is divided among all tokens, as in the Transformer, and it may be learned from so many
-    `sampled` ones at each step. `falling` says that ids are given by falling count: then biases begin so.
+    Args:
+        embedding: The embedding whose weights are shared.
+        width: Size of the states, if it differs from the embedding's (ALBERT).
+        bias: Add a bias per token.
+        transform: Activation of a dense layer with LayerNorm before the output, as in BERT.
+        smoothing: Label smoothing in training, as in the Transformer.
+        sampled: Number of classes of the sampled softmax in training; 0 is the full softmax.
+        falling: Ids are sorted by descending frequency: biases start at the log of Zipf's law.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class LMHead(nn.Module, Initial):
     ) -> None:
         super().__init__()
         self.smoothing, self.draws = smoothing, sampled if sampled < embedding.vocabulary else 0
-        self._shared_embedding = (embedding,)  # in a tuple, so that its weight is not registered here a second time
+        self._shared_embedding = (embedding,)  # in a tuple, so that its weight is not registered twice
         self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
         if falling:
             set_initial_values(self, bias=zipf_probabilities(embedding.vocabulary).log())
@@ -64,12 +68,12 @@ class LMHead(nn.Module, Initial):
 
     @property
     def embedding(self) -> DeferredEmbedding:
-        """The embedding's own; where it is one of small integers, it only reads."""
+        """The shared embedding table; a quantized one cannot be trained."""
         return self._shared_embedding[0].token
 
     @property
     def weight(self) -> Tensor:
-        """(V, D) the embedding's own."""
+        """(V, D) weights of the embedding."""
         return self.embedding.weight
 
     def forward(self, states: States) -> Tensor:
@@ -77,15 +81,15 @@ class LMHead(nn.Module, Initial):
         return self.logits_from(self.transform_states(states.last))
 
     def logits_from(self, x: Tensor) -> Tensor:
-        """(T, D) that were `transformed` → (T, V) logits."""
+        """(T, D) after `transform_states` → (T, V) logits."""
         return self.embedding.logits(x, self.bias)
 
     def log_probs(self, x: Tensor, target: Tensor) -> Tensor:
-        """(N,) log P of these tokens by the last vectors (N, D)."""
+        """(N,) log P of these tokens, given last-layer vectors (N, D)."""
         return target_log_probs(self.logits_from, self.transform_states(x), target, self.vocab_size)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """The sum over asked positions; others cost nothing."""
+        """Cross-entropy summed over supervised positions."""
         positions = (target >= 0).nonzero().squeeze(1)
         x = states.last if len(positions) == len(states.last) == len(target) else states.last_at(positions)
         if type(self.embedding) is not DeferredEmbedding:
@@ -96,8 +100,9 @@ class LMHead(nn.Module, Initial):
         return summed_cross_entropy(self.transform_states(x), self.weight, self.bias, target[positions], smoothing)
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        """(n,) the numbers of the tokens whose last vectors a target asks for, or the head where there is none; None:
-        of all."""
+        """(n,) indices of the tokens whose last-layer vectors are needed for the target, or for inference if it is
+        None; None means all tokens.
+        """
         return None if target is None else (target >= 0).nonzero().squeeze(1)
 
     def transform_states(self, x: Tensor) -> Tensor:
@@ -107,10 +112,7 @@ class LMHead(nn.Module, Initial):
 
 
 class PoolerHead(nn.Module):
-    """Which of a few answers, of a row as a whole? Reads the vector of its first token, through one layer and a tanh.
-
-    That layer is BERT's "pooler"; the first token, [CLS], stands for nothing but the row.
-    """
+    """Classifies a sequence from its first token ([CLS]) through a tanh layer: BERT's "pooler"."""
 
     def __init__(self, width: int, answers: int) -> None:
         super().__init__()
@@ -121,7 +123,7 @@ class PoolerHead(nn.Module):
         return self.choose(torch.tanh(self.pool(states.last_at(first_token_ids(states.lengths, states.last.device)))))
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """The sum over rows that are asked."""
+        """Cross-entropy summed over labeled sequences."""
         is_supervised = target >= 0
         first = states.last_at(first_token_ids(states.lengths, target.device)[is_supervised])
         logits = self.choose(torch.tanh(self.pool(first)))
@@ -133,29 +135,29 @@ class PoolerHead(nn.Module):
 
 
 def first_token_ids(lengths: Sequence[int], device: torch.device) -> Tensor:
-    """(B,) the number of each row's first token."""
+    """(B,) index of each sequence's first token."""
     return torch.tensor(list(accumulate(lengths, initial=0))[:-1], device=device)
 
 
-# Heads for tasks: a label for a text or a pair, a choice, a tag for each word, the place where an answer begins.
+# --- Task heads ---
 
 
 Kind = Literal["one", "several", "number"]
 
 
 class _TaskHead(nn.Module):
-    """What heads of tasks have in common: they read the last layer, or a mixture of all, through dropout."""
+    """Base of task heads: they read the last layer, or a scalar mix of all, through dropout."""
 
     def __init__(self, mixture: ScalarMix | None, dropout: float) -> None:
         super().__init__()
         self.mixture, self.dropout = mixture, nn.Dropout(dropout)
 
     def at(self, states: States, numbers: Tensor) -> Tensor:
-        """(n, D) the vectors of the tokens with these numbers."""
+        """(n, D) vectors of these tokens."""
         return states.last_at(numbers) if self.mixture is None else self.mixture(states, numbers)
 
     def all(self, states: States) -> Tensor:
-        """(T, D) the vectors of all tokens."""
+        """(T, D) vectors of all tokens."""
         if self.mixture is None:
             return states.last
         return self.mixture(states, torch.arange(sum(states.lengths), device=states.last.device))
@@ -165,9 +167,9 @@ class _TaskHead(nn.Module):
 
 
 class PooledHead(_TaskHead):
-    """One vector for each row: of its first token, its last, the mean, or of each number the largest (of no token: 0).
+    """Pools each sequence into one vector: its first or last token, the mean, or the maximum (0 for an empty sequence).
 
-    `dense`: through a layer and a tanh.
+    `dense` adds a tanh layer.
     """
 
     def __init__(
@@ -183,7 +185,7 @@ class PooledHead(_TaskHead):
         super().__init__(mixture, dropout)
         self.read = read
         self.pool = deferred_linear(width, width) if dense else None
-        self.choose = deferred_linear(width, answers, bias=read != "last")  # softmax(hW) and no more, in GPT's paper
+        self.choose = deferred_linear(width, answers, bias=read != "last")  # GPT's paper has softmax(hW) without a bias
 
     def pool_rows(self, states: States) -> Tensor:
         """(B, D)."""
@@ -211,10 +213,10 @@ class PooledHead(_TaskHead):
 
 
 class LabelHead(PooledHead):
-    """Which label ("one"), which labels ("several"), or what number? The rows of one example are averaged.
+    """Single-label ("one") or multi-label ("several") classification, or regression ("number").
 
-    An example is several rows where two texts are shown in both orders, and where a long text is read in windows.
-    `weights` count mistakes about some labels more than about others.
+    An example has several sequences if two texts are encoded in both orders or a long text is split into windows; their
+    vectors are averaged. `weights` are class weights of the loss.
     """
 
     def __init__(
@@ -233,14 +235,14 @@ class LabelHead(PooledHead):
         self.kind, self.weights = kind, weights
 
     def forward(self, states: States) -> Tensor:
-        """(examples, answers) logits, or numbers."""
+        """(examples, answers) logits, or values for regression."""
         x = self.pool_rows(states)
         if states.groups is not None and len(states.groups):
             x = averaged(x, states.groups, int(states.groups[-1]) + 1)
         return self.logits(x)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """The sum over examples that are asked; targets are (E,) numbers of labels, (E, answers) 0 or 1, or values."""
+        """Loss summed over labeled examples; targets are (E,) label indices, (E, answers) 0 or 1, or (E,) values."""
         logits = self(states)
         if self.kind == "number":
             is_supervised = ~torch.isnan(target)
@@ -259,7 +261,7 @@ class LabelHead(PooledHead):
 
 
 class ChoiceHead(PooledHead):
-    """Which of several rows? Each gets a score; the softmax is over the rows of one example."""
+    """Multiple choice: a score for each sequence, and a softmax over the sequences of an example."""
 
     def __init__(
         self, width: int, read: str, *, dense: bool, mixture: ScalarMix | None = None, dropout: float = 0.0
@@ -271,7 +273,7 @@ class ChoiceHead(PooledHead):
         return self.logits(self.pool_rows(states)).squeeze(1)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """Targets are (E,) which row of the example it is, from 0."""
+        """Targets are (E,) indices of the right sequence within the example."""
         assert states.groups is not None
         sizes = torch.bincount(states.groups)
         table = pad_scores(self(states), tuple(sizes.tolist()))
@@ -280,7 +282,7 @@ class ChoiceHead(PooledHead):
 
 
 class TagHead(_TaskHead):
-    """Which tag has each word that is asked about? With a CRF the tags of a row are judged together."""
+    """A tag for each word, independently or jointly with a CRF."""
 
     def __init__(
         self,
@@ -312,7 +314,7 @@ class TagHead(_TaskHead):
 
 
 class PointerHead(_TaskHead):
-    """Which token of the row? One score each, and a softmax over the row (BERT's start and end of an answer)."""
+    """Selects a token of the sequence by a softmax over it (start or end of an answer, as in BERT)."""
 
     def __init__(self, width: int, *, mixture: ScalarMix | None = None, dropout: float = 0.0) -> None:
         super().__init__(mixture, dropout)
@@ -323,13 +325,13 @@ class PointerHead(_TaskHead):
         return self.choose(self.dropout(self.all(states))).squeeze(1).float()
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """Targets are (B,) places in the row, from 0."""
+        """Targets are (B,) positions within the sequence."""
         table, is_supervised = pad_scores(self(states), states.lengths), target >= 0
         return functional.cross_entropy(table[is_supervised], target[is_supervised], reduction="sum")
 
 
 def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
-    """(n,) scores of ragged rows → (rows, longest), with nothing to win beyond a row's end."""
+    """(n,) scores of packed sequences → (sequences, longest), padded with -inf."""
     rows = torch.nn.utils.rnn.pad_sequence(list(scores.split(list(lengths))), batch_first=True)
     positions = torch.arange(rows.shape[1], device=scores.device)
     is_padding = positions[None] >= torch.tensor(lengths, device=scores.device)[:, None]
@@ -337,6 +339,6 @@ def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
 
 
 def averaged(x: Tensor, groups: Tensor, count: int) -> Tensor:
-    """(n, D) → (count, D): the mean of the vectors of each group."""
+    """(n, D) → (count, D): mean vector of each group."""
     sums = x.new_zeros(count, x.shape[1]).index_add(0, groups, x)
     return sums / torch.bincount(groups, minlength=count).clamp(min=1)[:, None]

@@ -1,4 +1,4 @@
-"""Rows that grow by a token at a time: what earlier tokens left behind for attention is kept, never computed again."""
+"""Incremental decoding of Transformers with a KV cache, and the windows of texts longer than the context."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from forebear.nn.weight_packing import (
     packed_lm_head,
 )
 
-# A causal Transformer and its head, laid out for reading a token at a time: what GPTs and translators share.
+# --- Decoder with packed weights ---
 #
-# Measured with one thread on a shared AVX2 processor, a GPT-2 of 4 blocks of 256 and a vocabulary of 8,000, one row: of a
-# step two thirds are the matrix products, whose weights come from memory, 8 % attention, 2 % norms. Slower were, in µs:
-# 256 → 1,024 by addmv 29 instead of 23, attention to 100 tokens by two batched products and a softmax 12 instead of 10.
+# With one thread on a shared AVX2 processor, a GPT-2 of 4 blocks of 256 and a vocabulary of 8,000, one sequence: two
+# thirds of a step are matrix products, whose weights come from memory, 8% attention, 2% norms. Slower were, in µs: 256
+# → 1,024 by addmv 29 instead of 23, attention over 100 tokens by two batched products and a softmax 12 instead of 10.
 
 
-MOST_COPIED = 4 << 30  # bytes of weights; a second copy of a larger model costs more than it gains
+MOST_COPIED = 4 << 30  # bytes of weights; packing copies them, which does not pay off for larger models
 NormValues = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
 class PackedCrossAttention:
-    """The part of a block that looks at what was read."""
+    """Cross-attention of a decoder block."""
 
     norm: NormValues
     query: LinearFn
@@ -50,7 +50,7 @@ class PackedCrossAttention:
 
 @dataclass(frozen=True)
 class PackedDecoderBlock:
-    """One block, flattened: calling modules costs as much time as a small model's arithmetic."""
+    """A block as plain functions: calling modules costs as much time as a small model's arithmetic."""
 
     attention_norm: NormValues
     query_key_value: LinearFn
@@ -62,7 +62,7 @@ class PackedDecoderBlock:
 
 
 class IncrementalDecoder:
-    """Made once, used for any number of rows. The model must not learn meanwhile."""
+    """A causal Transformer and its LM head with packed weights. The model must not be trained meanwhile."""
 
     def __init__(self, encoder: Transformer | TransformerDecoder, head: LMHead) -> None:
         self.encoder, self.head = encoder, head
@@ -71,13 +71,13 @@ class IncrementalDecoder:
         self.activation = ACTIVATIONS[encoder.activation]
         first = encoder.blocks[0]
         assert isinstance(first, TransformerBlock | DecoderBlock)
-        self.like = first.attention_norm.weight  # what numbers are like: a norm is never of small integers
+        self.like = first.attention_norm.weight  # template for dtype and device; norms are never quantized
         self._project = encoder.project if isinstance(encoder, Transformer) else None
         weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
         self._should_pack = weights <= MOST_COPIED
 
     def run_layers(self, rows: int) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        """The blocks in order and the product with the vocabulary, for so many rows at a time."""
+        """The blocks in order and the output projection, packed for this many sequences at a time."""
         return self._for_one_row if rows == 1 else self._for_rows
 
     @cached_property
@@ -95,7 +95,7 @@ class IncrementalDecoder:
         return layers, packed_lm_head(self.head, lay)
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """(T, D), as the embedding itself does for whole rows."""
+        """(T, D), as the embedding computes it for whole sequences."""
         embedding = self.encoder.embedding
         x = embedding.token(tokens)
         if embedding.scale != 1:
@@ -108,7 +108,7 @@ class IncrementalDecoder:
         return torch.layer_norm(x, (self.width,), values[0], values[1], self.epsilon)
 
     def fed(self, x: Tensor, layer: PackedDecoderBlock) -> Tensor:
-        """The last part of a block, added to what came in."""
+        """The feed-forward part of a block with its residual connection."""
         normalized = self.final_norm(x, layer.feedforward_norm) if self.pre else x
         x = x + layer.contract(self.activation(layer.expand(normalized)))
         return x if self.pre else self.final_norm(x, layer.feedforward_norm)
@@ -141,52 +141,53 @@ def _norm_values(norm: nn.LayerNorm) -> NormValues:
     return norm.weight, norm.bias
 
 
-# What was read, as those who write look at it: keys and values of the sources, found once and shared by their rows.
+# --- Encoder memory: keys and values of the sources, shared by the hypotheses of each ---
 
 
 class SourceRows:
-    """The sources of rows that are being written: at first one row for each, then any, in any order.
+    """Maps decoded sequences to their sources: one each at first, any number in any order later.
 
-    Rows of the same source are queries of one call, so what it says is not copied for each of them.
+    Sequences of one source are queries of one attention call, so its keys and values are not copied.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         self._device = device
-        self.here = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (S, m) where a source has a token
-        self._source_ids = np.arange(len(lengths))  # the source of each row
+        self.here = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # True where a source has a token
+        self._source_ids = np.arange(len(lengths))  # source of each sequence
         self._count = len(lengths)
         self._assign_slots()
 
     def padded(self, x: Tensor) -> Tensor:
-        """(T, D) of all tokens of the sources → (S, m, D), with zeros behind the shorter ones. Before any is lost."""
+        """(T, D) of all source tokens → (S, m, D), zero-padded. Before any source is dropped."""
         padded_states = x.new_zeros((self.here.numel(), x.shape[1]))
         padded_states[self.here.flatten().nonzero().squeeze(1).to(x.device)] = x
         return padded_states.view(*self.here.shape, -1)
 
     def select(self, rows: np.ndarray) -> Tensor | None:
-        """As the rows themselves are kept. Sources that have none left are forgotten: then the numbers of those that
-        stay, by which all that is known of sources is to be kept too."""
+        """Keep these sequences. Sources without sequences are dropped; if any are, returns the indices of the remaining
+        ones.
+        """
         self._source_ids = self._source_ids[rows]
         return self._assign_slots() if len(rows) else None
 
     def same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Whether each row has the source of the other."""
+        """Whether each sequence has the same source as the other."""
         return self._source_ids[rows] == self._source_ids[others]
 
     def gather(self, x: Tensor) -> Tensor:
-        """(B, D) of rows → (S, r, D): beside each other, those of each source, which has up to r of them."""
+        """(B, D) → (S, r, D): sequences grouped by source, which has up to r of them."""
         (sources, max_rows), width = self._row_table_shape, x.shape[1]
         if not self._is_full:
             x = x.new_zeros((sources * max_rows, width)).index_copy_(0, self._row_positions, x)
         return x.view(sources, max_rows, width)
 
     def scattered(self, x: Tensor) -> Tensor:
-        """(S, r, D) → (B, D), the way back."""
+        """(S, r, D) → (B, D), the inverse of `gather`."""
         x = x.reshape(-1, x.shape[-1])
         return x if self._is_full else x[self._row_positions]
 
     def _assign_slots(self) -> Tensor | None:
-        """Where each row stands among those of its source; which sources are left, unless all are."""
+        """Assign each sequence a slot within its source; returns the remaining sources, or None if all remain."""
         sources, self._source_ids = np.unique(self._source_ids, return_inverse=True)
         remaining = None if len(sources) == self._count else torch.from_numpy(sources).to(self._device)
         self._count = len(sources)
@@ -205,18 +206,18 @@ class SourceRows:
 
 
 class EncoderMemory:
-    """What rows with several heads of attention find in their sources, layer by layer."""
+    """Keys and values of the sources for every decoder layer."""
 
     def __init__(
         self, layers: Sequence[PackedDecoderBlock], states: Tensor, lengths: Sequence[int], heads: int
     ) -> None:
-        """`states` (T, D) of all tokens of the sources, which have these lengths."""
+        """`states` (T, D) of all source tokens, and the lengths of the sources."""
         self._heads, self._sources = heads, SourceRows(lengths, states.device)
         mask = self._sources.here
-        self._mask: Tensor | None = None  # (S, 1, 1, m), where sources are shorter than others
+        self._mask: Tensor | None = None  # None if all sources are equally long; else (S, 1, 1, m)
         if not mask.all():
             self._mask = torch.where(mask, 0.0, -torch.inf).to(states)[:, None, None]
-        self._keys_values: list[tuple[Tensor, Tensor]] = []  # keys and values for each layer, (S, H, m, d)
+        self._keys_values: list[tuple[Tensor, Tensor]] = []  # per layer, (S, H, m, d)
         for layer in layers:
             assert layer.cross is not None
             padded = self._sources.padded(layer.cross.key_value(states))
@@ -224,42 +225,41 @@ class EncoderMemory:
             self._keys_values.append((key.contiguous(), value.contiguous()))
 
     def select(self, rows: np.ndarray) -> None:
-        """As the rows themselves are kept; sources that have none left are forgotten."""
+        """Keep these sequences; sources without sequences are dropped."""
         remaining = self._sources.select(rows)
         if remaining is not None:
             self._keys_values = [(key[remaining], value[remaining]) for key, value in self._keys_values]
             self._mask = None if self._mask is None else self._mask[remaining]
 
     def same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Whether each row has the source of the other."""
+        """Whether each sequence has the same source as the other."""
         return self._sources.same_source(rows, others)
 
     def looked_across(self, number: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
-        """(B, D) what the rows, one token each, find in their sources at layer `number`."""
+        """(B, D) cross-attention output of layer `number`, for one token per sequence."""
         query = self._sources.gather(cross.query(x))
         queries = query.view(*query.shape[:2], self._heads, -1).transpose(1, 2)
         mixed = functional.scaled_dot_product_attention(queries, *self._keys_values[number], self._mask)
         return cross.output(self._sources.scattered(mixed.transpose(1, 2).flatten(2)))
 
 
-# How a row that is longer than the context is read: what is forgotten, and when.
+# --- Texts longer than the context ---
 
 
 def context_start(length: int, context: int) -> int:
-    """Where the part of a row of `length` tokens begins that the next token is predicted from.
+    """Start of the visible context of a sequence of `length` tokens.
 
-    A row is read to the end of the context; then its older half is forgotten, again and again. So every token has at
-    least half a context before it, a row is read about twice in all, and one that is generated token by token is read
-    in the same parts as one that is scored at once.
+    A sequence fills the context, then its older half is dropped, repeatedly. So every token has at least half a context
+    before it, a sequence is encoded about twice in all, and generation sees the same windows as scoring.
     """
     stride = max(1, context - context // 2)
     return stride * -(-max(0, length - context) // stride)
 
 
 def long_text_windows(length: int, context: int) -> Iterator[tuple[int, int, int]]:
-    """(begin, first, end): tokens begin … end-1 are read, to predict those from first to end (end itself included).
+    """(begin, first, end): encode tokens begin … end-1 to predict tokens first … end (inclusive).
 
-    Together they predict tokens 1 … length-1, each once, from where `beginning` says.
+    Together they predict tokens 1 … length-1 once each, with the contexts of `context_start`.
     """
     first = 1
     while first < length:
@@ -269,16 +269,16 @@ def long_text_windows(length: int, context: int) -> Iterator[tuple[int, int, int
         first = end + 1
 
 
-AT_ONCE = 4096  # tokens of prompts read in one go: bounds memory
+AT_ONCE = 4096  # tokens of prompts encoded per call: bounds memory
 
 
 class TransformerDecodingState:
-    """Rows that are being continued (a `Reader`).
+    """Decoding state of a Transformer: the KV cache of a batch of sequences.
 
-    The cache is aligned at the end: all rows write to the same slot, and a shorter row has masked slots before it. So
-    rows of unequal lengths are one batch without scattered writes. A row that has filled the context forgets its older
-    half and is read again (see `windows.beginning`), alone, whatever the others do.
-    Rows with a `memory` look at their sources too. They begin empty, and must end within the context.
+    The cache is right-aligned: all sequences write to the same slot, and shorter ones have masked slots in front, so
+    sequences of unequal length need no scattered writes. A sequence that fills the context drops its older half and is
+    encoded again (see `context_start`), independently of the others.
+    With a `memory` the sequences attend to their sources too; they start empty and must fit into the context.
     """
 
     def __init__(
@@ -286,16 +286,16 @@ class TransformerDecodingState:
     ) -> None:
         self._decoder, self._memory = decoder, memory
         texts = [np.asarray(row)[context_start(len(row), decoder.max_length) :] for row in rows]
-        self._lengths = np.array([len(text) for text in texts], np.int64)  # tokens that are seen of each row
+        self._lengths = np.array([len(text) for text in texts], np.int64)  # visible tokens of each sequence
         self._pending_ids: np.ndarray | None = None
-        self._end = int(self._lengths.max())  # the slot that is written next
+        self._end = int(self._lengths.max())  # next slot to be written
         slots = min(self._end + room, _num_slots(decoder.max_length))
-        self._tokens = np.zeros((len(rows), slots), np.int64)  # what stands in the slots
+        self._tokens = np.zeros((len(rows), slots), np.int64)  # token in each slot
         for row, text in enumerate(texts):
             self._tokens[row, self._end - len(text) : self._end] = text
         shape = (2, decoder.depth, len(rows), decoder.heads, slots, decoder.width // decoder.heads)
         with torch.inference_mode():
-            self._cache = decoder.like.new_zeros(shape)  # keys and values; room for rows to come too
+            self._cache = decoder.like.new_zeros(shape)  # keys and values, also of sequences to come
             self._mask = decoder.like.new_zeros((len(rows), 1, 1, slots))
             self._x = (
                 self._encode_again(range(len(rows)))
@@ -313,7 +313,7 @@ class TransformerDecodingState:
             return self._decoder.logits(self._x, vocabulary).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
-        if self._pending_ids is not None:  # two in a row without asking what comes next
+        if self._pending_ids is not None:  # two appends without next_logits between them
             with torch.inference_mode():
                 self._x = self._step(self._pending_ids)
         self._pending_ids = np.asarray(ids, dtype=np.int64)
@@ -331,7 +331,7 @@ class TransformerDecodingState:
                 self._update_positions()
 
     def _step(self, ids: np.ndarray) -> Tensor:
-        """Read one more token of each row; (B, D) states of them."""
+        """Append one token to each sequence; (B, D) states of these tokens."""
         if not len(ids):
             return self._x
         context = self._decoder.max_length
@@ -359,7 +359,9 @@ class TransformerDecodingState:
         (keys, values), new = (cache_half.unbind() for cache_half in cached), cached[..., -1:, :].unbind(1)
         norm_first, normed, memory = decoder.pre, decoder.final_norm, self._memory
         attention = functional.scaled_dot_product_attention
-        x = decoder.embed(ids, self._positions.clamp(max=decoder.max_length - 1))  # a full row is read again anyway
+        x = decoder.embed(
+            ids, self._positions.clamp(max=decoder.max_length - 1)
+        )  # full sequences are encoded again anyway
         for number, layer in enumerate(layers):
             normalized = normed(x, layer.attention_norm) if norm_first else x
             parts = layer.query_key_value(normalized).view(rows, 3, heads, 1, -1).transpose(0, 1)
@@ -375,8 +377,8 @@ class TransformerDecodingState:
         return x
 
     def _encode_again(self, rows: Sequence[int]) -> Tensor:
-        """Read these rows whole into the slots that end before `_end`; (len(rows), D) states of their last tokens."""
-        texts: dict[tuple[int, ...], list[int]] = {}  # several samples of one prompt read it once
+        """Encode these sequences from scratch into the slots before `_end`; (len(rows), D) states of their last tokens."""
+        texts: dict[tuple[int, ...], list[int]] = {}  # several samples of one prompt are encoded once
         for position, row in enumerate(rows):
             text = self._tokens[row, self._end - self._lengths[row] : self._end]
             texts.setdefault(tuple(text.tolist()), []).append(position)
@@ -398,7 +400,7 @@ class TransformerDecodingState:
         return last
 
     def _encode_texts(self, texts: Sequence[tuple[int, ...]], target_rows: Sequence[Sequence[int]]) -> Tensor:
-        """(T, D) states of all tokens of the texts, whose keys and values go to the rows named in `into`."""
+        """(T, D) states of all tokens; their keys and values go to the sequences listed in `target_rows`."""
         decoder, device = self._decoder, self._cache.device
         lengths = tuple(map(len, texts))
         layers, _ = decoder.run_layers(len(self._lengths))
@@ -419,13 +421,13 @@ class TransformerDecodingState:
         return x
 
     def _update_positions(self) -> None:
-        """Where rows stand, known once for many steps."""
+        """Cache the positions and the first used slot, which stay valid for many steps."""
         self._positions = torch.from_numpy(self._lengths).to(self._cache.device, copy=True)
         longest = int(self._lengths.max())
         self._first, self._masked = self._end - longest, int(self._lengths.min()) < longest
 
     def _grow_or_compact(self) -> None:
-        """Move everything to the front, where rows that forgot have left room; into a larger cache if there is none."""
+        """Move everything to the front if dropped tokens left space there, else to a larger cache."""
         longest, slots = int(self._lengths.max()), self._tokens.shape[1]
         used_slots, max_slots = slice(self._end - longest, self._end), _num_slots(self._decoder.max_length)
         cache, tokens = self._cache, self._tokens
@@ -442,7 +444,7 @@ class TransformerDecodingState:
         self._end, self._first = longest, 0
 
     def _copy_rows_to_larger(self, row_ids: np.ndarray) -> None:
-        """A larger cache, in which row number `new` is a copy of row `chosen[new]`."""
+        """A larger cache, in which sequence `new` is a copy of sequence `row_ids[new]`."""
         used_slots, shape = slice(self._first, self._end), self._cache.shape
         cache = self._cache.new_empty((*shape[:2], len(row_ids), *shape[3:]))
         for new, old in enumerate(row_ids.tolist()):
@@ -450,13 +452,13 @@ class TransformerDecodingState:
         self._cache, self._tokens = cache, self._tokens[row_ids]
 
     def _move_rows(self, row_ids: np.ndarray) -> None:
-        """The same in place. Only rows whose number changes move, and of these what the row there has otherwise."""
+        """The same in place: copies only sequences whose index changes, and only the slots that differ."""
         moved = np.flatnonzero(row_ids != np.arange(len(row_ids)))
         moves = list(
             zip(moved.tolist(), row_ids[moved].tolist(), self._first_differences(moved, row_ids[moved]), strict=True)
         )
         overwritten = set(moved.tolist())
-        saved = {  # rows that would be gone before they are copied
+        saved = {  # sequences overwritten before they are copied
             old: self._cache[:, :, old].clone() for new, old, _ in moves if old < new and old in overwritten
         }
         for new, old, begin in moves:
@@ -465,17 +467,19 @@ class TransformerDecodingState:
         self._tokens[: len(row_ids)] = self._tokens[row_ids]
 
     def _first_differences(self, rows: np.ndarray, others: np.ndarray) -> list[int]:
-        """The first slot in which each row differs from the other: before it, equal tokens left equal things behind."""
+        """The first slot in which each sequence differs from the other; before it, equal tokens have equal keys and
+        values.
+        """
         used_slots, count = slice(self._first, self._end), len(self._lengths)
         differing = self._tokens[rows, used_slots] != self._tokens[others, used_slots]
         first_slots = np.where(differing.any(axis=1), self._first + differing.argmax(axis=1), self._end)
-        is_comparable = rows < count  # a row that is not in use holds what it held
+        is_comparable = rows < count  # an unused row keeps its old content
         is_comparable[is_comparable] = self._lengths[rows[is_comparable]] == self._lengths[others[is_comparable]]
-        if self._memory is not None:  # equal tokens that looked at another source
+        if self._memory is not None:  # equal tokens with another source differ too
             is_comparable[is_comparable] = self._memory.same_source(rows[is_comparable], others[is_comparable])
         return np.where(is_comparable, first_slots, self._first).tolist()
 
 
 def _num_slots(context: int) -> int:
-    """As many as are ever needed. Rows that forget leave slots free in front: half a context more makes moving rare."""
+    """Maximum number of slots. Half a context more than needed makes compaction rare."""
     return context + context // 2 + 1

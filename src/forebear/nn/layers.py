@@ -1,4 +1,7 @@
-"""The values that parameters begin with: a function of the seed and the parameter's name, and of nothing else."""
+"""Linear layers, embeddings and LayerNorm with deferred, seeded initialization; activation functions.
+
+Initial values depend on the seed and the parameter's dotted path only.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-SPREAD = 0.02  # the standard deviation of GPT and BERT, whose states are WIDE numbers wide
+SPREAD = 0.02  # standard deviation of GPT and BERT at hidden size WIDE
 WIDE = 768
 
 
 class Initial:
-    """How the parameters of a module begin, where they do not begin as most do."""
+    """Initialization of a module's parameters, where it differs from the default."""
 
-    spread: float = SPREAD  # the standard deviation of those that are drawn
-    first_values: Mapping[str, Tensor] | None = None  # of those that are not drawn, by their names in the module
+    spread: float = SPREAD  # standard deviation of random parameters
+    first_values: Mapping[str, Tensor] | None = None  # fixed initial values by parameter name
 
 
 class DeferredLinear(nn.Linear, Initial):
-    """torch's, without values of its own: on the meta device they would be nothing, and take seconds to import."""
+    """`nn.Linear` without initialization, which is wasted on the meta device and takes seconds to import."""
 
     def reset_parameters(self) -> None: ...
 
 
 class DeferredEmbedding(nn.Embedding, Initial):
-    """As above. A row for each entry, which is looked up by its number, or scores what stands for it."""
+    """`nn.Embedding` without initialization; also used as an output projection."""
 
     def reset_parameters(self) -> None: ...
 
@@ -43,16 +46,16 @@ class DeferredEmbedding(nn.Embedding, Initial):
 
 
 class DeferredLayerNorm(nn.LayerNorm):
-    """As above."""
+    """`nn.LayerNorm` without initialization."""
 
     def reset_parameters(self) -> None: ...
 
 
 def spread_for(width: int) -> float:
-    """The standard deviation with which a network of this width begins, so that it does as much as a wide one.
+    """Initial standard deviation for a hidden size, larger for narrow networks.
 
-    A sum over fewer numbers is smaller, and with the published 0.02 a narrow network takes long to begin to learn; at
-    the published width and above it is 0.02.
+    Sums over fewer numbers are smaller: with the published 0.02 a narrow network starts learning slowly. From the
+    published size on it is 0.02.
     """
     return SPREAD * max(1.0, WIDE / width) ** 0.5
 
@@ -60,9 +63,8 @@ def spread_for(width: int) -> float:
 def deferred_linear(
     inputs: int, outputs: int, *, bias: bool = True, width: int | None = None, scale: float = 1.0
 ) -> DeferredLinear:
-    """A layer that costs nothing until it is filled: made on the meta device, remembering how it begins.
-
-    That is as in a network of this `width` (or of as many as its inputs), times `scale`.
+    """A linear layer on the meta device, initialized as in a network of this `width` (default: its inputs), times
+    `scale`.
     """
     layer = DeferredLinear(inputs, outputs, bias=bias, device="meta")
     layer.spread = scale * spread_for(width or inputs)
@@ -70,7 +72,7 @@ def deferred_linear(
 
 
 def deferred_embedding(entries: int, width: int, *, spread: float | None = None) -> DeferredEmbedding:
-    """A vector for each of so many entries, on the meta device."""
+    """An embedding table on the meta device."""
     layer = DeferredEmbedding(entries, width, device="meta")
     layer.spread = spread_for(width) if spread is None else spread
     return layer
@@ -81,15 +83,15 @@ def deferred_layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
 
 
 def set_initial_values(module: Initial, **values: Tensor) -> None:
-    """These parameters of its own begin with these values, whatever the seed."""
+    """Give parameters of the module fixed initial values, independent of the seed."""
     module.first_values = {name: value.float() for name, value in values.items()}
 
 
 def embedding_lookup(weight: Tensor, numbers: Tensor) -> Tensor:
-    """(T,) numbers of entries of an (N, D) table → (T, D).
+    """(T,) indices into an (N, D) table → (T, D).
 
-    Both ways give the same bits. On a processor the first finds the gradient of a small table in half the time; on
-    other devices it would add it up in any order, and so give other bits each time.
+    Both branches give the same bits. On a CPU the first computes the gradient of a small table in half the time; on
+    other devices its order of summation is not deterministic.
     """
     if weight.device.type == "cpu":
         return weight.index_select(0, numbers)
@@ -97,7 +99,7 @@ def embedding_lookup(weight: Tensor, numbers: Tensor) -> Tensor:
 
 
 def initial_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
-    """Every parameter's beginning. Each has a generator of its own, so that another head beside it changes nothing."""
+    """Initial values of all parameters, each from its own generator, so that adding a head does not change the others."""
     values = {}
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):
@@ -120,20 +122,20 @@ def _initial_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -
     return torch.empty(shape).normal_(0.0, std, generator=generator)
 
 
-# The curves between two linear layers, by the names that milestones give them.
+# --- Activation functions, by the names used in model specs ---
 
 
 SCALE = 2 * math.sqrt(2 / math.pi)
 CUBE = 0.044715
-BLOCK = 1 << 16  # numbers worked on at once: they stay in the cache, and starting an operation still costs little
-FEW = 1 << 12  # below this, one operation on all beats several
+BLOCK = 1 << 16  # elements per block: fits the cache and amortizes the call overhead
+FEW = 1 << 12  # elements; below, one operation on all is faster
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """The GELU of GPT and GPT-2, in which a tanh stands for the Gaussian's integral.
+    """The tanh approximation of GELU, as in GPT and GPT-2.
 
-    It is x·σ(u) with u = √(8/π)·(x + 0.044715·x³), exactly, since (1 + tanh(u/2)) / 2 = σ(u). On a processor, where
-    tanh is slow and σ is fast, this takes little more than half the time of torch's own.
+    Computed as x·σ(u) with u = √(8/π)·(x + 0.044715·x³), which is exact since (1 + tanh(u/2)) / 2 = σ(u). On a CPU,
+    where tanh is slow and σ is fast, it takes little more than half the time of torch's own.
     """
     if x.device.type != "cpu" or x.dtype != torch.float32 or x.numel() < FEW or not x.is_contiguous():
         return functional.gelu(x, approximate="tanh")
@@ -152,9 +154,9 @@ def _sigmoid_argument(x: Tensor, u: Tensor) -> None:
 
 
 class _GeluTanh(torch.autograd.Function):
-    """Finds the slope on the way forward, where σ is at hand, and keeps nothing else: going back is one product.
+    """Computes the derivative in the forward pass, where σ is available, and stores nothing else.
 
-    The slope is σ + σ·(1 − σ)·x·u′, and x·u′ = 3·u − 2·√(8/π)·x.
+    The derivative is σ + σ·(1 − σ)·x·u′, with x·u′ = 3·u − 2·√(8/π)·x.
     """
 
     @staticmethod

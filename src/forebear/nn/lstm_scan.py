@@ -1,8 +1,8 @@
-"""Ragged rows through a recurrence: which tokens are read at the same time, and the LSTM's way through them, by hand.
+"""Recurrence over packed sequences of unequal length: time order, and an LSTM with a hand-written backward pass.
 
-The rows are laid out by time: first the first token of every row, the longest row first, then the second token of all
-rows that have one. So each step is one product for all rows that are still being read, nothing is padded, and reading
-backwards is the same with each row turned round.
+Tokens are ordered by time: first the first token of every sequence, the longest sequence first, then the second token
+of all that have one. Each step is one product for all unfinished sequences, nothing is padded, and the backward
+direction is the same with each sequence reversed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch.nn import functional
 
 from forebear.nn.weight_packing import LinearFn, pack_for_matrix
 
-PACKED = 2**18  # weights from which on a product of few rows gains more by packing them than packing costs
+PACKED = 2**18  # weights; from here on packing pays off for products with few rows
 
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """How tokens of rows are laid out by time.
+    """Time order of the tokens of packed sequences.
 
-    places  (T,) the number of the token that stands at each place
-    back    (T,) the place of each token
-    sizes   how many rows are read at each time, falling
-    rows    (B,) the numbers of the rows, the longest first
-    ends    (B,) the place of the token that is read last, of each row as it was given
+    positions  (T,) token index at each place of the time order
+    back       (T,) place of each token (the inverse permutation)
+    sizes      number of sequences at each step, descending
+    rows       (B,) sequence indices, longest first
+    ends       (B,) place of the last token read of each sequence, in the original order
     """
 
     positions: Tensor
@@ -40,12 +40,12 @@ class TimeOrder:
 
     @property
     def is_rectangular(self) -> bool:
-        """Whether all rows are equally long: then the layout is a (n, B) table."""
+        """Whether all sequences are equally long, so that the order is an (n, B) table."""
         return self.sizes[0] == self.sizes[-1]
 
 
 @lru_cache(maxsize=64)
-@torch.inference_mode(False)  # what is remembered must serve learning too
+@torch.inference_mode(False)  # cached tensors must work in training too
 def time_order(lengths: tuple[int, ...], backward: bool, device: torch.device) -> TimeOrder:
     sizes = torch.tensor(lengths)
     rows = sizes.argsort(descending=True, stable=True)
@@ -67,7 +67,7 @@ def time_order(lengths: tuple[int, ...], backward: bool, device: torch.device) -
 
 @dataclass(frozen=True)
 class ClipLimits:
-    """How far a cell's state and its projection may go, either way; 0: any distance."""
+    """Absolute limits of an LSTM's cell state and of its projection; 0: unlimited."""
 
     cell: float = 0.0
     projection: float = 0.0
@@ -77,11 +77,11 @@ NO_CLIP = ClipLimits()
 
 
 class LSTMScan(torch.autograd.Function):
-    """An LSTM over rows laid out by time, given what its input adds to each gate; forwards and backwards by hand.
+    """An LSTM over time-ordered sequences, given the input's contribution to the gates; forward and backward by hand.
 
-    torch would remember every step of a loop and add up the gradient of the weights after each; here what every step
-    needs is kept in a few arrays for all steps, and the gradient of the weights is one product. `Lstm.step` is the
-    readable twin. Gates are i f g o; where there is a projection P, h = P m, else h = m:
+    Autograd would store every step of the loop and accumulate the weight gradient after each. Here all steps share a
+    few arrays, and the weight gradient is one product. `LSTMLayer.step` is the reference. Gates are i f g o; with a
+    projection P, h = P m, else h = m:
 
         c' = f c + i g      m = o tanh(c')
     """
@@ -97,7 +97,7 @@ class LSTMScan(torch.autograd.Function):
         sizes: tuple[int, ...],
         clips: ClipLimits,
     ) -> tuple[Tensor, Tensor]:
-        """(T, 4H) of the input, (4H, D) and (D, H) weights, (B, D) and (B, H) to begin with → (T, D) and (T, H)."""
+        """(T, 4H) gate inputs, (4H, D) and (D, H) weights, (B, D) and (B, H) initial state → (T, D) and (T, H)."""
         width = gates.shape[1] // 4
         recur, projection = _packed_product(weight), None if project is None else _packed_product(project)
         activations = torch.empty_like(gates)
@@ -185,13 +185,13 @@ class LSTMScan(torch.autograd.Function):
 
 
 def _split_steps(sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:
-    """For each step its rows of each array, and None of those that are None."""
+    """The rows of each array at each step; None for arrays that are None."""
     parts = ([None] * len(sizes) if array is None else array.split(sizes) for array in arrays)
     return list(zip(*parts, strict=True))
 
 
 def _packed_product(weight: Tensor) -> LinearFn:
-    """x · weightᵀ, to be found many times for few rows."""
+    """x · weightᵀ as a function, for many calls with few rows."""
     if weight.numel() >= PACKED:
         return pack_for_matrix(weight.contiguous(), None)
     transposed = weight.t().contiguous()
@@ -199,14 +199,14 @@ def _packed_product(weight: Tensor) -> LinearFn:
 
 
 def _clip_mask(values: Tensor, limit: float) -> Tensor | None:
-    """1 where a value is within the limit and 0 where it was cut off; None: nothing was."""
+    """1 where a value is within the limit and 0 where it was clipped; None if nothing was."""
     if not limit or values.abs().amax() < limit:
         return None
     return (values.abs() < limit).to(values.dtype)
 
 
 def _previous_values(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """What each token found, where `after` is what each left behind: (T, ·)."""
+    """(T, ·) value before each token, where `after` holds the value after each."""
     parts, start = [first[: sizes[0]]], 0
     for size, following in pairwise(sizes):
         parts.append(after[start : start + following])
@@ -215,5 +215,5 @@ def _previous_values(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Te
 
 
 def _pad_rows(x: Tensor, rows: int) -> Tensor:
-    """With so many rows: those that end later have nothing yet."""
+    """Pad with zero rows: sequences that end later have no gradient yet."""
     return x if len(x) == rows else functional.pad(x, (0, 0, 0, rows - len(x)))

@@ -1,1 +1,1 @@
-"""What is predicted from what: ids become batches with named targets (numpy, no torch)."""
+"""What is predicted from what: ids become batches with named targets (no torch)."""

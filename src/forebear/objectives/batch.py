@@ -65,21 +65,21 @@ class Batch:
             return [self]
         lengths = self.inputs["lengths"]
         groups = self.inputs.get("groups", np.arange(len(lengths)))
-        first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
-        ends, read = (np.concatenate(([0], np.cumsum(of))) for of in (lengths, self.inputs.get("source_lengths", [])))
-        examples = len(first_rows) - 1
-        cuts = balanced_splits(ends[first_rows], min(count, examples))
+        example_first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
+        ends, source_ends = (np.concatenate(([0], np.cumsum(counts))) for counts in (lengths, self.inputs.get("source_lengths", [])))
+        examples = len(example_first_rows) - 1
+        boundaries = balanced_splits(ends[example_first_rows], min(count, examples))
 
-        def cut(arrays: TargetArrays, first: int, last: int) -> TargetArrays:
-            rows = slice(first_rows[first], first_rows[last])
+        def slice_arrays(arrays: TargetArrays, first: int, last: int) -> TargetArrays:
+            rows = slice(example_first_rows[first], example_first_rows[last])
             of_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
             of_length[len(lengths)] = rows
-            taken = {name: array[of_length[len(array)]] for name, array in arrays.items() if name != "source"}
-            taken |= {"source": arrays["source"][read[rows.start] : read[rows.stop]]} if "source" in arrays else {}
-            return taken | ({"groups": taken["groups"] - first} if "groups" in taken else {})
+            slices = {name: array[of_length[len(array)]] for name, array in arrays.items() if name != "source"}
+            slices |= {"source": arrays["source"][source_ends[rows.start] : source_ends[rows.stop]]} if "source" in arrays else {}
+            return slices | ({"groups": slices["groups"] - first} if "groups" in slices else {})
 
-        pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-        return [Batch(cut(self.inputs, *pair), cut(self.targets, *pair), weights=self.weights) for pair in pairs]
+        pairs = zip(boundaries[:-1].tolist(), boundaries[1:].tolist(), strict=True)
+        return [Batch(slice_arrays(self.inputs, *pair), slice_arrays(self.targets, *pair), weights=self.weights) for pair in pairs]
 
 
 def balanced_splits(ends: np.ndarray, count: int) -> np.ndarray:
@@ -87,18 +87,18 @@ def balanced_splits(ends: np.ndarray, count: int) -> np.ndarray:
 
     `ends` tells where each example begins, and at last where all of them end.
     """
-    wanted = ends[-1] * np.arange(1, count) / count
-    after = np.searchsorted(ends, wanted)
-    nearest = after - (wanted - ends[after - 1] < ends[after] - wanted)
-    least = np.arange(1, count)  # each part has an example of its own
-    nearest = np.maximum.accumulate(nearest - least) + least
-    return np.concatenate(([0], np.clip(nearest, least, len(ends) - 1 - count + least), [len(ends) - 1]))
+    targets = ends[-1] * np.arange(1, count) / count
+    upper = np.searchsorted(ends, targets)
+    nearest = upper - (targets - ends[upper - 1] < ends[upper] - targets)
+    min_ends = np.arange(1, count)  # each part has an example of its own
+    nearest = np.maximum.accumulate(nearest - min_ends) + min_ends
+    return np.concatenate(([0], np.clip(nearest, min_ends, len(ends) - 1 - count + min_ends), [len(ends) - 1]))
 
 
 def is_supervised(target: np.ndarray) -> np.ndarray:
     """Which entries of a target ask for something: of those that are several numbers, the first tells."""
-    first = target if target.ndim == 1 else target[:, 0]
-    return ~np.isnan(first) if first.dtype.kind == "f" else first != IGNORE_INDEX
+    values = target if target.ndim == 1 else target[:, 0]
+    return ~np.isnan(values) if values.dtype.kind == "f" else values != IGNORE_INDEX
 
 
 @runtime_checkable
@@ -109,15 +109,15 @@ class PrepassObjective(Protocol):
 
 
 @runtime_checkable
-class Shows(Protocol):
-    """An objective whose batches are not made of tokens: of what else."""
+class HasBatchUnit(Protocol):
+    """An objective whose batches are not made of tokens."""
 
-    shows: ClassVar[str]
+    batch_unit: ClassVar[str]
 
 
 def batch_unit(objective: object) -> str:
-    """What the batches of an objective are made of, where one says how many: tokens, unless it says otherwise."""
-    return objective.shows if isinstance(objective, Shows) else "tokens"
+    """What the size of an objective's batches counts: tokens by default."""
+    return objective.batch_unit if isinstance(objective, HasBatchUnit) else "tokens"
 
 
 class Objective(Protocol):
@@ -140,7 +140,7 @@ class Objective(Protocol):
 
 
 ROUNDS = 6
-U64 = np.uint64
+UINT64 = np.uint64
 
 
 def shuffled_positions(indices: np.ndarray | int, size: int, *, seed: int, epoch: int = 0) -> np.ndarray:
@@ -149,35 +149,35 @@ def shuffled_positions(indices: np.ndarray | int, size: int, *, seed: int, epoch
     A Feistel network permutes a square of numbers a little larger than `size`; what lands outside is sent through
     again until it lands inside, so that exactly 0..size-1 remain: nothing is stored, nothing drawn twice.
     """
-    places = np.atleast_1d(np.asarray(indices, dtype=np.int64))
-    if size < 1 or (places.size and (places.min() < 0 or places.max() >= size)):
+    positions = np.atleast_1d(np.asarray(indices, dtype=np.int64))
+    if size < 1 or (positions.size and (positions.min() < 0 or positions.max() >= size)):
         raise IndexError(f"indices must lie in 0..{size - 1}")
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    keys = _keys(seed, epoch)
-    result = _permuted(places.astype(U64), half, keys)
+    half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
+    keys = _round_keys(seed, epoch)
+    result = _permute(positions.astype(UINT64), half_bits, keys)
     outside = np.flatnonzero(result >= size)
     while outside.size:
-        result[outside] = _permuted(result[outside], half, keys)
+        result[outside] = _permute(result[outside], half_bits, keys)
         outside = outside[result[outside] >= size]
     return result.astype(np.int64)
 
 
-def _permuted(numbers: np.ndarray, half: int, keys: list[np.uint64]) -> np.ndarray:
+def _permute(values: np.ndarray, half_bits: int, keys: list[np.uint64]) -> np.ndarray:
     """Each half in turn is mixed into the other: invertible whatever the mixing, hence a permutation."""
-    low_bits = U64((1 << half) - 1)
-    left, right = numbers >> U64(half), numbers & low_bits
+    low_bits = UINT64((1 << half_bits) - 1)
+    left, right = values >> UINT64(half_bits), values & low_bits
     for key in keys:
-        left, right = right, left ^ (_mixed(right + key) & low_bits)
-    return (left << U64(half)) | right
+        left, right = right, left ^ (_mix_bits(right + key) & low_bits)
+    return (left << UINT64(half_bits)) | right
 
 
-def _mixed(numbers: np.ndarray) -> np.ndarray:
+def _mix_bits(values: np.ndarray) -> np.ndarray:
     """A full avalanche of 64 bits (the finaliser of SplitMix64)."""
-    numbers = (numbers ^ (numbers >> U64(30))) * U64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> U64(27))) * U64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> U64(31))
+    values = (values ^ (values >> UINT64(30))) * UINT64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> UINT64(27))) * UINT64(0x94D049BB133111EB)
+    return values ^ (values >> UINT64(31))
 
 
-def _keys(seed: int, epoch: int) -> list[np.uint64]:
-    words = np.random.SeedSequence([seed, epoch]).generate_state(ROUNDS, dtype=U64)
+def _round_keys(seed: int, epoch: int) -> list[np.uint64]:
+    words = np.random.SeedSequence([seed, epoch]).generate_state(ROUNDS, dtype=UINT64)
     return list(words)

@@ -417,7 +417,7 @@ class Cooccurrences:
         if self.text_unit not in TEXT_UNITS:
             raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
 
-    def prepare(self, source: Subset, progress: ProgressFn | None = None) -> None:
+    def prepass(self, source: Subset, progress: ProgressFn | None = None) -> None:
         """Counts, if this text was not counted before."""
         self.counts(source, progress)
 

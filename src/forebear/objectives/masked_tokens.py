@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # What is hidden as one: a token, a word, a group of words, a name; never a part of it.
 
 
-FEW = 0.05  # share of Chinese characters up to which a text is none
-SAMPLE = 1000  # documents, and tokens of each, that are looked at for them
+MAX_HAN_SHARE = 0.05  # share of Chinese characters up to which a text is none
+SAMPLE_SIZE = 1000  # documents, and tokens of each, that are looked at for them
 
 
 class UnitBoundaries(NamedTuple):
@@ -68,24 +68,24 @@ class WordNgrams:
     min_words: int = 1
 
     def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
-        begins = word_starts(batch, source)
-        words = np.flatnonzero(begins)
+        starts = word_starts(batch, source)
+        words = np.flatnonzero(starts)
         sizes = np.arange(self.min_words, self.max_words + 1)
-        chances = 1 / sizes
-        drawn = rng.choice(sizes, len(words), p=chances / chances.sum())
-        alone = (_places(batch) == IGNORE_INDEX) | punctuation(source.corpus.tokenizer)[batch.inputs["tokens"]]
-        borders = alone[words] | _first_of_sentences(batch, source)[words]
-        borders[1:] |= alone[words[:-1]]
-        stops = np.append(np.flatnonzero(borders), len(words))
-        own = stops[np.searchsorted(stops, np.arange(len(words)), side="right")]
-        after = np.minimum(np.arange(len(words)) + drawn, own).tolist()
-        chosen, at = [], 0
-        while at < len(words):
-            chosen.append(at)
-            at = after[at]
-        begins[:] = False
-        begins[words[chosen]] = True
-        return UnitBoundaries(begins)
+        weights = 1 / sizes
+        sampled_sizes = rng.choice(sizes, len(words), p=weights / weights.sum())
+        is_separate = (_corpus_positions(batch) == IGNORE_INDEX) | punctuation(source.corpus.tokenizer)[batch.inputs["tokens"]]
+        boundaries = is_separate[words] | _sentence_starts(batch, source)[words]
+        boundaries[1:] |= is_separate[words[:-1]]
+        stops = np.append(np.flatnonzero(boundaries), len(words))
+        limits = stops[np.searchsorted(stops, np.arange(len(words)), side="right")]
+        next_words = np.minimum(np.arange(len(words)) + sampled_sizes, limits).tolist()
+        unit_words, word = [], 0
+        while word < len(words):
+            unit_words.append(word)
+            word = next_words[word]
+        starts[:] = False
+        starts[words[unit_words]] = True
+        return UnitBoundaries(starts)
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,14 @@ class EntityUnits:
     """
 
     def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
-        begins = word_starts(batch, source)
-        known = source.corpus.entities
-        if known is None:
-            return UnitBoundaries(begins)
-        places = _places(batch)
-        told = np.where(places != IGNORE_INDEX, known[np.maximum(places, 0)], 0)
-        goes_on = (told == 2) & (places == np.append(IGNORE_INDEX - 1, places[:-1] + 1))
-        return UnitBoundaries((begins | (told == 1)) & ~goes_on, told > 0)
+        starts = word_starts(batch, source)
+        entities = source.corpus.entities
+        if entities is None:
+            return UnitBoundaries(starts)
+        positions = _corpus_positions(batch)
+        entity_marks = np.where(positions != IGNORE_INDEX, entities[np.maximum(positions, 0)], 0)
+        continues = (entity_marks == 2) & (positions == np.append(IGNORE_INDEX - 1, positions[:-1] + 1))
+        return UnitBoundaries((starts | (entity_marks == 1)) & ~continues, entity_marks > 0)
 
 
 @dataclass(frozen=True)
@@ -119,56 +119,56 @@ class AlternatingUnits:
 
 def word_starts(batch: Batch, source: Subset) -> np.ndarray:
     """(T,) True where a token begins a word, by the corpus's segmentation or by the pieces' own marks."""
-    places, corpus = _places(batch), source.corpus
-    inside = places != IGNORE_INDEX
-    begins = np.ones(batch.num_target_tokens, bool)
+    positions, corpus = _corpus_positions(batch), source.corpus
+    in_text = positions != IGNORE_INDEX
+    starts = np.ones(batch.num_target_tokens, bool)
     if corpus.words is not None:
-        begins[inside] = corpus.words[places[inside]]
-    elif _tells_words(source):
-        begins[inside] = ~corpus.tokenizer.continuation_mask[batch.inputs["tokens"][inside]]
+        starts[in_text] = corpus.words[positions[in_text]]
+    elif _tokens_mark_words(source):
+        starts[in_text] = ~corpus.tokenizer.continuation_mask[batch.inputs["tokens"][in_text]]
     else:
-        what = f"this corpus does not tell where words start, and its {corpus.tokenizer.kind} do not either"
-        raise InputError(what, file=corpus.folder, hint="prepare the text again with --segment")
-    begins[1:] |= places[1:] != places[:-1] + 1  # what does not go on in the text begins anew
-    return begins
+        message = f"this corpus does not tell where words start, and its {corpus.tokenizer.kind} do not either"
+        raise InputError(message, file=corpus.folder, hint="prepare the text again with --segment")
+    starts[1:] |= positions[1:] != positions[:-1] + 1  # what does not go on in the text begins anew
+    return starts
 
 
 @lru_cache(maxsize=8)
-def _tells_words(source: Subset) -> bool:
+def _tokens_mark_words(source: Subset) -> bool:
     """Whether the tokens themselves tell where words begin: WordPiece does, but not in a text that is Chinese."""
     tokenizer = source.corpus.tokenizer
     if tokenizer.kind != "wordpiece":
         return tokenizer.kind == "words"
-    spans = source.spans[:: -(-len(source) // SAMPLE)]
-    places = concat_ranges(spans[:, 0], np.minimum(spans[:, 1] - spans[:, 0], SAMPLE))
+    spans = source.spans[:: -(-len(source) // SAMPLE_SIZE)]
+    positions = concat_ranges(spans[:, 0], np.minimum(spans[:, 1] - spans[:, 0], SAMPLE_SIZE))
     han = np.fromiter(map(has_han, tokenizer.vocabulary()), bool, tokenizer.vocab_size)
-    return float(han[source.corpus.ids[places]].mean()) < FEW
+    return float(han[source.corpus.ids[positions]].mean()) < MAX_HAN_SHARE
 
 
 @lru_cache(maxsize=8)
 def punctuation(tokenizer: Tokenizer) -> np.ndarray:
     """(V,) True for tokens without a letter or a digit; a part of a character is none."""
 
-    def is_mark(number: int) -> bool:
-        text = tokenizer.decode([number], specials=True)
-        return "\ufffd" not in text and not any(c.isalnum() for c in text)
+    def is_punctuation(token_id: int) -> bool:
+        text = tokenizer.decode([token_id], specials=True)
+        return "\ufffd" not in text and not any(character.isalnum() for character in text)
 
-    return np.fromiter(map(is_mark, range(tokenizer.vocab_size)), bool, tokenizer.vocab_size)
+    return np.fromiter(map(is_punctuation, range(tokenizer.vocab_size)), bool, tokenizer.vocab_size)
 
 
-def _first_of_sentences(batch: Batch, source: Subset) -> np.ndarray:
+def _sentence_starts(batch: Batch, source: Subset) -> np.ndarray:
     """(T,) True for tokens that begin a sentence."""
-    places, starts = _places(batch), source.corpus.sentences
-    return starts[np.searchsorted(starts, places)] == places
+    positions, starts = _corpus_positions(batch), source.corpus.sentences
+    return starts[np.searchsorted(starts, positions)] == positions
 
 
-def _places(batch: Batch) -> np.ndarray:
+def _corpus_positions(batch: Batch) -> np.ndarray:
     assert batch.positions is not None, "rows that are hidden in must tell where their tokens stand"
     return batch.positions
 
 
-HIDING = 2  # the purpose of what is drawn here
-LOOK = 4096  # tokens
+MASKING_PURPOSE = 2  # the purpose of what is drawn here
+CHECK_TOKENS = 4096  # tokens
 
 
 @dataclass(frozen=True)
@@ -200,35 +200,35 @@ class MaskedTokens:
 
     def check(self, source: Subset) -> None:
         self.inner.check(source)
-        self.batch(source, LOOK, BatchKey(0, 0))  # whether units can be told, of words above all
+        self.batch(source, CHECK_TOKENS, BatchKey(0, 0))  # whether units can be told, of words above all
 
-    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
-        shown, rng = self.inner.batch(source, size, moment), moment.rng(HIDING)
-        tokens, lengths = shown.inputs["tokens"], shown.inputs["lengths"]
-        begins, leading = self.units.divided(shown, source, moment.step, rng)
-        unit = np.cumsum(begins) - 1  # (T,) the number of the unit of each token
-        first = np.flatnonzero(begins)
-        never = np.zeros(len(first), bool)
-        never[unit[_special(self.specials, self.vocabulary)[tokens]]] = True
-        row = np.repeat(np.arange(len(lengths)), lengths)[first]
-        after = np.zeros(len(first)) if leading is None else np.where(leading[first], 0.0, 1.0)
-        chosen = self._chosen(row, np.bincount(unit), never, after, len(lengths), rng)
-        fate = rng.random(len(first))
-        asked = chosen[unit]
-        targets = np.where(asked, tokens, IGNORE_INDEX)
-        seen = tokens.copy()
-        seen[asked & (fate < self.masked)[unit]] = self.mask
-        other = np.flatnonzero(asked & ((fate >= self.masked) & (fate < self.masked + self.random))[unit])
-        ordinary = np.flatnonzero(~_special(self.specials, self.vocabulary))
-        seen[other] = ordinary[rng.integers(0, len(ordinary), len(other))]
-        return Batch({**shown.inputs, "tokens": seen}, {"token": targets, **shown.targets}, shown.positions)
+    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
+        batch, rng = self.inner.batch(source, size, key), key.rng(MASKING_PURPOSE)
+        tokens, lengths = batch.inputs["tokens"], batch.inputs["lengths"]
+        starts, leading = self.units.divided(batch, source, key.step, rng)
+        unit_ids = np.cumsum(starts) - 1  # (T,) the number of the unit of each token
+        unit_starts = np.flatnonzero(starts)
+        is_special = np.zeros(len(unit_starts), bool)
+        is_special[unit_ids[_special_mask(self.specials, self.vocabulary)[tokens]]] = True
+        row_ids = np.repeat(np.arange(len(lengths)), lengths)[unit_starts]
+        priority = np.zeros(len(unit_starts)) if leading is None else np.where(leading[unit_starts], 0.0, 1.0)
+        selected = self._chosen(row_ids, np.bincount(unit_ids), is_special, priority, len(lengths), rng)
+        action = rng.random(len(unit_starts))
+        supervised = selected[unit_ids]
+        targets = np.where(supervised, tokens, IGNORE_INDEX)
+        corrupted = tokens.copy()
+        corrupted[supervised & (action < self.masked)[unit_ids]] = self.mask
+        randomized = np.flatnonzero(supervised & ((action >= self.masked) & (action < self.masked + self.random))[unit_ids])
+        ordinary_ids = np.flatnonzero(~_special_mask(self.specials, self.vocabulary))
+        corrupted[randomized] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(randomized))]
+        return Batch({**batch.inputs, "tokens": corrupted}, {"token": targets, **batch.targets}, batch.positions)
 
     def _chosen(
         self,
-        row: np.ndarray,
+        row_ids: np.ndarray,
         sizes: np.ndarray,
-        never: np.ndarray,
-        after: np.ndarray,
+        is_special: np.ndarray,
+        priority: np.ndarray,
         rows: int,
         rng: np.random.Generator,
     ) -> np.ndarray:
@@ -236,20 +236,20 @@ class MaskedTokens:
 
         The unit that would exceed it is taken with the chance that makes the share right in the mean.
         """
-        sizes = np.where(never, 0, sizes)
-        quota = self.share * np.bincount(row, sizes, rows)
-        order = np.lexsort((rng.random(len(row)) + after + 2 * never, row))
-        upto = np.cumsum(sizes[order])
-        begun = np.searchsorted(row, np.arange(rows))  # the first unit of each row
-        spent = np.append(0, upto)[begun]
-        left = (quota + spent)[row[order]] - (upto - sizes[order])  # of the share, before each unit
-        taken = np.zeros(len(row), bool)
-        taken[order] = left >= sizes[order] * np.where(left < sizes[order], rng.random(len(row)), 1.0)
-        return taken & ~never
+        sizes = np.where(is_special, 0, sizes)
+        quota = self.share * np.bincount(row_ids, sizes, rows)
+        order = np.lexsort((rng.random(len(row_ids)) + priority + 2 * is_special, row_ids))
+        cumulative = np.cumsum(sizes[order])
+        first_units = np.searchsorted(row_ids, np.arange(rows))  # the first unit of each row
+        spent_before = np.append(0, cumulative)[first_units]
+        remaining = (quota + spent_before)[row_ids[order]] - (cumulative - sizes[order])  # of the share, before each unit
+        selected = np.zeros(len(row_ids), bool)
+        selected[order] = remaining >= sizes[order] * np.where(remaining < sizes[order], rng.random(len(row_ids)), 1.0)
+        return selected & ~is_special
 
 
 @lru_cache(maxsize=8)
-def _special(specials: frozenset[int], vocabulary: int) -> np.ndarray:
-    found = np.zeros(vocabulary, bool)
-    found[list(specials)] = True
-    return found
+def _special_mask(specials: frozenset[int], vocabulary: int) -> np.ndarray:
+    mask = np.zeros(vocabulary, bool)
+    mask[list(specials)] = True
+    return mask

@@ -37,40 +37,40 @@ class NextToken:
         rows, windows, _ = self._shape(source, size)
         return -(-windows // rows)
 
-    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
-        seen, targets, begins = self.window_starts(source, size, moment)
-        lengths = np.full(len(seen), seen.shape[1], np.int64)
+    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
+        inputs, targets, starts = self.window_starts(source, size, key)
+        lengths = np.full(len(inputs), inputs.shape[1], np.int64)
         if self.document_mask:
-            begins[:, 0] = True
-            lengths = np.diff(np.append(np.flatnonzero(begins), begins.size))
-        return Batch({"tokens": seen.ravel(), "lengths": lengths}, {"next": targets.ravel()})
+            starts[:, 0] = True
+            lengths = np.diff(np.append(np.flatnonzero(starts), starts.size))
+        return Batch({"tokens": inputs.ravel(), "lengths": lengths}, {"next": targets.ravel()})
 
-    def window_starts(self, source: Subset, size: int, moment: BatchKey) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def window_starts(self, source: Subset, size: int, key: BatchKey) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The windows of a batch, (rows, tokens): what is seen, what follows it or NOTHING, and True for an `end`."""
         rows, windows, width = self._shape(source, size)
         length = int(source.stream_ends[-1])
-        numbers = moment.step * rows + np.arange(rows)
-        places = np.empty(rows, np.int64)  # of each row's first target, counted from where the epoch begins to cut
+        window_ids = key.step * rows + np.arange(rows)
+        offsets = np.empty(rows, np.int64)  # of each row's first target, counted from where the epoch begins to cut
         shifts = np.empty(rows, np.int64)
-        for epoch in np.unique(numbers // windows).tolist():
-            mine = numbers // windows == epoch
-            places[mine] = shuffled_positions(numbers[mine] % windows, windows, seed=moment.seed, epoch=epoch) * width
-            shifts[mine] = np.random.default_rng([moment.seed, epoch]).integers(length)
-        before = self.lead_tokens or 0
-        asked = places[:, None] + np.arange(-before, width)  # (rows, before + width)
-        stream = (asked + shifts[:, None]) % length
+        for epoch in np.unique(window_ids // windows).tolist():
+            in_epoch = window_ids // windows == epoch
+            offsets[in_epoch] = shuffled_positions(window_ids[in_epoch] % windows, windows, seed=key.seed, epoch=epoch) * width
+            shifts[in_epoch] = np.random.default_rng([key.seed, epoch]).integers(length)
+        lead = self.lead_tokens or 0
+        target_offsets = offsets[:, None] + np.arange(-lead, width)  # (rows, before + width)
+        stream = (target_offsets + shifts[:, None]) % length
         targets, _ = stream_tokens(source, stream, self.eos_id)
-        seen, begins = stream_tokens(source, (stream - 1) % length, self.eos_id)
-        own = (asked >= places[:, None]) & (asked < length)
-        return seen, np.where(own, targets, IGNORE_INDEX), begins
+        inputs, starts = stream_tokens(source, (stream - 1) % length, self.eos_id)
+        is_supervised = (target_offsets >= offsets[:, None]) & (target_offsets < length)
+        return inputs, np.where(is_supervised, targets, IGNORE_INDEX), starts
 
     def check(self, source: Subset) -> None:
         if self.lead_tokens is None and self.max_length > source.num_tokens:
-            shorter = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
+            length_hint = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
             raise InputError(
                 f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
                 f"({source.num_tokens:,} tokens)",
-                hint=f"give more text{shorter}",
+                hint=f"give more text{length_hint}",
             )
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
@@ -81,14 +81,14 @@ class NextToken:
         return max(1, size // (width + (self.lead_tokens or 0))), windows, width
 
 
-def stream_tokens(source: Subset, stream: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:
+def stream_tokens(source: Subset, stream: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
     """The tokens at these places of the stream, and True where one is an `end`: there another document begins."""
-    unit = np.searchsorted(source.stream_ends, stream, side="right")
-    before_end = source.stream_ends[unit] - 1 - stream  # tokens of the document from here on
-    last = source.spans[unit, 1]
-    ends = before_end == 0
-    ids = source.corpus.ids[np.where(ends, 0, last - before_end)].astype(np.int64)
-    return np.where(ends, end, ids), ends
+    documents = np.searchsorted(source.stream_ends, stream, side="right")
+    remaining = source.stream_ends[documents] - 1 - stream  # tokens of the document from here on
+    document_ends = source.spans[documents, 1]
+    is_end = remaining == 0
+    ids = source.corpus.ids[np.where(is_end, 0, document_ends - remaining)].astype(np.int64)
+    return np.where(is_end, eos_id, ids), is_end
 
 
 # Predict every token twice: from those before it, and from those behind it.
@@ -109,18 +109,18 @@ class BidirectionalLM:
     def steps(self, source: Subset, size: int) -> int:
         return self._windows.steps(source, size)
 
-    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
-        seen, following, _ = self._windows.window_starts(source, size, moment)
-        asked = following != IGNORE_INDEX
-        none = np.full((len(seen), 1), IGNORE_INDEX)
-        last = np.where(asked[:, -1:], following[:, -1:], self.end)  # a window at the end of the text may be short
+    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
+        inputs_of_windows, following, _ = self._windows.window_starts(source, size, key)
+        supervised = following != IGNORE_INDEX
+        ignored = np.full((len(inputs_of_windows), 1), IGNORE_INDEX)
+        last_tokens = np.where(supervised[:, -1:], following[:, -1:], self.end)  # a window at the end of the text may be short
         inputs = {
-            "tokens": np.concatenate((seen, last), 1).ravel(),
-            "lengths": np.full(len(seen), seen.shape[1] + 1, np.int64),
+            "tokens": np.concatenate((inputs_of_windows, last_tokens), 1).ravel(),
+            "lengths": np.full(len(inputs_of_windows), inputs_of_windows.shape[1] + 1, np.int64),
         }
         targets = {
-            "next": np.concatenate((following, none), 1).ravel(),
-            "previous": np.concatenate((none, np.where(asked, seen, IGNORE_INDEX)), 1).ravel(),
+            "next": np.concatenate((following, ignored), 1).ravel(),
+            "previous": np.concatenate((ignored, np.where(supervised, inputs_of_windows, IGNORE_INDEX)), 1).ravel(),
         }
         return Batch(inputs, targets)
 
@@ -158,31 +158,31 @@ class TokenStreams:
         _, length, width = self._shape(source, size)
         return -(-length // width)
 
-    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         rows, length, width = self._shape(source, size)
-        epoch, window = divmod(moment.step, -(-length // width))
+        epoch, window = divmod(key.step, -(-length // width))
         total = int(source.stream_ends[-1])
         first = window * width
         width = min(width, length - first)
-        shift = int(np.random.default_rng([moment.seed, epoch]).integers(total))
-        asked = np.arange(rows)[:, None] * length + first + np.arange(width)  # counted from where the epoch begins
-        stream = (asked + shift) % total
-        targets = np.where(asked < total, stream_tokens(source, stream, self.eos_id)[0], IGNORE_INDEX)
+        shift = int(np.random.default_rng([key.seed, epoch]).integers(total))
+        offsets = np.arange(rows)[:, None] * length + first + np.arange(width)  # counted from where the epoch begins
+        stream = (offsets + shift) % total
+        targets = np.where(offsets < total, stream_tokens(source, stream, self.eos_id)[0], IGNORE_INDEX)
         inputs = {
             "tokens": stream_tokens(source, (stream - 1) % total, self.eos_id)[0].ravel(),
             "lengths": np.full(rows, width, np.int64),
             "streams": np.arange(rows),
-            "fresh": np.full(rows, window == 0) | (moment.rng().random(rows) < FRESH),
+            "fresh": np.full(rows, window == 0) | (key.rng().random(rows) < FRESH),
         }
         return Batch(inputs, {"next": targets.ravel()})
 
     def check(self, source: Subset) -> None:
         if self.max_length > source.num_tokens:
-            shorter = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
+            length_hint = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
             raise InputError(
                 f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
                 f"({source.num_tokens:,} tokens)",
-                hint=f"give more text{shorter}, or --state fresh",
+                hint=f"give more text{length_hint}, or --state fresh",
             )
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:

@@ -1,1 +1,1 @@
-"""Reports."""
+"""Plots and self-contained HTML pages, shared by inspection and comparison."""

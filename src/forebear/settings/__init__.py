@@ -1,1 +1,1 @@
-"""Settings."""
+"""Units of settings: durations, counts and bytes as people write them."""

@@ -1,1 +1,1 @@
-"""Models that count instead of descend (numpy, no torch)."""
+"""Models without gradient descent: n-grams, HMM, CRF, linear models (no torch)."""

@@ -9,15 +9,18 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from forebear.errors import ForebearError, InputError
-from forebear.statistical import losses
+from forebear.statistical.feature_matrix import FeatureMatrix, SparseMatrix
 from forebear.statistical.lbfgs import LBFGSProgressFn
-from forebear.statistical.losses import LossFn
-from forebear.statistical.matrices import FeatureMatrix, SparseMatrix
+from forebear.statistical.linear_features import TextFeatures, TokenRows, WordFeatures
+from forebear.statistical.linear_fit import (
+    LossFn,
+    fit_linear,
+    group_softmax_loss,
+    logistic_loss,
+    softmax_loss,
+    squared_loss,
+)
 from forebear.statistical.passage_features import PassageFeatures
-from forebear.statistical.text_features import TextFeatures
-from forebear.statistical.token_rows import TokenRows
-from forebear.statistical.weighing import fit_linear
-from forebear.statistical.word_features import WordFeatures
 
 # Which features each kind of answer is read off: learned from training rows, or taken from a saved state.
 
@@ -268,18 +271,16 @@ class LinearModel:
             if (right >= sizes[:, None]).any() or not sizes.all():
                 raise ForebearError("a target lies outside of its row or example")
             places = np.where(right < 0, -1, right + begins[:, None])
-            return LinearProblem(matrix, losses.group_softmax_loss(begins, places, much[:, None]), total)
+            return LinearProblem(matrix, group_softmax_loss(begins, places, much[:, None]), total)
         _check(len(right), matrix.shape[0])
         if self.kind == "number":
             known = np.where(much > 0, right, 0.0)
             shift = float(much @ known) / total
             scale = float(np.sqrt(much @ (known - shift) ** 2 / total)) or 1.0
-            return LinearProblem(
-                matrix, losses.squared_loss(((known - shift) / scale)[:, None], much), total, scale, shift
-            )
+            return LinearProblem(matrix, squared_loss(((known - shift) / scale)[:, None], much), total, scale, shift)
         if self._columns < self.answers or self.kind == "labels":
-            return LinearProblem(matrix, losses.logistic_loss(right.reshape(len(right), -1), much), total)
-        return LinearProblem(matrix, losses.softmax_loss(right, much), total)
+            return LinearProblem(matrix, logistic_loss(right.reshape(len(right), -1), much), total)
+        return LinearProblem(matrix, softmax_loss(right, much), total)
 
     @property
     def _columns(self) -> int:

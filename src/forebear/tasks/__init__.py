@@ -1,1 +1,1 @@
-"""What people teach a pre-trained model: objectives whose targets a person wrote."""
+"""Tasks on labeled examples: batches, heads, metrics and baselines."""

@@ -232,7 +232,7 @@ def answer_score(golds: Sequence[str], predicted: str, language: Language) -> tu
 def answer_language(golds: Sequence[Sequence[str]]) -> Language:
     """By what the golds say: a Chinese character counts as much as a Latin word."""
     text = "".join(answer for gold in golds for answer in gold)
-    _, counts = count_classes(code_points(text), [len(text)])
+    _, counts = count_classes(code_points(text, surrogates="keep"), [len(text)])
     han, latin = int(counts[0, CLASS_IDS["Han"]]), int(counts[0, CLASS_IDS["Latin"]])
     return "chinese" if han * MEAN_WORD_LENGTH > latin else "english"
 

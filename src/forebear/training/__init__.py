@@ -1,1 +1,1 @@
-"""One loop, one run folder."""
+"""The training loop, learners, checkpoints and run folders."""

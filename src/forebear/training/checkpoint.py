@@ -71,7 +71,7 @@ class CheckpointStore:
         return None, problems
 
     def newest_valid(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest valid checkpoint, with notes on newer ones; an error if there are checkpoints but none is valid."""
+        """The newest valid checkpoint, and notes on newer ones; an error if there are some but none is valid."""
         checkpoint, problems = self.newest_with_faults()
         if checkpoint is None and problems:
             raise ForebearError(
@@ -137,7 +137,7 @@ class CheckpointStore:
 
 
 def save_tensors(write: Callable[[Path], None], folder: Path) -> None:
-    """Calls `write`, and raises system errors that safetensors has wrapped as `OSError`, such as a full disk."""
+    """Calls `write`, and raises system errors that safetensors has wrapped, such as a full disk, as `OSError`."""
     from safetensors import SafetensorError
 
     try:

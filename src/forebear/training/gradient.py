@@ -1,4 +1,4 @@
-"""Learning by gradient descent: AdamW on losses that are weighted by what was asked."""
+"""Gradient descent: fused AdamW, device and precision, and the learner of all neural networks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from forebear.training.settings import Recipe
 if TYPE_CHECKING:
     from forebear.nn.model import Model
 
-# AdamW (Kingma and Ba 2014; Loshchilov and Hutter 2017) as one fused operation over all parameters.
-#
-# torch.optim does the same, but loads torch's compiler first: seconds, before the first step of a small run.
+# --- AdamW (Kingma and Ba 2014; Loshchilov and Hutter 2017) ---
+# As one fused operation over all parameters. torch.optim does the same, but first loads torch's compiler: seconds before
+# the first step of a small run.
 
-
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # torch.optim's names for what it remembers of each parameter
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # torch.optim's names for the state of each parameter
 
 
 class AdamW:
-    """Matrices decay, vectors (norms and biases) do not. `shares` of the rate are by name; 1 where nothing is said."""
+    """Weight decay applies to matrices, not to vectors (norms and biases). `lr_scales` are by parameter name, else 1."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class AdamW:
             "exp_avg": {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()},
             "exp_avg_sq": {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()},
         }
-        groups: dict[tuple[float, float], list[str]] = {}  # names by decay and share of the rate
+        groups: dict[tuple[float, float], list[str]] = {}  # names by weight decay and learning-rate scale
         for name, parameter in self.parameters.items():
             groups.setdefault((decay if parameter.dim() > 1 else 0.0, (lr_scales or {}).get(name, 1.0)), []).append(
                 name
@@ -83,16 +82,16 @@ class AdamW:
             )
 
     def zero_grad(self) -> None:
-        """Forgets all gradients."""
+        """Clears all gradients."""
         for value in self.parameters.values():
             value.grad = None
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """All that it remembers, for saving."""
+        """The optimizer state, for saving."""
         return {f"{moment}.{name}": tensor for moment in MOMENTS for name, tensor in self.state[moment].items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        """Takes what `tensors` gave, or nothing: then the names of what is missing, too much or of another shape."""
+        """Loads a saved state; or nothing, and returns the names that are missing, unexpected or misshapen."""
         current = self.state_tensors()
         mismatches = sorted(current.keys() ^ tensors.keys())
         mismatches += [name for name in current.keys() & tensors.keys() if current[name].shape != tensors[name].shape]
@@ -101,19 +100,19 @@ class AdamW:
         return mismatches
 
 
-# Where numbers are crunched: the device, how many threads, and whether sixteen bits are enough.
+# --- Device, threads and precision ---
 
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """A choice that was made once and is stored with the run: other threads or bits would end in other weights."""
+    """Stored with the run: other threads or another precision would lead to other weights."""
 
     device: str
     threads: int
-    precision: str  # float32, or bfloat16 for the products, where the device is faster with it
+    precision: str  # float32, or bfloat16 for matrix products
 
     def of_process(self, local_rank: int, local_size: int, recipe: Recipe) -> DeviceConfig:
-        """For one of several on a machine: a graphics card of its own, and a share of the processor."""
+        """The device of one of several processes on a machine: its own GPU, or a share of the cores."""
         import torch
 
         threads = recipe.threads or max(1, cpu_count() // local_size)
@@ -135,7 +134,7 @@ class DeviceConfig:
 
 
 def choose_device(recipe: Recipe) -> DeviceConfig:
-    """The device a recipe asks for, or the best that is there; sets the number of threads."""
+    """The device of a recipe, or else the fastest available; also sets the number of threads."""
     import torch
 
     devices = available()
@@ -151,7 +150,7 @@ def choose_device(recipe: Recipe) -> DeviceConfig:
 
 
 def available() -> list[str]:
-    """The kinds of device this machine has, the fastest first."""
+    """Device types of this machine, the fastest first."""
     import torch
 
     devices = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
@@ -159,7 +158,7 @@ def available() -> list[str]:
 
 
 def _has_bfloat16(device: str) -> bool:
-    """Whether products of bfloat16 are made by hardware; emulated ones would only be slower."""
+    """Whether the hardware multiplies bfloat16 matrices; emulation would be slower."""
     import torch
 
     if device.startswith("cuda"):
@@ -169,27 +168,27 @@ def _has_bfloat16(device: str) -> bool:
     return False
 
 
-BENCHMARK_STEPS = 3  # steps made and forgotten, with each number of threads
-CARRIED = "carried."  # what the name of a state begins with that a step hands to the next
-SHARE_OF_TRIAL = 0.02  # of the time given: where a step takes long, fewer are tried
+BENCHMARK_STEPS = 3  # timed with each number of threads, and discarded
+CARRIED = "carried."  # prefix of tensors of the truncated-BPTT state
+SHARE_OF_TRIAL = 0.02  # of the time budget, at most spent on timing steps
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A part of a step's batch, and which it is: its chance follows from that. One that does not count is idle work."""
+    """A part of a batch; `number` seeds its dropout. One that is not counted keeps an idle process in step."""
 
     number: int
     batch: Batch
     is_counted: bool = True
 
 
-Losses = list[dict[str, float]]  # of each target, summed, in each part
+Losses = list[dict[str, float]]  # of each micro-batch: the summed loss of each target
 
 
 class GradientLearner(Learner):
-    """Everything from NNLM on. Some of its values may be `given` to begin with.
+    """Trains a network by gradient descent, from random weights or from `initial_tensors`.
 
-    `shares` are those of the rate that some parameters learn with, by name.
+    `lr_scales` multiply the learning rate of some parameters, by name.
     """
 
     def __init__(
@@ -202,9 +201,9 @@ class GradientLearner(Learner):
     ) -> None:
         self.model, self.recipe, self.device, self.given = model, recipe, device, initial_tensors
         self.shares = lr_scales or {}
-        self.parts = recipe.accumulate  # of a step: more, once memory has turned out to be too small
+        self.parts = recipe.accumulate  # per step; doubled when memory is too small
         self.notes: list[str] = []
-        self.clipped, self.largest = 0, 0.0  # steps whose gradient was too long, and the longest, since last told
+        self.clipped, self.largest = 0, 0.0  # since clipping_stats() was called
 
     def initialize(self) -> None:
         self.model.initialize(self.recipe.seed, self.given)
@@ -213,7 +212,7 @@ class GradientLearner(Learner):
         self.build_optimizer()
 
     def build_optimizer(self) -> None:
-        """The optimiser for the network as it now is."""
+        """Moves the network to its device and creates its optimizer."""
         self.model.to(self.device.device)
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
         self.optimiser = AdamW(trainable, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
@@ -229,7 +228,7 @@ class GradientLearner(Learner):
             self.halve_micro_batches(parts)
 
     def accumulate_gradients(self, parts: Sequence[MicroBatch], counts: Mapping[str, int], step: int) -> Losses | None:
-        """Adds up the gradients of these parts of a step that asks so much; None: there was not enough memory."""
+        """Accumulates the gradients of micro-batches; `counts` are those of the whole batch. None: out of memory."""
         self.model.train()
         part_losses: Losses = []
         try:
@@ -248,7 +247,7 @@ class GradientLearner(Learner):
         return part_losses
 
     def apply_gradients(self, rate: float) -> bool:
-        """Takes the step that the gradients say, if they are numbers: a checkpoint never holds what is none."""
+        """Takes an optimizer step if all gradients are finite, so that no checkpoint holds NaN; whether they were."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.optimiser.parameters.values(), self.recipe.clip))
         is_finite = math.isfinite(norm)
         self.clipped += norm > self.recipe.clip
@@ -261,13 +260,13 @@ class GradientLearner(Learner):
         return is_finite
 
     def clipping_stats(self) -> dict[str, float]:
-        """How many gradients were clipped since it was last asked, and how long the longest was."""
+        """Number of clipped gradients and largest gradient norm since the last call."""
         stats = {"clipped": self.clipped, "largest_gradient": self.largest}
         self.clipped, self.largest = 0, 0.0
         return stats
 
     def halve_micro_batches(self, parts: Sequence[Batch]) -> None:
-        """From now on a step has twice as many parts as these, which were too large; an error, if that cannot be."""
+        """Doubles the number of micro-batches after these were too large; an error if they cannot be split."""
         if all(len(np.unique(_example_ids(part))) == 1 for part in parts):
             raise ForebearError(
                 "out of memory, even with a single example at a time",
@@ -278,7 +277,7 @@ class GradientLearner(Learner):
         self.notes.append(f"memory is too small for a step in {parts_text}: from now on it is made in {self.parts}")
 
     def time_step(self, batch: Batch) -> float:
-        """Given a time, it depends on the clock anyway: so the clock may also say how many threads are fastest."""
+        """Seconds of a step. A run with a time budget depends on the clock anyway, so the number of threads may too."""
         is_default_threads = self.recipe.threads is None and self.device.threads > 1
         candidates = [self.device.threads, self.device.threads // 2] if is_default_threads else [self.device.threads]
         seconds: dict[int, float] = {}
@@ -313,7 +312,7 @@ class GradientLearner(Learner):
 
     @torch.no_grad()
     def evaluate_parts(self, parts: Sequence[MicroBatch]) -> Losses | None:
-        """The losses of these parts; None: there was not enough memory."""
+        """Losses of micro-batches; None: out of memory."""
         self.model.eval()
         try:
             part_losses = [{name: float(loss) for name, loss in self._losses(part.batch).items()} for part in parts]
@@ -360,12 +359,12 @@ class GradientLearner(Learner):
 
 
 def sum_losses(losses: Losses) -> dict[str, float]:
-    """Summed over parts, in their order."""
+    """The loss of each target summed over micro-batches, in their order."""
     return {name: sum(part_losses[name] for part_losses in losses) for name in losses[0]}
 
 
 def mean_losses(losses: Losses, counts: Mapping[str, int], is_finite: bool) -> dict[str, float]:
-    """Of a whole step, for each target; no numbers, if it was not taken."""
+    """Mean loss of each target in a step; NaN if the step was not taken."""
     return {name: total / max(1, counts[name]) if is_finite else math.nan for name, total in sum_losses(losses).items()}
 
 
@@ -374,12 +373,12 @@ def _dropout_seed(seed: int, step: int, part_number: int) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """torch has an error of its own for this only on graphics cards."""
+    """torch has an error class for this only on GPUs."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return any(phrase in str(error) for phrase in ("can't allocate memory", "not enough memory", "out of memory"))
 
 
 def _example_ids(batch: Batch) -> np.ndarray:
-    """(B,) the example that each row is of."""
+    """(B,) the example that each row belongs to."""
     return batch.inputs.get("groups", np.arange(len(batch.inputs["lengths"])))

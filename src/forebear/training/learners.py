@@ -1,8 +1,4 @@
-"""Learning by L-BFGS, a step at a time: chains of labels, whose best weights are found from all sentences at once.
-
-A step of training is a step of the search. What the search remembers is saved with every checkpoint, so that a run that
-was killed goes on and ends in the same bits.
-"""
+"""The Learner protocol, and learners without torch: counting, CRF, EM, linear models and word vectors."""
 
 from __future__ import annotations
 
@@ -26,66 +22,66 @@ from forebear.statistical.linear import LinearModel
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.training.settings import Recipe
 
-# What the loop asks of every way of learning.
+# --- Protocol ---
 
 
 class Learner(Protocol):
-    """Holds a network and makes it better by batches; its files are all that is needed to go on."""
+    """Holds a model and trains it batch by batch; `save` writes all that `load` needs to continue."""
 
     model: Any
-    notes: list[str]  # what it has to say to whoever watches; the loop tells it, and takes it away
-    ended: bool = False  # whether there is nothing better to be found
+    notes: list[str]  # for the user; the training loop shows and removes them
+    ended: bool = False  # whether training has converged
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
-        """Learns from one batch, with this share of the full rate; the mean loss of each target before it."""
+        """Learns from a batch, with this fraction of the peak learning rate; the mean loss of each target before it."""
         ...
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
-        """The summed loss of each target, without learning."""
+        """The summed loss of each target."""
         ...
 
     def initialize(self) -> None:
-        """Gives the network its first values, a function of the seed."""
+        """Initializes the weights from the seed."""
         ...
 
     def time_step(self, batch: Batch) -> float:
-        """Makes a few steps that will be forgotten, to learn how many seconds one takes, and how to be fast."""
+        """Seconds of a step, measured on steps that are discarded; may also tune the number of threads."""
         ...
 
     def resolved_settings(self) -> dict[str, Any]:
-        """What of the recipe was left open and is now decided: the same again ends in the same weights."""
+        """Settings that the recipe left open, as chosen here: with them a run can be repeated exactly."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Writes the network and whatever else learning needs into a folder of its own."""
+        """Writes the weights and the training state to a folder."""
         ...
 
     def load(self, folder: Path) -> None: ...
 
-    # Not every way of learning has to do with these.
+    # Optional methods.
 
     def prepass(self, objective: Objective, source: Any) -> None:
-        """Is shown all of the text, where it must know that before it begins."""
+        """Gathers statistics of all of the text before training, if needed."""
         return
 
     def clipping_stats(self) -> dict[str, float]:
-        """How many gradients were clipped since it was last asked, and how long the longest was, where it has any."""
+        """Number of clipped gradients and largest gradient norm since the last call, if any."""
         return {}
 
     def conclude(self) -> None:
-        """Is told that nothing more will be learned."""
+        """Called after the last step, before the last evaluation."""
         return
 
 
-WEIGHTS_FILE = "weights.safetensors"  # the network
-LEARNER_STATE_FILE = "learner.safetensors"  # what else is needed to go on
+WEIGHTS_FILE = "weights.safetensors"  # the model
+LEARNER_STATE_FILE = "learner.safetensors"  # the training state
 
 
-# Learning by addition: n-grams and other models of counts.
+# --- Counting: n-grams ---
 
 
 class CountingLearner(Learner):
-    """Counts each text once; there is no rate, and nothing to remember beside the counts."""
+    """Counts each text once; there is no learning rate and no training state beside the counts."""
 
     def __init__(self, network: Any, recipe: Recipe) -> None:
         self.model, self.recipe = network, recipe
@@ -95,14 +91,14 @@ class CountingLearner(Learner):
             network.tally.memory = recipe.max_memory or network.tally.memory
 
     def initialize(self) -> None:
-        """Counts begin at zero, as the network was made."""
+        """Nothing to do: counts start at zero."""
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         self.model.add_batch(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
         return {}
 
     def conclude(self) -> None:
-        """Counts what was only gathered so far, so that its time is told."""
+        """Counts what is still buffered, so that its time is measured."""
         if isinstance(self.model, NgramModel):
             _ = self.model.counts
 
@@ -132,13 +128,16 @@ class CountingLearner(Learner):
         self.model.load(load_file(folder / WEIGHTS_FILE))
 
 
-LBFGS_HISTORY = 6  # steps that are remembered: more costs room, and brings little
-STILL = 1e-4  # of the cost: where ten steps together go lower by less, it has learned what there is to learn
-FLAT_GRADIENT = 1e-5  # of its point's length is the gradient's, where it is as low as can be
+LBFGS_HISTORY = 6  # past steps that L-BFGS keeps; more cost memory and help little
+STILL = 1e-4  # converged if ten steps decrease the loss by less than this fraction
+FLAT_GRADIENT = 1e-5  # converged if |gradient| / |weights| is below this
 
 
 class CRFLearner(CountingLearner):
-    """Every step shows all sentences, in the same order."""
+    """Trains a CRF by L-BFGS: each step is one step of the search over all sentences.
+
+    The state of the search is saved with every checkpoint, so that a killed run ends in the same bits.
+    """
 
     model: CRFModel
 
@@ -151,7 +150,7 @@ class CRFLearner(CountingLearner):
         self._state: dict[str, np.ndarray] | None = None
 
     def initialize(self) -> None:
-        """All weights begin at 0."""
+        """All weights start at 0."""
         self._search = self._state = None
         self.ended = False
 
@@ -184,7 +183,7 @@ class CRFLearner(CountingLearner):
         return {}
 
     def time_step(self, batch: Batch) -> float:
-        """How long a look at all sentences takes; a step is hardly more."""
+        """Seconds of one evaluation of the objective; a step is hardly more."""
         self._problem_and_search(batch)
         began = time.monotonic()
         assert self._problem is not None
@@ -207,16 +206,15 @@ class CRFLearner(CountingLearner):
         self.model.load(load_file(folder / WEIGHTS_FILE))
 
 
-# Learning by expectation: what nobody saw is counted as often as it is expected, epoch after epoch (EM).
-
+# --- EM: expected counts, epoch by epoch ---
 
 BLOCK = 1 << 22  # tokens that are counted together
 
 
 class EMLearner(CountingLearner):
-    """An epoch is an iteration: what is expected adds up over its batches, and at its end the tables are renewed.
+    """Trains by EM: expected counts are summed over the batches of an epoch, and at its end parameters are updated.
 
-    The tables that expect stay the same for a whole epoch, so that batches of any size end in the same bits.
+    Parameters stay the same for a whole epoch, so that the result does not depend on the batch size.
     """
 
     def __init__(self, network: Any, recipe: Recipe) -> None:
@@ -224,7 +222,7 @@ class EMLearner(CountingLearner):
         self.epoch = 1
 
     def prepass(self, objective: Objective, source: Subset) -> None:
-        """Tells how often each token stands in the text, and how many steps show all of it."""
+        """Counts the tokens of the text and the steps of an epoch."""
         self.epoch = objective.steps(source, self.recipe.batch)
         counts = np.zeros(self.model.vocab_size, np.int64)
         for start in range(0, source.num_tokens, BLOCK):
@@ -245,7 +243,7 @@ class EMLearner(CountingLearner):
         return {"next": loss / len(targets)} if len(targets) else {}
 
     def conclude(self) -> None:
-        """Where time was up before the first epoch was, what was seen of the text has to do."""
+        """If the time budget ended within the first epoch, updates the parameters from the part of the text seen."""
         if not self.model.iterations and self.model.has_expectations:
             self.model.update()
             self.notes.append("time was up before all text was seen once: it learned from a part of it (--time)")
@@ -273,14 +271,13 @@ class EMLearner(CountingLearner):
             self.model.load_training_state(load_file(folder / LEARNER_STATE_FILE))
 
 
-# Learning all at once: linear models, whose best weights are found, not approached step by step.
+# --- Linear models, fitted in one step ---
 
-
-MAX_FIT_SECONDS = 300.0  # seconds, where nothing says how long: a baseline is to be quick
+MAX_FIT_SECONDS = 300.0  # without a time budget: a baseline should be quick
 
 
 class LinearLearner(CountingLearner):
-    """One step sees every example. `weights` are those of labels, where mistakes about some count more."""
+    """Fits a linear model to all examples in one step; `label_weights` weight the loss of each label."""
 
     def __init__(self, network: LinearModel, recipe: Recipe, label_weights: tuple[float, ...] | None = None) -> None:
         super().__init__(network, recipe)
@@ -307,17 +304,16 @@ class LinearLearner(CountingLearner):
         return {}
 
 
-# Learning in place: compiled loops sweep over the text and move the rows of tables, without torch.
+# --- Word vectors: compiled loops update the rows of tables in place ---
 
-
-NUM_TIMED_STEPS = 3  # steps of which the last are timed
+NUM_TIMED_STEPS = 3  # the first may have to be compiled
 
 
 class EmbeddingLearner(Learner):
-    """Gives each batch to a table of vectors; `given` is what it begins with, if not with chance.
+    """Trains word vectors, from random ones or from `initial_arrays`.
 
-    Several threads move the same rows without waiting for each other: fast, and no two runs end alike. With
-    `deterministic` they do, whatever the number of threads.
+    Threads update the same rows without locks (Hogwild): fast, but no two runs give the same bits. With `deterministic`
+    they do, for any number of threads.
     """
 
     def __init__(self, network: Any, recipe: Recipe, initial_arrays: Mapping[str, np.ndarray] | None = None) -> None:
@@ -326,7 +322,7 @@ class EmbeddingLearner(Learner):
         self.notes: list[str] = []
 
     def prepass(self, objective: Objective, source: Subset) -> None:
-        """Shows the network the whole text that it will learn from, so that it knows how often there is what."""
+        """Counts the words of the text."""
         self.model.prepass(source, self.given)
         self.notes += self.model.notes
 
@@ -348,7 +344,7 @@ class EmbeddingLearner(Learner):
         return {} if loss is None else {name: float(loss) for name in self.model.heads}
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
-        """As much for each that the batch asks as a pair costs in the mean: there are more pairs than words."""
+        """The mean loss of a pair times the number of supervised words: there are more pairs than words."""
         total, count = self.model.evaluate(batch)
         return {
             name: total / max(1, count) * num_supervised for name, num_supervised in batch.supervised_counts().items()

@@ -331,7 +331,7 @@ RUN_REMAINS = (
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run folder; `state` is finished, running, interrupted, begun, failed or broken, `reason` why it failed or broke."""
+    """One run folder; `state` is finished, running, interrupted, begun, failed or broken (see `reason`)."""
 
     folder: str
     state: str

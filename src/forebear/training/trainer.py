@@ -1,6 +1,6 @@
-"""The only training loop. It knows neither text nor tensors: an objective makes a batch, a learner takes it.
+"""The training loop: an objective makes batches, a learner learns from them, checkpoints are saved.
 
-Batch number `step` is a function of (seed, step) alone: a resumed run sees what an unbroken one would have seen.
+Batch number `step` is a function of (seed, step) alone: a resumed run sees the batches of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from forebear.training.run_folder import METRICS_FILE, MetricsLog, RunFolder
 from forebear.training.schedule import Schedule, is_eval_step
 from forebear.training.settings import Recipe
 
-# Ctrl-C as a question: the loop finishes its step, saves and says how to go on; a second one ends it at once.
-
+# --- Ctrl-C: the loop finishes its step and saves; a second one ends the process at once ---
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-APART = 0.5  # seconds between two signals that were meant as two
+APART = 0.5  # seconds; signals closer together count as one
 
 
 class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
-    """Watches for SIGINT and SIGTERM while it is open; elsewhere than in the main thread nothing can be watched.
+    """Notices SIGINT and SIGTERM while it is open; outside the main thread it does nothing.
 
-    Python tells of a signal only between two of its own instructions, and a step of a large network is one for minutes.
-    So a thread listens too: it hears the second signal even then. Everything saved is whole, so the end may be sudden.
+    Python handles signals only between two of its own instructions, and one step of a large network can be a single
+    instruction for minutes. So a thread listens too, and ends the process at the second signal. Saving is atomic, so a
+    sudden end is safe.
     """
 
     def __init__(self) -> None:
         self.asked = False
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
-        self._previous_wakeup_fd = -1  # another's ear, such as that of an event loop
+        self._previous_wakeup_fd = -1  # such as that of an event loop
 
     def __enter__(self) -> SignalGuard:
         if threading.current_thread() is threading.main_thread():
@@ -63,7 +63,7 @@ class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
             signal.signal(signal_number, handler)
         if self._sockets is not None:
             signal.set_wakeup_fd(self._previous_wakeup_fd)
-            self._sockets[1].close()  # the thread hears that, and ends
+            self._sockets[1].close()  # which ends the thread
 
     def _on_signal(self, signal_number: int, frame: FrameType | None) -> None:
         self.asked = True
@@ -81,18 +81,18 @@ def _listen(receiver: socket.socket) -> None:
             first_time = first_time or time.monotonic()
 
 
-STEPS_PER_LINE = 10  # steps to a line of metrics
-LOOKED_AT, AT_MOST = 10, 1 << 18  # batches of held-out text in an evaluation; fewer, where they show so many tokens
-STOPPED_EARLY = "stopped early"  # how the note begins
-SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
+STEPS_PER_LINE = 10  # steps per line of metrics.jsonl
+LOOKED_AT, AT_MOST = 10, 1 << 18  # of held-out text in an evaluation
+STOPPED_EARLY = "stopped early"  # prefix of the note
+SHARE_OF_SAVING = 20  # two saves are at least this many times the duration of one apart
 
 
-# What else than the loss is told of held-out examples, and how bad it is: by that the best weights are chosen.
+# Metrics of held-out examples beside the loss, and a value to minimize, by which the best weights are chosen.
 Judge = Callable[[], tuple[dict[str, float], float]]
 
 
 class Split(Protocol):
-    """What teaches and what examines; what they are is between the objective and whoever made them."""
+    """Training and held-out data, of any type that the objective takes."""
 
     @property
     def train(self) -> Any: ...
@@ -103,23 +103,23 @@ class Split(Protocol):
 
 @dataclass(frozen=True)
 class ProgressReport:
-    """Where a run stands, for whoever watches."""
+    """The progress of a run, for callbacks."""
 
     step: int
     total: int | None
     progress: float  # 0 to 1
     seconds: float
     seconds_left: float  # seconds
-    tokens_per_second: float  # or whatever else is shown
+    tokens_per_second: float  # or of other units, see `num_tokens`
     lr: float
-    losses: dict[str, float]  # of the last steps
-    held_out: dict[str, float] | None  # if it was just examined
+    losses: dict[str, float]  # mean of the last steps
+    held_out: dict[str, float] | None  # if it was just evaluated
     unigram_loss: float | None
-    num_tokens: str = "tokens"  # what of the text is shown
+    num_tokens: str = "tokens"  # the unit of tokens_per_second
 
 
 class TrainingCallback:
-    """Told of everything that happens; this one says nothing."""
+    """Receives progress, notes and stages of a run; this one ignores them."""
 
     def on_progress(self, report: ProgressReport) -> None: ...
 
@@ -130,22 +130,30 @@ class TrainingCallback:
 
 @dataclass
 class _LoopState:
-    """What the loop itself has to remember; stored with every checkpoint."""
+    """The state of the loop, saved with every checkpoint."""
 
     step: int = 0
     seconds: float = 0.0
     tokens: int = 0
     best: float | None = None
     best_step: int = 0
-    worse: int = 0  # evaluations since the best
-    recent: dict[str, list[float]] = field(default_factory=dict)  # losses since the last line of metrics
-    clipped: int = 0  # steps whose gradient was too long
-    largest: float = 0.0  # the longest of them
-    notes: list[str] = field(default_factory=list)  # what seemed wrong on the way
+    worse: int = 0  # evaluations since the best one
+    recent: dict[str, list[float]] = field(default_factory=dict)  # losses since the last line of metrics.jsonl
+    clipped: int = 0  # steps with a clipped gradient
+    largest: float = 0.0  # the largest gradient norm
+    notes: list[str] = field(default_factory=list)  # shown so far, each once
 
 
 class Trainer:
-    """One run on its way: `run` goes from wherever the folder stands to the end."""
+    """Trains one run from its newest checkpoint, or from the start, to the end.
+
+    Args:
+        single_pass: All of the text is read once, and counted.
+        keep_last: The last weights are kept, not the best ones.
+        by_epoch: Held-out text is evaluated at the end of each epoch.
+        unigram: Held-out loss of token frequencies alone, for diagnostics.
+        judge: Evaluates held-out examples of a task.
+    """
 
     def __init__(
         self,
@@ -181,7 +189,7 @@ class Trainer:
         self.saving = 0.0  # seconds the last save took
 
     def run(self) -> None:
-        """Trains to the end, or until interrupted; the folder, which the caller holds, then has the best weights."""
+        """Trains to the end or until interrupted; the run folder, which the caller has locked, gets the best weights."""
         with SignalGuard() as interruption, self._record_failure():
             self._begin()
             self.folder.update(state="training")
@@ -202,14 +210,14 @@ class Trainer:
 
     @contextlib.contextmanager
     def _record_failure(self) -> Iterator[None]:
-        """Enters in run.json that it failed, and why."""
+        """Records a failure and its cause in run.json."""
         try:
             yield
         except NonFiniteLossError as error:
             self.folder.update(state="failed", failure=error.message)
             raise
 
-    # -- before
+    # --- Start and resume ---
 
     def _begin(self) -> None:
         checkpoint, notes = self.folder.checkpoints.newest_valid()
@@ -229,7 +237,7 @@ class Trainer:
         if self.recipe.time is not None and not self.once:
             seconds_per_step = self.learner.time_step(self._batch(0))
             self.learner.initialize()
-            self.at.seconds = time.monotonic() - began  # trying too is a part of the time that was given
+            self.at.seconds = time.monotonic() - began  # timing a step is part of the time budget
         self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
         tokens_per_step = self._batch(0).num_tokens if self.recipe.tokens is not None else None
         self.pace = Schedule.for_recipe(self.recipe, self.epoch, seconds_per_step, tokens_per_step)
@@ -244,7 +252,7 @@ class Trainer:
         self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
         self.watcher.on_note(f"going on from step {self.at.step:,}")
 
-    # -- during
+    # --- Steps and evaluation ---
 
     def _batch(self, step: int):
         return self.objective.batch(self.split.train, self.recipe.batch, BatchKey(self.recipe.seed, step))
@@ -265,7 +273,7 @@ class Trainer:
         diagnostics.of_gradient(self.at.step, clipping.get("largest_gradient", 0.0), self.recipe.clip)
 
     def _evaluate_and_report(self, diagnostics: Diagnostics) -> None:
-        """Evaluates, writes a line of metrics and reports, each when it is due."""
+        """Evaluates, writes a line of metrics.jsonl and reports progress, each when it is due."""
         step, is_over = self.at.step, self._is_over()
         rate = self.recipe.rate * self.pace.lr_fraction(step - 1)
         held_out, is_best = None, False
@@ -275,9 +283,9 @@ class Trainer:
             self._forward_notes()
         if is_eval_step(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or is_over:
             held_out = self.evaluate()
-            if not self.counts:  # to such something may well be impossible
+            if not self.counts:  # in models of counts a token may have probability 0
                 diagnostics.no_number(step, sum(held_out.values()), rate)
-            loss = sum(held_out.values()) if held_out else math.inf  # where nothing is held out, nothing is known
+            loss = sum(held_out.values()) if held_out else math.inf  # infinite if nothing is held out
             if self.last:
                 diagnostics.of_vectors(step, loss, self.learner.model.nothing, rate)
             if self.judge is not None:
@@ -304,7 +312,7 @@ class Trainer:
             **held_out_entry,
         )
         self.at.recent = {}
-        if is_best and not is_over and not self.last:  # where the last is always the best, the clock is enough
+        if is_best and not is_over and not self.last:  # if the last is always the best, save_every suffices
             self._save()
         seconds_left = seconds * (1 - progress) / max(progress, 1e-9)
         total_steps, unit = self.pace.total, batch_unit(self.objective)
@@ -324,7 +332,7 @@ class Trainer:
         self.watcher.on_progress(judged_metrics)
 
     def evaluate(self) -> dict[str, float]:
-        """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""
+        """The mean loss of each target on the same few batches of held-out text each time."""
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
         steps = min(LOOKED_AT, -(-AT_MOST // self.recipe.batch)) if len(self.split.held_out) else 0
@@ -338,7 +346,7 @@ class Trainer:
         return {name: total / max(1, counts[name]) for name, total in sums.items()}
 
     def _is_best(self, loss: float, diagnostics: Diagnostics) -> bool:
-        """Whether this is the best state so far; of counts and vectors it is always the last."""
+        """Whether this state is the best so far; the last one always is for counts and word vectors."""
         if self.once or self.last:
             self.at.best, self.at.best_step = (loss if math.isfinite(loss) else None), self.at.step
             return True
@@ -346,21 +354,21 @@ class Trainer:
             self.at.best, self.at.best_step, self.at.worse = loss if math.isfinite(loss) else None, self.at.step, 0
             return True
         self.at.worse += 1
-        if self.judge is not None and loss == self.at.best:  # as right as before, and it has learned on since
+        if self.judge is not None and loss == self.at.best:  # equal: prefer the later state
             self.at.best_step = self.at.step
             return True
-        if self.at.worse > 1 and self.judge is None:  # one look may be bad luck
+        if self.at.worse > 1 and self.judge is None:  # a single evaluation may be noise
             diagnostics.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
         return False
 
     def _note_once(self, kind: str, message: str) -> None:
-        """Says each kind of thing once in a run, however often it is resumed."""
+        """Emits one note of each kind in a run, however often it is resumed."""
         if not any(note.startswith(f"{kind}: ") for note in self.at.notes):
             self.at.notes.append(f"{kind}: {message}")
             self.watcher.on_note(f"{kind}: {message}")
 
     def _forward_notes(self) -> None:
-        """Passes on what the learner has to say, if it was not said before."""
+        """Forwards notes of the learner that were not shown before."""
         while self.learner.notes:
             message = self.learner.notes.pop(0)
             if message not in self.at.notes:
@@ -379,7 +387,7 @@ class Trainer:
     def _is_out_of_patience(self) -> bool:
         return self.recipe.patience is not None and self.at.worse >= self.recipe.patience
 
-    # -- after
+    # --- Saving and the end ---
 
     def _save(self) -> Checkpoint:
         began = time.monotonic()
@@ -400,7 +408,7 @@ class Trainer:
         )
 
     def _finish(self) -> None:
-        self.at.seconds = time.monotonic() - self.began  # the last look is a part of it: counts are estimated there
+        self.at.seconds = time.monotonic() - self.began  # with the last evaluation, in which counts are smoothed
         last = self._save()
         best = last
         if self.at.best is not None and self.at.best_step != last.step:
@@ -432,9 +440,9 @@ class Trainer:
             **({"gradients": {"clipped": self.at.clipped, "largest": self.at.largest}} if self.at.largest else {}),
             notes=[*self.folder.metadata.get("notes", []), *self.at.notes],
         )
-        self.folder.checkpoints.prune(1, set())  # last: until all is told, a kill would bring us here again
+        self.folder.checkpoints.prune(1, set())  # last: after a kill, resuming would finish the run again
 
 
 def _token_loss(losses: dict[str, float]) -> float | None:
-    """The loss that frequencies of tokens can be set beside, where there is one."""
+    """The loss per token, which compares to that of token frequencies, where there is one."""
     return next((losses[name] for name in ("next", "token", "translation") if name in losses), None)

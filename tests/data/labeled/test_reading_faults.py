@@ -162,7 +162,7 @@ def test_an_answer_that_stands_elsewhere_is_put_right_and_told(file):
         question(answer="她", start=0) + question(answer=[{"text": "他", "start": 1}, {"text": "它", "start": 0}])
     )
     mended = []
-    first, second = read_examples(path, "answering", ASKED, mended=mended)
+    first, second = read_examples(path, "answering", ASKED, repaired=mended)
     assert first.answers == (AnswerSpan(5, "她"),)
     assert second.answers == (AnswerSpan(1, "他"),)
     assert mended[0] == RejectedRow(str(path), 1, "the answer '她' begins at 5, not at 0")

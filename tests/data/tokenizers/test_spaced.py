@@ -13,7 +13,7 @@ from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.data.tokenizers.word_level import WORD_GAPS
-from forebear.kernels import stretches as tables
+from forebear.kernels import pretokens as tables
 from nasty import strings
 
 ALL_GAPS = " " + WORD_GAPS

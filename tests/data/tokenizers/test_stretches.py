@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from forebear.data.tokenizers import pretokens, vocabulary
 from forebear.data.tokenizers.char_level import code_points, replace_surrogates
 from forebear.data.tokenizers.pretokens import CLASS_GAP, CLASS_RUN, CLASS_SINGLE, PretokenIndex
-from forebear.kernels import stretches as loops
+from forebear.kernels import pretokens as loops
 from nasty import strings
 
 CLASSES = np.full(0x110000, CLASS_RUN, np.int8)

@@ -239,7 +239,7 @@ def test_a_room_forgets_only_what_it_gave(tmp_path: Path):
 
 def test_two_ngrams_that_are_alike_are_seen():
     from forebear.kernels.jit import compile_kernel
-    from forebear.kernels.ngram_layout import LINE_BACKOFF, LINE_MIDDLE, SPARE_LINES
+    from forebear.kernels.layout import LINE_BACKOFF, LINE_MIDDLE, SPARE_LINES
     from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
     def filled(hashes: list[int]) -> tuple[int, bool]:

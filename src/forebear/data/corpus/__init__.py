@@ -1,1 +1,1 @@
-"""Corpus."""
+"""Corpora on disk: prepared in shards, opened as memory-mapped arrays, split into subsets."""

@@ -1,1 +1,1 @@
-"""Io."""
+"""Files: found, decompressed, decoded, written atomically; the ledger; worker processes."""

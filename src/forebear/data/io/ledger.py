@@ -78,7 +78,9 @@ class Ledger:
     def stage(self, name: str) -> LedgerStage:
         if name not in self.stages:
             self.stages[name] = LedgerStage()
-            self.stages = {name_in_order: self.stages[name_in_order] for name_in_order in sorted(self.stages, key=STAGES.index)}
+            self.stages = {
+                name_in_order: self.stages[name_in_order] for name_in_order in sorted(self.stages, key=STAGES.index)
+            }
         return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:

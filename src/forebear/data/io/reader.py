@@ -22,10 +22,10 @@ from forebear.data.io.documents import (
 )
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger, utf8_size
+from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
 
 LATIN = re.compile("[A-Za-z0-9]")
-SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def numbered_lines(blocks: TextBlocks) -> Iterator[tuple[int, str, str]]:
@@ -172,7 +172,9 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
 
 def _column(first: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
     """Which column holds the text, and whether this first row is a header."""
-    if column_name.isdecimal() and column_name.isascii():  # a number names a column by place, and says that there is no header
+    if (
+        column_name.isdecimal() and column_name.isascii()
+    ):  # a number names a column by place, and says that there is no header
         if not 1 <= int(column_name) <= len(first):
             raise InputError(
                 f"there is no column {column_name}; the first row has {len(first)}",

@@ -73,7 +73,9 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
             description, file=target, hint="write it again, with: forebear embed RUN --in FILE --out …"
         ) from error
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or not vectors.shape[1]:
-        description = f"holds an array of the shape {vectors.shape} and type {vectors.dtype}, not a row of numbers for each text"
+        description = (
+            f"holds an array of the shape {vectors.shape} and type {vectors.dtype}, not a row of numbers for each text"
+        )
         raise InputError(description, file=target, hint="name the file that embed has written")
     return vectors
 

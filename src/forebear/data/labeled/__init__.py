@@ -1,1 +1,1 @@
-"""Labelled data in a person's own files: what they hold is guessed, read, divided and surveyed."""
+"""Labeled files (CSV, JSON, CoNLL, SQuAD …) become examples: columns, tag schemes, splits, statistics."""

@@ -264,16 +264,16 @@ class ColumnHints:
             f"there is no column {column}; a row has {width}", file=self.file, hint="give its number, counted from 1"
         )
 
-    def find_column(self, columns: Sequence[ColumnSample], wanted: ColumnRef) -> ColumnSample:
+    def find_column(self, columns: Sequence[ColumnSample], reference: ColumnRef) -> ColumnSample:
         """The column that a person named: as the file calls it, or by its number."""
         for column in columns:
-            if column.column == wanted or str(column.column) == str(wanted):
+            if column.column == reference or str(column.column) == str(reference):
                 return column
-        number = int(wanted) if str(wanted).isascii() and str(wanted).isdecimal() else 0
+        number = int(reference) if str(reference).isascii() and str(reference).isdecimal() else 0
         if 1 <= number <= len(columns):
             return columns[number - 1]
         names = ", ".join(str(column.column) for column in columns)
-        raise InputError(f"there is no column {wanted!r}; there are: {names[:300]}", file=self.file, hint="choose one")
+        raise InputError(f"there is no column {reference!r}; there are: {names[:300]}", file=self.file, hint="choose one")
 
 
 def column_name(column: ColumnSample) -> str:

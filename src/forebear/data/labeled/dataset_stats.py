@@ -20,13 +20,13 @@ from forebear.data.labeled.examples import (
 )
 from forebear.data.labeled.split import entity_kind, example_content, format_location, location_dict
 
-FEW = 5  # examples of a label
+MIN_LABEL_COUNT = 5  # examples of a label
 LONG = 2000  # characters; most models see 512 tokens
-SHOWN = 5  # contradictions
-MANY = 20  # labels
-SOME = 10  # examples, of which more than half have a label of their own: then those are no labels
-What = Literal["labels", "tags", "right"]
-WORDING = {"labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)"}
+MAX_SHOWN = 5  # contradictions
+MAX_SHOWN_LABELS = 20  # labels
+MIN_ROWS_FOR_LABEL_CHECK = 10  # examples, of which more than half have a label of their own: then those are no labels
+LabelType = Literal["labels", "tags", "right"]
+LABEL_TYPE_TEXT = {"labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)"}
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class TextLengths:
         if not lengths:
             return cls(0.0, 0.0, 0, place)
         numbers = np.frombuffer(lengths, dtype=np.int64)
-        median, most = np.percentile(numbers, [50, 95])
-        return cls(float(median), float(most), int(numbers.max()), place)
+        median, p95 = np.percentile(numbers, [50, 95])
+        return cls(float(median), float(p95), int(numbers.max()), place)
 
     def to_dict(self) -> dict[str, Any]:
         return {"median": self.median, "percentile_95": self.p95, "longest": self.longest}
@@ -74,7 +74,7 @@ class DatasetSummary:
     is_numeric: dict[str, float] | None = None
     answers: TextLengths | None = None
     unanswered: int = 0
-    what: What = "labels"
+    what: LabelType = "labels"
 
     @property
     def num_labeled(self) -> int:
@@ -90,13 +90,13 @@ class DatasetSummary:
     @property
     def texts_for_labels(self) -> str:
         """That nearly every example has a label of its own, in words: then it is no label, but a text or a name."""
-        single = self.what == "labels" and sum(self.balance.values()) == self.num_labeled
-        if not single or self.num_labeled < SOME or 2 * len(self.balance) <= self.num_labeled:
+        is_single_label = self.what == "labels" and sum(self.balance.values()) == self.num_labeled
+        if not is_single_label or self.num_labeled < MIN_ROWS_FOR_LABEL_CHECK or 2 * len(self.balance) <= self.num_labeled:
             return ""
         return f"{len(self.balance):,} different labels in {self.num_labeled:,} rows: the label column looks like text"
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "count": self.count,
             "unlabelled": self.num_unlabeled,
             "balance": self.balance,
@@ -105,83 +105,83 @@ class DatasetSummary:
             "long": self.long_texts,
             "duplicates": self.duplicates,
             "contradictions": self.contradictions,
-            "contradicting": [[location_dict(one), location_dict(other)] for one, other in self.contradicting],
+            "contradicting": [[location_dict(first), location_dict(second)] for first, second in self.contradicting],
             "repeated_names": self.names,
         }
         if self.is_numeric is not None:
-            found["numbers"] = self.is_numeric
+            summary["numbers"] = self.is_numeric
         if self.answers is not None:
-            found["answers"] = self.answers.to_dict()
-            found["without_answer"] = self.unanswered / max(1, self.num_labeled)
-        return found
+            summary["answers"] = self.answers.to_dict()
+            summary["without_answer"] = self.unanswered / max(1, self.num_labeled)
+        return summary
 
     def notes(self) -> list[str]:
         """What a person should know, what is odd in it last."""
-        unlabelled = f", {self.num_unlabeled:,} of them without a label" if self.num_unlabeled else ""
-        one = self.lengths
+        unlabeled_text = f", {self.num_unlabeled:,} of them without a label" if self.num_unlabeled else ""
+        lengths = self.lengths
         notes = [
-            f"{self.count:,} example{'s' * (self.count != 1)}{unlabelled}; {one.median:,.0f} characters in the middle, "
-            f"95 of 100 up to {one.p95:,.0f}, the longest {one.longest:,}"
+            f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}; {lengths.median:,.0f} characters in the middle, "
+            f"95 of 100 up to {lengths.p95:,.0f}, the longest {lengths.longest:,}"
         ]
         if self.balance and not self.texts_for_labels:
-            shown = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MANY]]
-            more = f", and {len(self.balance) - MANY} more" if len(self.balance) > MANY else ""
-            notes.append(f"{WORDING[self.what]}: {', '.join(shown)}{more}")
+            label_counts = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MAX_SHOWN_LABELS]]
+            more = f", and {len(self.balance) - MAX_SHOWN_LABELS} more" if len(self.balance) > MAX_SHOWN_LABELS else ""
+            notes.append(f"{LABEL_TYPE_TEXT[self.what]}: {', '.join(label_counts)}{more}")
         if self.is_numeric is not None:
             notes.append(
                 "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average".format(**self.is_numeric)
             )
         if self.answers is not None:
-            one = self.answers
+            lengths = self.answers
             notes.append(
-                f"answers have {one.median:,.0f} characters in the middle, the longest {one.longest:,}; "
-                f"{_many(self.unanswered, 'question has', 'questions have')} no answer"
+                f"answers have {lengths.median:,.0f} characters in the middle, the longest {lengths.longest:,}; "
+                f"{_count_text(self.unanswered, 'question has', 'questions have')} no answer"
             )
         return [*notes, *self.warnings()]
 
     def warnings(self) -> list[str]:
         """What may spoil training or its figures."""
-        found: list[str] = []
+        warnings: list[str] = []
         if len(self.balance) == 1:
-            one = next(iter(self.balance))
-            only = f"choice number {one} always is the right one" if self.what == "right" else f"all are {one!r}"
-            found.append(f"{only}: nothing can be learned from it")
-        if looks := self.texts_for_labels:
-            found.append(f"{looks}; name that of the labels with --label-column")
-        found += self._alike()
-        rare = [label for label, count in self.balance.items() if count < FEW and self.what != "right"]
-        if rare and not looks:
-            shown = ", ".join(map(repr, rare[:MANY])) + (f" and {len(rare) - MANY} more" if len(rare) > MANY else "")
-            found.append(f"fewer than {FEW} {'words' if self.what == 'tags' else 'examples'} of {shown}")
+            only_label = next(iter(self.balance))
+            message = f"choice number {only_label} always is the right one" if self.what == "right" else f"all are {only_label!r}"
+            warnings.append(f"{message}: nothing can be learned from it")
+        if label_warning := self.texts_for_labels:
+            warnings.append(f"{label_warning}; name that of the labels with --label-column")
+        warnings += self._alike()
+        rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT and self.what != "right"]
+        if rare and not label_warning:
+            rare_text = ", ".join(map(repr, rare[:MAX_SHOWN_LABELS])) + (f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else "")
+            warnings.append(f"fewer than {MIN_LABEL_COUNT} {'words' if self.what == 'tags' else 'examples'} of {rare_text}")
         if self.contradictions:
-            one, other = self.contradicting[0]
-            found.append(
-                f"{_many(self.contradictions, 'example contradicts', 'examples contradict')} an earlier one"
+            only_label, repeat = self.contradicting[0]
+            warnings.append(
+                f"{_count_text(self.contradictions, 'example contradicts', 'examples contradict')} an earlier one"
                 " that says the same; "
-                f"the first: {format_location(other)} and {format_location(one)}"
+                f"the first: {format_location(repeat)} and {format_location(only_label)}"
             )
         if self.duplicates:
-            found.append(f"{_many(self.duplicates, 'example says', 'examples say')} the same as an earlier one")
+            warnings.append(f"{_count_text(self.duplicates, 'example says', 'examples say')} the same as an earlier one")
         if self.names:
-            found.append(f"{_many(self.names, 'name (id) is', 'names (ids) are')} borne by more than one example")
+            warnings.append(f"{_count_text(self.names, 'name (id) is', 'names (ids) are')} borne by more than one example")
         if self.long_texts:
             where = f", the longest at {format_location(self.lengths.place)}" if self.lengths.place else ""
-            found.append(
+            warnings.append(
                 f"{self.long_texts:,} texts have more than {LONG:,} characters{where}: most models cannot see so far"
             )
-        return found
+        return warnings
 
     def _alike(self) -> list[str]:
         """Labels that differ only in case, or in the space around them."""
-        ways: dict[str, list[str]] = {}
+        variants: dict[str, list[str]] = {}
         for label in self.balance if self.what == "labels" and not self.texts_for_labels else ():
-            ways.setdefault(" ".join(label.casefold().split()), []).append(label)
-        alike = [" and ".join(map(repr, found)) for found in ways.values() if len(found) > 1]
-        more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
-        return [f"labels that differ only in case are different labels: {'; '.join(alike[:SHOWN])}{more}"] * bool(alike)
+            variants.setdefault(" ".join(label.casefold().split()), []).append(label)
+        similar = [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]
+        more = f"; and {len(similar) - MAX_SHOWN} more" if len(similar) > MAX_SHOWN else ""
+        return [f"labels that differ only in case are different labels: {'; '.join(similar[:MAX_SHOWN])}{more}"] * bool(similar)
 
 
-def _many(count: int, one: str, several: str) -> str:
+def _count_text(count: int, one: str, several: str) -> str:
     return f"{count:,} {one if count == 1 else several}"
 
 
@@ -204,7 +204,7 @@ class _DatasetCounter:
         self.seen: dict[int, tuple[Any, ExampleLocation]] = {}
         self.names: Counter[str] = Counter()
         self.contradicting: list[tuple[ExampleLocation, ExampleLocation]] = []
-        self.what: What = "labels"
+        self.what: LabelType = "labels"
         self.asks = False
 
     def add(self, example: Example) -> None:
@@ -268,7 +268,7 @@ class _DatasetCounter:
         self.duplicates += 1
         if label is not None and first[0] is not None and self._differ(first[0], label):
             self.contradictions += 1
-            if len(self.contradicting) < SHOWN:
+            if len(self.contradicting) < MAX_SHOWN:
                 self.contradicting.append((first[1], example.place))
 
     def _differ(self, one: Any, other: Any) -> bool:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from forebear.data.io.files import SourceFile, TextBlocks
-from forebear.data.io.reader import SURROGATES, numbered_lines, strip_bracket
+from forebear.data.io.reader import numbered_lines, strip_bracket
 from forebear.data.labeled.examples import Example, ExampleLocation, TaggedExample
 from forebear.data.labeled.row_to_example import (
     ESCAPED_SURROGATE,
@@ -26,23 +26,24 @@ from forebear.data.labeled.row_to_example import (
     make_location,
     shorten_value,
 )
+from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
 
 LONGEST_RECORD = 10_000  # lines; a quote that stays open for longer was none
-UNCLOSED = "a quote that opens here is never closed"
+UNCLOSED_QUOTE = "a quote that opens here is never closed"
 
 
-def read_table(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Example]:
+def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example a row. Blank lines and rows of empty cells are nothing, a row of another width is bad."""
-    blocks, make, faults, file = wanted.open_blocks(source), example_builder(wanted), wanted.error_policy, source.name
+    blocks, make, faults, file = options.open_blocks(source), example_builder(options), options.error_policy, source.name
     plan: _ColumnPlan | None = None
-    for line, row in rows(blocks, wanted.file_format):
+    for line, row in rows(blocks, options.file_format):
         if not isinstance(row, list):
             faults.skip(line, row)
             continue
         if plan is None:
-            plan = _ColumnPlan.of(row, wanted, file, line)
-            if wanted.file_format.header:
+            plan = _ColumnPlan.of(row, options, file, line)
+            if options.file_format.header:
                 continue
         if len(row) != plan.width and (reason := plan.misfit(row)):
             faults.skip(line, reason)
@@ -101,7 +102,7 @@ def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, li
 
 def _unclosed_quote_error(blocks: TextBlocks, line: int) -> InputError:
     hint = "close it, or double the quotes that stand inside a quoted cell"
-    return InputError(UNCLOSED, file=blocks.source.name, line=line, hint=hint)
+    return InputError(UNCLOSED_QUOTE, file=blocks.source.name, line=line, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -114,23 +115,23 @@ class _ColumnPlan:
     may_lack_label: bool  # at the end of a row
 
     @classmethod
-    def of(cls, first: list[str], wanted: LabeledReadOptions, file: str, line: int) -> _ColumnPlan:
-        form, is_wanted = wanted.file_format, wanted.labels == "wanted"
-        header = [cell.strip() for cell in first] if form.header else None
-        width = len(first) if form.header else form.width or len(first)
+    def of(cls, first_row: list[str], options: LabeledReadOptions, file: str, line: int) -> _ColumnPlan:
+        form, needs_label = options.file_format, options.labels == "wanted"
+        header = [cell.strip() for cell in first_row] if form.header else None
+        width = len(first_row) if form.header else form.width or len(first_row)
         gap = 0  # the column of labels, if that and nothing else is missing: what stood behind it moves forward
-        if not form.header and not is_wanted and isinstance(form.label, int) and len(first) == width - 1:
+        if not form.header and not needs_label and isinstance(form.label, int) and len(first_row) == width - 1:
             gap = form.label if form.label < width else 0
-        places: list[int] = []
+        indices: list[int] = []
         for column in form.column_count():
-            place = _column_index(column, header, width, gap)
-            is_free = column is None or column in (form.start, form.name) or (column == form.label and not is_wanted)
-            if place is None and not is_free:
+            index = _column_index(column, header, width, gap)
+            is_free = column is None or column in (form.start, form.name) or (column == form.label and not needs_label)
+            if index is None and not is_free:
                 raise _missing_column_error(column, header, width, file, line)
-            places.append(-1 if place is None else place)
-        label = places[-3]
+            indices.append(-1 if index is None else index)
+        label = indices[-3]
         return cls(
-            width - bool(gap), first if form.header else None, itemgetter(*places), label == width - 1 and not is_wanted
+            width - bool(gap), first_row if form.header else None, itemgetter(*indices), label == width - 1 and not needs_label
         )
 
     def misfit(self, row: list[str]) -> str:
@@ -150,22 +151,22 @@ def _column_index(column: ColumnRef | None, header: list[str] | None, width: int
 
 
 def _missing_column_error(column: ColumnRef | None, header: list[str] | None, width: int, file: str, line: int) -> InputError:
-    there = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
-    called = f"called {column!r}" if isinstance(column, str) else f"number {column}"
+    description = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
+    reference = f"called {column!r}" if isinstance(column, str) else f"number {column}"
     hint = "all files of a task are written alike: mend the file, or name its columns"
-    return InputError(f"there is no column {called}; {there}", file=file, line=line, hint=hint)
+    return InputError(f"there is no column {reference}; {description}", file=file, line=line, hint=hint)
 
 
 # Sentences, one a line, whose words have their tags behind a slash: `中国/ns 人民/n`, as in the People's Daily.
 
 
-MOSTLY = 0.75  # of what stands between spaces is word/tag, in a file of such: a small one may have its faults
-LONGEST_TAG, MOST_TAGS = 20, 500  # a tag is short, and there are few different ones
+MIN_TAGGED_SHARE = 0.75  # of what stands between spaces is word/tag, in a file of such: a small one may have its faults
+MAX_TAG_LENGTH, MAX_DISTINCT_TAGS = 20, 500  # a tag is short, and there are few different ones
 
 
-def read_slash_tags(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Example]:
+def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example a line; blank lines are passed over."""
-    for line, text, _ in numbered_lines(wanted.open_blocks(source)):
+    for line, text, _ in numbered_lines(options.open_blocks(source)):
         if not text or text.isspace():
             continue
         try:
@@ -174,39 +175,39 @@ def read_slash_tags(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[
                     f"this line has a word and its tag in columns, word/tag is expected: {shorten_value(text)}"
                 )
             words, tags = parse_slash_tags(text)
-            yield TaggedExample(words, _validated_tags(words, tags, wanted), ExampleLocation(source.name, line))
+            yield TaggedExample(words, _validated_tags(words, tags, options), ExampleLocation(source.name, line))
         except BadRowError as bad:
-            wanted.error_policy.skip(line, str(bad))
+            options.error_policy.skip(line, str(bad))
 
 
 def parse_slash_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Words and tags of a line, a tag of "" where none stands; of [中央/n 电台/n]nt the words with their own tags."""
     words: list[str] = []
     tags: list[str] = []
-    compounds, is_open = "[" in text, False
-    for item in text.split():
-        word, slash, tag = item.rpartition("/")
+    has_compounds, is_open = "[" in text, False
+    for token in text.split():
+        word, slash, tag = token.rpartition("/")
         if not slash:
-            word, tag = item, ""
-        elif compounds:
+            word, tag = token, ""
+        elif has_compounds:
             word, tag, opens = strip_bracket(word, tag, is_open=is_open)
             is_open = (is_open or opens) and "]" not in tag
             tag = tag.partition("]")[0] or tag  # ] itself may be a tag
         if not word or (slash and not tag):
-            raise BadRowError(f"{shorten_value(item)} is not word/tag")
+            raise BadRowError(f"{shorten_value(token)} is not word/tag")
         words.append(word)
         tags.append(tag)
     return tuple(words), tuple(tags)
 
 
-def _validated_tags(words: Sequence[str], tags: tuple[str, ...], wanted: LabeledReadOptions) -> tuple[str, ...] | None:
-    if wanted.labels == "absent" or (wanted.labels == "optional" and not any(tags)):
+def _validated_tags(words: Sequence[str], tags: tuple[str, ...], options: LabeledReadOptions) -> tuple[str, ...] | None:
+    if options.labels == "absent" or (options.labels == "optional" and not any(tags)):
         return None
     for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
         if not tag:
             raise BadRowError(f"word {number} of the sentence, {shorten_value(word)}, has no tag: word/tag is expected")
-        if wanted.known_labels is not None and tag not in wanted.known_labels:
-            known = ", ".join(sorted(wanted.known_labels)[:20])
+        if options.known_labels is not None and tag not in options.known_labels:
+            known = ", ".join(sorted(options.known_labels)[:20])
             raise BadRowError(f"the tag {shorten_value(tag)} is not among those that are known: {known}")
     return tags
 
@@ -219,17 +220,17 @@ def is_slash_tagged(lines: Sequence[str]) -> bool:
         count += 1
         if tag := _tag_of(item):
             tags[tag] += 1
-    if not count or tags.total() < MOSTLY * count:
+    if not count or tags.total() < MIN_TAGGED_SHARE * count:
         return False
-    written = sum(often for tag, often in tags.items() if not tag[0].isdecimal())  # dates are no tags
-    return written > count / 2 and len(tags) <= max(2, min(MOST_TAGS, 0.8 * count))
+    num_tags = sum(tag_count for tag, tag_count in tags.items() if not tag[0].isdecimal())  # dates are no tags
+    return num_tags > count / 2 and len(tags) <= max(2, min(MAX_DISTINCT_TAGS, 0.8 * count))
 
 
 def is_slash_tagged_line(line: str) -> bool:
     """Whether most of what stands between the spaces of a line is word/tag."""
     items = line.split()
-    slashed = sum(not tag[0].isdecimal() for item in items if (tag := _tag_of(item)))
-    return slashed > len(items) / 2 and not is_in_columns(line)
+    num_tagged = sum(not tag[0].isdecimal() for item in items if (tag := _tag_of(item)))
+    return num_tagged > len(items) / 2 and not is_in_columns(line)
 
 
 def is_in_columns(line: str) -> bool:
@@ -240,7 +241,7 @@ def is_in_columns(line: str) -> bool:
 def _tag_of(item: str) -> str:
     """The tag of word/tag; "" where it is none."""
     word, _, tag = item.rpartition("/")
-    return tag if word and len(tag) <= LONGEST_TAG else ""
+    return tag if word and len(tag) <= MAX_TAG_LENGTH else ""
 
 
 # Sentences with a word and its tag a line and a blank line between them, as CoNLL's and many Chinese corpora are.
@@ -249,42 +250,42 @@ def _tag_of(item: str) -> str:
 DOCUMENT = "-DOCSTART-"
 # Only these divide columns: a word may itself be white space of another kind, such as the full-width space.
 GAP = re.compile(r"[ \t]+")
-NO_WORD = re.compile(r"\d+[-.]\d+")  # CoNLL-U's lines about several words, or about none
+CONLLU_RANGE = re.compile(r"\d+[-.]\d+")  # CoNLL-U's lines about several words, or about none
 
 
-def read_conll(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Example]:
+def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example a sentence; if one of its lines is bad, all of it is."""
-    form, faults = wanted.file_format, wanted.error_policy
+    form, faults = options.file_format, options.error_policy
     words: list[str] = []
     tags: list[str] = []
     lines: list[int] = []
-    begin, fault = 0, None
-    cells_of = _line_parser(form)
+    first_line, fault = 0, None
+    parse_line = _line_parser(form)
 
     def sentence() -> Iterator[Example]:
         nonlocal fault
         if words and fault is None:
-            place, reason = _find_tag_fault(words, tags, wanted)
+            index, reason = _find_tag_fault(words, tags, options)
             if reason:
-                fault = lines[place], reason
+                fault = lines[index], reason
             else:
-                yield TaggedExample(tuple(words), _present_tags(tags, wanted), ExampleLocation(source.name, begin))
+                yield TaggedExample(tuple(words), _present_tags(tags, options), ExampleLocation(source.name, first_line))
         if fault is not None:
             faults.skip(*fault)
             fault = None
-        for one in (words, tags, lines):
-            one.clear()
+        for buffer in (words, tags, lines):
+            buffer.clear()
 
-    for line, text, _ in numbered_lines(wanted.open_blocks(source)):
+    for line, text, _ in numbered_lines(options.open_blocks(source)):
         if not text or text.isspace():
             yield from sentence()
             continue
         if not words:
             if form.comments and text[0] == "#" and "\t" not in text:
                 continue
-            begin = line
+            first_line = line
         try:
-            word, tag = cells_of(text)
+            word, tag = parse_line(text)
         except BadRowError as bad:
             fault = fault or (line, str(bad))
             words.append("")  # the sentence has begun
@@ -298,19 +299,19 @@ def read_conll(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Examp
     yield from sentence()
 
 
-def _present_tags(tags: list[str], wanted: LabeledReadOptions) -> tuple[str, ...] | None:
+def _present_tags(tags: list[str], options: LabeledReadOptions) -> tuple[str, ...] | None:
     """The tags of a sentence; None where it has none and need not have any."""
-    return None if wanted.labels == "absent" or (wanted.labels == "optional" and not any(tags)) else tuple(tags)
+    return None if options.labels == "absent" or (options.labels == "optional" and not any(tags)) else tuple(tags)
 
 
-def _find_tag_fault(words: list[str], tags: list[str], wanted: LabeledReadOptions) -> tuple[int, str]:
+def _find_tag_fault(words: list[str], tags: list[str], options: LabeledReadOptions) -> tuple[int, str]:
     """What is wrong with the tags of a sentence, and with which word it begins; "" where all is well."""
-    for number, tag in enumerate(_present_tags(tags, wanted) or ()):
+    for number, tag in enumerate(_present_tags(tags, options) or ()):
         if not tag:
-            which = f"word {number + 1} of the sentence, {shorten_value(words[number])}, has no tag"
-            return number, f"{which}: a word and its tag are expected in each line"
-        if wanted.known_labels is not None and tag not in wanted.known_labels:
-            known = ", ".join(sorted(wanted.known_labels)[:20])
+            message = f"word {number + 1} of the sentence, {shorten_value(words[number])}, has no tag"
+            return number, f"{message}: a word and its tag are expected in each line"
+        if options.known_labels is not None and tag not in options.known_labels:
+            known = ", ".join(sorted(options.known_labels)[:20])
             return number, f"the tag {shorten_value(tag)} is not among those that are known: {known}"
     return 0, ""
 
@@ -322,21 +323,21 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
     tag_at = _column_number(form.label) if form.label is not None else -1
     is_plain = width == 2 and word_at == 0 and tag_at == 1
 
-    def cut(text: str) -> tuple[str | None, str]:
-        between = "\t" if "\t" in text else " "
-        if is_plain and len(plain := text.split(between)) == 2 and plain[0] and (between == " " or " " not in text):
-            return plain[0], plain[1]
-        given = _split_line(text, width)
-        cells = [cell.strip(" ") for cell in given]
+    def parse(text: str) -> tuple[str | None, str]:
+        separator = "\t" if "\t" in text else " "
+        if is_plain and len(two_cells := text.split(separator)) == 2 and two_cells[0] and (separator == " " or " " not in text):
+            return two_cells[0], two_cells[1]
+        raw_cells = _split_line(text, width)
+        cells = [cell.strip(" ") for cell in raw_cells]
         if len(cells) == 1 and width > 1:
             return cells[0], ""
         if len(cells) != width and not _drop_empty_end(cells, width):
             raise BadRowError(
                 f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}{_separator_note(text, width)}"
             )
-        if form.comments and NO_WORD.fullmatch(cells[0]) and word_at:
+        if form.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_at:
             return None, ""
-        word = cells[word_at] or given[word_at]  # which may be a space
+        word = cells[word_at] or raw_cells[word_at]  # which may be a space
         if not word:
             raise BadRowError(f"the line has no word: {shorten_value(text)}")
         tag = cells[tag_at].strip() if tag_at >= 0 else ""
@@ -346,26 +347,26 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
             )
         return word, tag
 
-    return cut
+    return parse
 
 
 def _split_line(text: str, width: int) -> list[str]:
     """What stands between the tabs of a line; where it has none, between its spaces."""
     if "\t" in text:
         return text.split("\t")
-    given = GAP.split(text.strip(" "))
-    if len(given) > 2 and is_slash_tagged_line(text):
+    cells = GAP.split(text.strip(" "))
+    if len(cells) > 2 and is_slash_tagged_line(text):
         raise BadRowError(
             f"this line is word/tag word/tag, a word and its tag are expected in columns: {shorten_value(text)}"
         )
-    return [" ", *given] if width == 2 and len(given) == 1 and text.startswith("  ") else given  # the word is a space
+    return [" ", *cells] if width == 2 and len(cells) == 1 and text.startswith("  ") else cells  # the word is a space
 
 
 def _separator_note(text: str, width: int) -> str:
     """What to know of tabs and spaces, where a line has too few or too many columns because of them."""
     if "\t" in text:
-        mixed = " " in text and len(GAP.split(text.strip(" "))) == width
-        return " (its spaces part no columns, as it has tabs)" if mixed else ""
+        is_mixed = " " in text and len(GAP.split(text.strip(" "))) == width
+        return " (its spaces part no columns, as it has tabs)" if is_mixed else ""
     return " (words that hold spaces need tabs between the columns)" if width == 2 else ""
 
 
@@ -385,25 +386,25 @@ def _column_number(column: ColumnRef) -> int:
 # JSON objects with one example each: one a line, or in an array.
 
 
-SPACES = re.compile(r"[ \t\n\r]*")
+JSON_WHITESPACE = re.compile(r"[ \t\n\r]*")
 LONE_SURROGATE_MESSAGE = "an escape such as \\ud800 spells half a character"
 
 
-def read_json(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Example]:
+def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example an object."""
     blocks, make, faults, form = (
-        wanted.open_blocks(source),
-        example_builder(wanted),
-        wanted.error_policy,
-        wanted.file_format,
+        options.open_blocks(source),
+        example_builder(options),
+        options.error_policy,
+        options.file_format,
     )
     columns = form.column_count()
-    given = json_lines(blocks) if form.kind == "jsonl" else json_array_items(blocks)
-    for line, record in given:
+    records = json_lines(blocks) if form.kind == "jsonl" else json_array_items(blocks)
+    for line, record in records:
         name = None
         try:
             if isinstance(record, BrokenRecord):
-                record = record.repair(wanted.on_bad_bytes)
+                record = record.repair(options.on_bad_bytes)
             values = [json_field(record, column) for column in columns]
             name = None if values[-1] is None else label_text(values[-1])
             yield make(values, ExampleLocation(source.name, line, name))
@@ -451,37 +452,37 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
     """(line, object) of every element of one array. The text is read whole, its objects are made one by one."""
     text, file = "".join(blocks), blocks.source.name
     decoder = json.JSONDecoder()
-    at, line, counted = _skip_whitespace(text, 0), 1, 0
+    position, line, counted_to = _skip_whitespace(text, 0), 1, 0
 
-    def number(place: int) -> int:
-        nonlocal line, counted
-        line, counted = line + text.count("\n", counted, place), place
+    def line_at(offset: int) -> int:
+        nonlocal line, counted_to
+        line, counted_to = line + text.count("\n", counted_to, offset), offset
         return line
 
-    def broken(what: str) -> InputError:
-        return InputError(what, file=file, line=number(at), hint="an array of objects is expected: [{…}, {…}]")
+    def array_error(message: str) -> InputError:
+        return InputError(message, file=file, line=line_at(position), hint="an array of objects is expected: [{…}, {…}]")
 
-    if text[at : at + 1] != "[":
-        raise broken("not a JSON array")
-    at = _skip_whitespace(text, at + 1)
-    while text[at : at + 1] != "]":
+    if text[position : position + 1] != "[":
+        raise array_error("not a JSON array")
+    position = _skip_whitespace(text, position + 1)
+    while text[position : position + 1] != "]":
         try:
-            record, end = decoder.raw_decode(text, at)
+            record, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            raise broken(f"not a JSON value: {error}") from error
-        yield number(at), _check_record(record, text[at:end])
-        at = _skip_whitespace(text, end)
-        if text[at : at + 1] == ",":
-            at = _skip_whitespace(text, at + 1)
-        elif text[at : at + 1] != "]":
-            raise broken("the array has no end" if at == len(text) else "a comma is missing between two objects")
-    if text[at + 1 :].strip():
-        raise broken("something stands behind the end of the array")
+            raise array_error(f"not a JSON value: {error}") from error
+        yield line_at(position), _check_record(record, text[position:end])
+        position = _skip_whitespace(text, end)
+        if text[position : position + 1] == ",":
+            position = _skip_whitespace(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise array_error("the array has no end" if position == len(text) else "a comma is missing between two objects")
+    if text[position + 1 :].strip():
+        raise array_error("something stands behind the end of the array")
 
 
-def _skip_whitespace(text: str, at: int) -> int:
-    match = SPACES.match(text, at)
-    return match.end() if match else at
+def _skip_whitespace(text: str, position: int) -> int:
+    match = JSON_WHITESPACE.match(text, position)
+    return match.end() if match else position
 
 
 def json_field(record: dict[str, Any], column: ColumnRef | None) -> Any:
@@ -499,67 +500,67 @@ def json_field(record: dict[str, Any], column: ColumnRef | None) -> Any:
 # Questions about passages in SQuAD's JSON (1.1 and 2.0), as CMRC 2018 and many others also write it.
 
 
-EXPECTED = 'SQuAD\'s form is expected: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
+SQUAD_HINT = 'SQuAD\'s form is expected: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 
 
-def read_squad(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Example]:
+def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """All questions, in order. JSON has no lines: what is bad is named by the question's id."""
-    text = "".join(wanted.open_blocks(source))
+    text = "".join(options.open_blocks(source))
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise InputError(f"not JSON: {error}", file=source.name, line=line, hint=EXPECTED) from error
-    halves = ESCAPED_SURROGATE.search(text) is not None
+        raise InputError(f"not JSON: {error}", file=source.name, line=line, hint=SQUAD_HINT) from error
+    has_surrogate_escapes = ESCAPED_SURROGATE.search(text) is not None
     del text
-    make = example_builder(wanted)
-    for passage, question in _iter_questions(told, source.name):
+    make = example_builder(options)
+    for passage, question in _iter_questions(content, source.name):
         name = str(question["id"]) if question.get("id") is not None else None
         try:
-            values = [question.get("question"), passage, _question_answers(question, wanted), None]
-            if halves:
-                values = _sound(values, wanted)
+            values = [question.get("question"), passage, _question_answers(question, options), None]
+            if has_surrogate_escapes:
+                values = _repair_surrogates(values, options)
             yield make(values, ExampleLocation(source.name, None, name))
         except BadRowError as bad:
-            wanted.error_policy.skip(None, str(bad), name)
+            options.error_policy.skip(None, str(bad), name)
 
 
-def _iter_questions(told: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """(passage, question with its answers); anything that is not of SQuAD's form ends the reading."""
 
-    def part(value: Any, kind: type, what: str) -> Any:
-        if not isinstance(value, kind):
-            raise InputError(f"{what} is {shorten_value(value)}, not as in SQuAD", file=file, hint=EXPECTED)
+    def require_type(value: Any, expected_type: type, description: str) -> Any:
+        if not isinstance(value, expected_type):
+            raise InputError(f"{description} is {shorten_value(value)}, not as in SQuAD", file=file, hint=SQUAD_HINT)
         return value
 
-    articles = part(told, dict, "the whole").get("data") if not isinstance(told, list) else told
-    for article in part(articles, list, "data"):
-        for paragraph in part(part(article, dict, "an article").get("paragraphs"), list, "paragraphs"):
-            passage = part(paragraph, dict, "a paragraph").get("context")
-            for question in part(paragraph.get("qas"), list, "qas"):
-                yield passage, part(question, dict, "a question")
+    articles = require_type(content, dict, "the whole").get("data") if not isinstance(content, list) else content
+    for article in require_type(articles, list, "data"):
+        for paragraph in require_type(require_type(article, dict, "an article").get("paragraphs"), list, "paragraphs"):
+            passage = require_type(paragraph, dict, "a paragraph").get("context")
+            for question in require_type(paragraph.get("qas"), list, "qas"):
+                yield passage, require_type(question, dict, "a question")
 
 
-def _question_answers(question: dict[str, Any], wanted: LabeledReadOptions) -> Any:
+def _question_answers(question: dict[str, Any], options: LabeledReadOptions) -> Any:
     """SQuAD 2.0 marks questions that the passage does not answer; the answers it then gives are none."""
     if question.get("is_impossible") is True:
         return []
     answers = question.get("answers")
     # An empty list without that mark is what the test files of SQuAD 1.1 have.
-    return None if answers == [] and "is_impossible" not in question and wanted.labels == "optional" else answers
+    return None if answers == [] and "is_impossible" not in question and options.labels == "optional" else answers
 
 
-def _sound(values: list[Any], wanted: LabeledReadOptions) -> list[Any]:
-    written = json.dumps(values, ensure_ascii=False)
-    if not SURROGATES.search(written):
+def _repair_surrogates(values: list[Any], options: LabeledReadOptions) -> list[Any]:
+    serialized = json.dumps(values, ensure_ascii=False)
+    if not SURROGATES.search(serialized):
         return values
-    if wanted.on_bad_bytes == "fail":
+    if options.on_bad_bytes == "fail":
         raise BadRowError(LONE_SURROGATE_MESSAGE)
-    return json.loads(SURROGATES.sub("\ufffd" if wanted.on_bad_bytes == "replace" else "", written))
+    return json.loads(SURROGATES.sub("\ufffd" if options.on_bad_bytes == "replace" else "", serialized))
 
 
-def is_squad(told: Any) -> bool:
+def is_squad(content: Any) -> bool:
     """Whether a JSON value is of SQuAD's form, by its first article."""
-    articles = told.get("data") if isinstance(told, dict) else told
+    articles = content.get("data") if isinstance(content, dict) else content
     first = articles[0] if isinstance(articles, list) and articles else None
     return isinstance(first, dict) and "paragraphs" in first

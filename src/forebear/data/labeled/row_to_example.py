@@ -44,7 +44,7 @@ LABELED_FORMATS: dict[str, str] = {
 }
 # Where the name of the file format leaves no choice, what it can be used for.
 ONLY_FOR = {"squad": "answering", "conll": "tagging", "tagged": "tagging"}
-SKIPPING = "mend it, or leave bad rows out with --on-bad-rows skip"
+SKIP_HINT = "mend it, or leave bad rows out with --on-bad-rows skip"
 ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may spell half a character
 
 
@@ -87,45 +87,45 @@ class LabeledFormat:
 
     def to_dict(self) -> dict[str, Any]:
         """Only what differs from the usual."""
-        usual = {field.name: field.default for field in fields(self)}
-        told = asdict(self)
+        defaults = {field.name: field.default for field in fields(self)}
+        settings = asdict(self)
         return {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in told.items()
-            if value != usual[name]
+            for name, value in settings.items()
+            if value != defaults[name]
         }
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> LabeledFormat:
+    def from_dict(cls, settings: Mapping[str, Any]) -> LabeledFormat:
         """Strict: a field of another type or name was not written by us."""
-        tuples = {"texts", "choices"}
-        known = {field.name: field.default for field in fields(cls)}
-        for name, value in told.items():
-            if name in tuples:
-                right = isinstance(value, list | tuple) and all(_is_column(one) for one in value)
+        tuple_fields = {"texts", "choices"}
+        defaults = {field.name: field.default for field in fields(cls)}
+        for name, value in settings.items():
+            if name in tuple_fields:
+                is_valid = isinstance(value, list | tuple) and all(_is_column_ref(column) for column in value)
             elif name in ("label", "start", "name"):
-                right = value is None or _is_column(value)
+                is_valid = value is None or _is_column_ref(value)
             elif name in ("kind", "answer", "first"):
-                right = (
+                is_valid = (
                     value
                     in {"kind": get_args(LabeledFileKind), "answer": get_args(Answer), "first": ("0", "1", "A", "")}[
                         name
                     ]
                 )
             else:
-                right = name in known and type(value) is type(known[name])
-            if not right:
+                is_valid = name in defaults and type(value) is type(defaults[name])
+            if not is_valid:
                 hint = "it may be written by another version of forebear"
                 raise InputError(f"the form of the data says {name} = {value!r}, which is not understood", hint=hint)
-        if "kind" not in told:
+        if "kind" not in settings:
             raise InputError(
                 "the form of the data does not say its kind", hint=f"one of {', '.join(get_args(LabeledFileKind))}"
             )
-        made: dict[str, Any] = {name: tuple(value) if name in tuples else value for name, value in told.items()}
-        return cls(**made)
+        values: dict[str, Any] = {name: tuple(value) if name in tuple_fields else value for name, value in settings.items()}
+        return cls(**values)
 
 
-def _is_column(value: object) -> bool:
+def _is_column_ref(value: object) -> bool:
     return isinstance(value, str) or (type(value) is int and value >= 1)
 
 
@@ -133,19 +133,19 @@ def check_format(task: str, form: LabeledFormat) -> None:
     """Refuses a task that nobody knows, or that this form cannot teach."""
     if task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
-    if (only := ONLY_FOR.get(form.kind, task)) != task:
+    if (only_task := ONLY_FOR.get(form.kind, task)) != task:
         raise InputError(
-            f"{LABELED_FORMATS[form.kind]} is not for {task}", hint=f"the likely task is {only}: --task {only}"
+            f"{LABELED_FORMATS[form.kind]} is not for {task}", hint=f"the likely task is {only_task}: --task {only_task}"
         )
-    wanted = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(task, max(1, len(form.texts)))
-    if form.kind != "squad" and len(form.texts) != wanted:
+    num_columns = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(task, max(1, len(form.texts)))
+    if form.kind != "squad" and len(form.texts) != num_columns:
         raise InputError(
-            f"{task} reads {wanted} column{'s' * (wanted > 1)} of text, the form names {len(form.texts)}",
+            f"{task} reads {num_columns} column{'s' * (num_columns > 1)} of text, the form names {len(form.texts)}",
             hint="name them with --text-column",
         )
     if (task == "choice") != bool(form.choices):
-        what = "the form names no choices" if task == "choice" else "the form names choices"
-        raise InputError(f"{what}, the task is {task}", hint="look at the file's form again, or choose another --task")
+        message = "the form names no choices" if task == "choice" else "the form names choices"
+        raise InputError(f"{message}, the task is {task}", hint="look at the file's form again, or choose another --task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,19 +165,19 @@ class BadRowError(Exception):
     """What is wrong with one row."""
 
 
-def shorten_value(value: object, most: int = 40) -> str:
+def shorten_value(value: object, max_length: int = 40) -> str:
     """A value of somebody's file, short and on one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return repr(text if len(text) <= most else text[: most - 1] + "…") if isinstance(value, str) else text[:most]
+    return repr(text if len(text) <= max_length else text[: max_length - 1] + "…") if isinstance(value, str) else text[:max_length]
 
 
-def cell_text(value: Any, what: str = "text") -> str:
+def cell_text(value: Any, role: str = "text") -> str:
     if value is None:
-        raise BadRowError(f"there is no {what}")
+        raise BadRowError(f"there is no {role}")
     if not isinstance(value, str):
-        raise BadRowError(f"the {what} is {shorten_value(value)}, which is no text")
+        raise BadRowError(f"the {role} is {shorten_value(value)}, which is no text")
     if not value or value.isspace():
-        raise BadRowError(f"the {what} is empty")
+        raise BadRowError(f"the {role} is empty")
     return value
 
 
@@ -192,7 +192,7 @@ class RowErrorPolicy:
     def skip(self, line: int | None, reason: str, name: str | None = None) -> None:
         row = self._row(line, reason, name)
         if self.on_bad_rows == "fail":
-            raise InputError(row.reason, file=self.file, line=line, hint=SKIPPING)
+            raise InputError(row.reason, file=self.file, line=line, hint=SKIP_HINT)
         self.first = self.first or row
         self.bad.append(row)
 
@@ -225,40 +225,40 @@ class LabeledReadOptions:
 # Answers as files write them, found in their passages.
 
 
-STARTS = ("answer_start", "start", "offset")
-Written = tuple[str, int | None]  # an answer, and where it begins, if the file says so
+START_KEYS = ("answer_start", "start", "offset")
+ParsedAnswer = tuple[str, int | None]  # an answer, and where it begins, if the file says so
 
 
-def parse_answers(value: Any, start: Any, is_optional: bool) -> list[Written] | None:
+def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswer] | None:
     """The answers, however they are written; []: there is none in the passage; None: nobody has said."""
     if value is None:
         return None
     if isinstance(value, str):
-        return [(value, _start(start))] if value.strip() else None if is_optional else []
+        return [(value, _parse_start(start))] if value.strip() else None if is_optional else []
     if isinstance(value, dict):  # {"text": [...], "answer_start": [...]}, or one answer
-        texts, starts = value.get("text"), next((value[key] for key in STARTS if key in value), None)
+        texts, starts = value.get("text"), next((value[key] for key in START_KEYS if key in value), None)
         if not isinstance(texts, list):
             value = [value]
         else:
             starts = starts if isinstance(starts, list) else [None] * len(texts)
             if len(starts) != len(texts):
                 raise BadRowError(f"there are {len(texts)} answers, but {len(starts)} places where they begin")
-            value = [{"text": text, "start": at} for text, at in zip(texts, starts, strict=True)]
+            value = [{"text": text, "start": answer_start} for text, answer_start in zip(texts, starts, strict=True)]
     if not isinstance(value, list):
         raise BadRowError(f"the answer is {shorten_value(value)}, which is no text")
     starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
-    return [written(one, at) for one, at in zip(value, starts, strict=True)]
+    return [parse_answer(answer, answer_start) for answer, answer_start in zip(value, starts, strict=True)]
 
 
-def written(answer: Any, start: Any = None) -> Written:
+def parse_answer(answer: Any, start: Any = None) -> ParsedAnswer:
     """One answer of a list: a text, or an object with its text and its start."""
     if isinstance(answer, dict):
-        start = next((answer[key] for key in STARTS if key in answer), start)
+        start = next((answer[key] for key in START_KEYS if key in answer), start)
         answer = answer.get("text")
-    return cell_text(answer, "answer"), _start(start)
+    return cell_text(answer, "answer"), _parse_start(start)
 
 
-def _start(value: Any) -> int | None:
+def _parse_start(value: Any) -> int | None:
     if value is None or value == "":
         return None
     try:
@@ -269,10 +269,10 @@ def _start(value: Any) -> int | None:
         raise BadRowError(f"the answer's start is {shorten_value(value)}, which is no place in the passage") from None
 
 
-def locate_answers(passage: str, answers: list[Written], mend: Callable[[str], None]) -> tuple[AnswerSpan, ...]:
+def locate_answers(passage: str, answers: list[ParsedAnswer], on_repair: Callable[[str], None]) -> tuple[AnswerSpan, ...]:
     """Each answer where it stands. One that stands elsewhere, and only there, is moved; one that stands nowhere is
     left out if the question has another."""
-    spans, lost = [], []
+    spans, reasons = [], []
     for text, start in answers:
         if start is None and text in passage:
             spans.append(AnswerSpan(passage.index(text), text))
@@ -280,91 +280,91 @@ def locate_answers(passage: str, answers: list[Written], mend: Callable[[str], N
             spans.append(AnswerSpan(start, text))
         elif start is not None and passage.count(text) == 1:
             spans.append(AnswerSpan(passage.index(text), text))
-            mend(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
+            on_repair(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
         else:
             where = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
-            lost.append(f"the answer {shorten_value(text)} does not stand in its passage{where}")
-    if lost and not spans:
-        raise BadRowError(lost[0])
-    for reason in lost:
-        mend(f"{reason}; it was left out, the question has another")
+            reasons.append(f"the answer {shorten_value(text)} does not stand in its passage{where}")
+    if reasons and not spans:
+        raise BadRowError(reasons[0])
+    for reason in reasons:
+        on_repair(f"{reason}; it was left out, the question has another")
     return tuple(spans)
 
 
 Label = str | tuple[str, ...] | float | None
-Make = Callable[[Sequence[Any], ExampleLocation], Example]  # the values stand in the order of Form.columns()
-REMEMBERED = 10_000  # spellings of labels; a column with more of them is none of labels
+ExampleBuilder = Callable[[Sequence[Any], ExampleLocation], Example]  # the values stand in the order of Form.columns()
+MAX_CACHED_LABELS = 10_000  # spellings of labels; a column with more of them is none of labels
 
 
-def swiftly(kind: Any) -> Callable[[Any, Any, Any], Any]:
+def fast_constructor(cls: Any) -> Callable[[Any, Any, Any], Any]:
     """Makes frozen dataclasses of three slots in half the time that their own __init__ takes."""
-    new, (first, second, third) = object.__new__, (vars(kind)[field.name].__set__ for field in fields(kind))
+    new, (first, second, third) = object.__new__, (vars(cls)[field.name].__set__ for field in fields(cls))
 
-    def make(one: Any, two: Any, three: Any) -> Any:
-        made = new(kind)
-        first(made, one)
-        second(made, two)
-        third(made, three)
-        return made
+    def make(value1: Any, value2: Any, value3: Any) -> Any:
+        instance = new(cls)
+        first(instance, value1)
+        second(instance, value2)
+        third(instance, value3)
+        return instance
 
     return make
 
 
-make_location: Callable[[str, int | None, str | None], ExampleLocation] = swiftly(ExampleLocation)
-labelled: Callable[[tuple[str, ...], Label, ExampleLocation], LabeledExample] = swiftly(LabeledExample)
+make_location: Callable[[str, int | None, str | None], ExampleLocation] = fast_constructor(ExampleLocation)
+labelled: Callable[[tuple[str, ...], Label, ExampleLocation], LabeledExample] = fast_constructor(LabeledExample)
 
 
-def example_builder(wanted: LabeledReadOptions) -> Make:
+def example_builder(options: LabeledReadOptions) -> ExampleBuilder:
     """The function that makes examples of the values of one row; it raises Bad with the reason."""
-    makers = {"answering": _asked, "tagging": _tagged, "choice": _choices}
-    return makers.get(wanted.task, _labelled)(wanted)
+    builders = {"answering": _question_builder, "tagging": _tagged_builder, "choice": _choice_builder}
+    return builders.get(options.task, _text_builder)(options)
 
 
-def _labelled(wanted: LabeledReadOptions) -> Make:
-    label_of = _label_reader(wanted)
+def _text_builder(options: LabeledReadOptions) -> ExampleBuilder:
+    parse_label = _label_parser(options)
 
-    def one(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
+    def build_single(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
         text, label = values[0], values[1]
         if text.__class__ is not str or not text or text.isspace():
             text = cell_text(text)
-        return labelled((text,), label_of(label), place)
+        return labelled((text,), parse_label(label), place)
 
-    def two(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
+    def build_pair(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
         texts = cell_text(values[0], "first text"), cell_text(values[1], "second text")
-        return labelled(texts, label_of(values[2]), place)
+        return labelled(texts, parse_label(values[2]), place)
 
-    return two if wanted.task == "pairs" else one
+    return build_pair if options.task == "pairs" else build_single
 
 
-def _label_reader(wanted: LabeledReadOptions) -> Callable[[Any], Label]:
+def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
     """A label as it is meant, from a cell or a JSON value."""
-    if wanted.labels == "absent":
+    if options.labels == "absent":
         return lambda value: None
-    parse = {"one": _class, "several": _several, "number": _number}[wanted.file_format.answer]
-    remembered: dict[str, Label] = {}
+    parse = {"one": _parse_class, "several": _parse_labels, "number": _parse_number}[options.file_format.answer]
+    cache: dict[str, Label] = {}
 
     def read(value: Any) -> Label:
-        if value.__class__ is str and (label := remembered.get(value)) is not None:
+        if value.__class__ is str and (label := cache.get(value)) is not None:
             return label
-        label = parse(value, wanted.file_format)
+        label = parse(value, options.file_format)
         if label is None:
-            if wanted.labels == "wanted":
+            if options.labels == "wanted":
                 raise BadRowError("there is no label")
             return None
-        if wanted.known_labels is not None and not isinstance(label, float):
-            _check_known([label] if isinstance(label, str) else label, wanted.known_labels)
-        if value.__class__ is str and len(remembered) < REMEMBERED:
-            remembered[value] = label
+        if options.known_labels is not None and not isinstance(label, float):
+            _check_known([label] if isinstance(label, str) else label, options.known_labels)
+        if value.__class__ is str and len(cache) < MAX_CACHED_LABELS:
+            cache[value] = label
         return label
 
     return read
 
 
-def _check_known(labels: Iterable[str], known: frozenset[str], what: str = "label") -> None:
+def _check_known(labels: Iterable[str], known: frozenset[str], role: str = "label") -> None:
     for label in labels:
         if label not in known:
-            there = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
-            raise BadRowError(f"the {what} {shorten_value(label)} is not among those that are known: {there}")
+            known_names = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
+            raise BadRowError(f"the {role} {shorten_value(label)} is not among those that are known: {known_names}")
 
 
 def label_text(value: Any) -> str | None:
@@ -380,23 +380,23 @@ def label_text(value: Any) -> str | None:
     raise BadRowError(f"the label is {shorten_value(value)}, which is not one label")
 
 
-def _class(value: Any, form: LabeledFormat) -> str | None:
+def _parse_class(value: Any, form: LabeledFormat) -> str | None:
     return label_text(value)
 
 
-def _number(value: Any, form: LabeledFormat) -> float | None:
-    if (written := label_text(value)) is None:
+def _parse_number(value: Any, form: LabeledFormat) -> float | None:
+    if (text := label_text(value)) is None:
         return None
     try:
-        number = float(written)
+        number = float(text)
     except ValueError:
-        raise BadRowError(f"the label {shorten_value(written)} is no number") from None
+        raise BadRowError(f"the label {shorten_value(text)} is no number") from None
     if not math.isfinite(number):
-        raise BadRowError(f"the label {shorten_value(written)} is not a finite number")
+        raise BadRowError(f"the label {shorten_value(text)} is not a finite number")
     return number
 
 
-def _several(value: Any, form: LabeledFormat) -> tuple[str, ...] | None:
+def _parse_labels(value: Any, form: LabeledFormat) -> tuple[str, ...] | None:
     """An empty cell says that no label fits; a cell that is not there says nothing."""
     if value is None:
         return None
@@ -406,7 +406,7 @@ def _several(value: Any, form: LabeledFormat) -> tuple[str, ...] | None:
         value = parse_json_list(value) if value.strip() else []
     if not isinstance(value, list):
         value = [value]
-    return tuple(dict.fromkeys(label for one in value if (label := label_text(one)) is not None))
+    return tuple(dict.fromkeys(label for item in value if (label := label_text(item)) is not None))
 
 
 def parse_json_list(cell: str) -> list[Any]:
@@ -420,100 +420,100 @@ def parse_json_list(cell: str) -> list[Any]:
     return value
 
 
-def _tagged(wanted: LabeledReadOptions) -> Make:
+def _tagged_builder(options: LabeledReadOptions) -> ExampleBuilder:
     def make(values: Sequence[Any], place: ExampleLocation) -> TaggedExample:
         words, tags = values[0], values[1]
         if not isinstance(words, list | str) or not words:
             raise BadRowError(
                 "there are no words" if not words else f"the words are {shorten_value(words)}, which is no list"
             )
-        made = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
-        if not tags or wanted.labels == "absent":
-            if wanted.labels == "wanted":
+        checked_words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
+        if not tags or options.labels == "absent":
+            if options.labels == "wanted":
                 raise BadRowError("there are no tags")
-            return TaggedExample(made, None, place)
-        if not isinstance(tags, list) or len(tags) != len(made):
+            return TaggedExample(checked_words, None, place)
+        if not isinstance(tags, list) or len(tags) != len(checked_words):
             count = len(tags) if isinstance(tags, list) else shorten_value(tags)
-            raise BadRowError(f"there are {len(made)} words, but the tags are {count}")
-        written = tuple(map(label_text, tags))
-        if None in written:
-            raise BadRowError(f"word {written.index(None) + 1} has no tag")
-        if wanted.known_labels is not None:
-            _check_known(filter(None, written), wanted.known_labels, "tag")
-        return TaggedExample(made, tuple(filter(None, written)), place)
+            raise BadRowError(f"there are {len(checked_words)} words, but the tags are {count}")
+        tag_texts = tuple(map(label_text, tags))
+        if None in tag_texts:
+            raise BadRowError(f"word {tag_texts.index(None) + 1} has no tag")
+        if options.known_labels is not None:
+            _check_known(filter(None, tag_texts), options.known_labels, "tag")
+        return TaggedExample(checked_words, tuple(filter(None, tag_texts)), place)
 
     return make
 
 
-def _asked(wanted: LabeledReadOptions) -> Make:
+def _question_builder(options: LabeledReadOptions) -> ExampleBuilder:
     def make(values: Sequence[Any], place: ExampleLocation) -> QuestionExample:
         question, passage = cell_text(values[0], "question"), cell_text(values[1], "passage")
-        if wanted.labels == "absent":
+        if options.labels == "absent":
             return QuestionExample(question, passage, None, place)
-        answers = parse_answers(values[2], values[3], wanted.labels == "optional")
+        answers = parse_answers(values[2], values[3], options.labels == "optional")
         if answers is None:
-            if wanted.labels == "wanted":
+            if options.labels == "wanted":
                 raise BadRowError("nobody has said what the answer is")
             return QuestionExample(question, passage, None, place)
 
-        def mend(reason: str) -> None:
-            wanted.error_policy.repair(place.line, reason, place.name)
+        def on_repair(reason: str) -> None:
+            options.error_policy.repair(place.line, reason, place.name)
 
-        return QuestionExample(question, passage, locate_answers(passage, answers, mend), place)
+        return QuestionExample(question, passage, locate_answers(passage, answers, on_repair), place)
 
     return make
 
 
-def _choices(wanted: LabeledReadOptions) -> Make:
-    form = wanted.file_format
+def _choice_builder(options: LabeledReadOptions) -> ExampleBuilder:
+    form = options.file_format
     texts, columns = len(form.texts), len(form.choices)
 
     def make(values: Sequence[Any], place: ExampleLocation) -> ChoiceExample:
         text = "\n".join([cell_text(value) for value in values[:texts]])
         choices, marks = parse_choices(list(values[texts : texts + columns]))
         right = values[texts + columns]
-        if wanted.labels == "absent" or (wanted.labels == "optional" and (right is None or right == "")):
+        if options.labels == "absent" or (options.labels == "optional" and (right is None or right == "")):
             return ChoiceExample(text, choices, None, place)
-        return ChoiceExample(text, choices, _right(right, choices, marks, form.first), place)
+        return ChoiceExample(text, choices, _parse_right_choice(right, choices, marks, form.first), place)
 
     return make
 
 
 def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
     """The choices, and their own marks (A, B, …) if the file gives them: columns, a list, or ARC's objects."""
-    marks: list[str] = []
+    choice_labels: list[str] = []
     if len(values) == 1:
         (value,) = values
         value = parse_json_list(value) if isinstance(value, str) else value
         if isinstance(value, dict):  # {"text": [...], "label": [...]}
-            marks, value = [str(mark) for mark in value.get("label") or ()], value.get("text")
+            choice_labels, value = [str(choice_label) for choice_label in value.get("label") or ()], value.get("text")
         if not isinstance(value, list):
             raise BadRowError(
                 "there are no choices" if value is None else f"the choices are {shorten_value(value)}, which is no list"
             )
-        if value and all(isinstance(one, dict) for one in value):
-            marks = [str(one["label"]) for one in value if "label" in one]
-            value = [one.get("text") for one in value]
+        if value and all(isinstance(choice, dict) for choice in value):
+            choice_labels = [str(choice["label"]) for choice in value if "label" in choice]
+            value = [choice.get("text") for choice in value]
         values = value
     if len(values) < 2:
         raise BadRowError(f"there {'is one choice' if values else 'are no choices'} only; two are needed")
     numbers = [str(value) if type(value) in (int, float) else value for value in values]
     texts = tuple(cell_text(value, f"choice number {number}") for number, value in enumerate(numbers, 1))
-    return texts, marks if len(marks) == len(texts) else []
+    return texts, choice_labels if len(choice_labels) == len(texts) else []
 
 
-def _right(value: Any, choices: tuple[str, ...], marks: list[str], first: str) -> int:
+def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: list[str], first: str) -> int:
     if (right := label_text(value)) is None:
         raise BadRowError("nobody has said which choice is right")
-    if right in marks:
-        return marks.index(right)
+    if right in choice_labels:
+        return choice_labels.index(right)
     if first == "":
-        found = [number for number, choice in enumerate(choices) if choice.strip() == right]
-        if len(found) != 1:
+        matches = [number for number, choice in enumerate(choices) if choice.strip() == right]
+        if len(matches) != 1:
             raise BadRowError(
-                f"the right choice {shorten_value(right)} is {'none' if not found else 'more than one'} of the choices"
+                f"the right choice {shorten_value(right)} is {'none' if not matches else 'more than one'} of the choices"
             )
-        return found[0]
+        return matches[0]
     number = choice_index(right, first)
     if number is None or not 0 <= number < len(choices):
         raise BadRowError(

@@ -54,7 +54,7 @@ def read_examples(
     labels: LabelPolicy = "wanted",
     on_bad_rows: OnBadRows = "fail",
     bad: list[RejectedRow] | None = None,
-    mended: list[RejectedRow] | None = None,
+    repaired: list[RejectedRow] | None = None,
     known: Collection[str] | None = None,
     on_bad_bytes: OnBadBytes = "fail",
 ) -> Iterator[Example]:
@@ -80,31 +80,31 @@ def read_examples(
         if task == "tagging":
             raise InputError("its words have no tags", file=first, hint=TAGGED_FORMAT_HELP)
         raise InputError(f"no column of labels is known for {task}", file=first, hint="name it with --label-column")
-    faults = RowErrorPolicy(on_bad_rows, [] if bad is None else bad, [] if mended is None else mended)
-    told = frozenset(known) if known is not None and labels != "absent" else None
-    return _all(paths, LabeledReadOptions(task, form, labels, told, on_bad_bytes, faults))
+    error_policy = RowErrorPolicy(on_bad_rows, [] if bad is None else bad, [] if repaired is None else repaired)
+    known_labels = frozenset(known) if known is not None and labels != "absent" else None
+    return _iter_examples(paths, LabeledReadOptions(task, form, labels, known_labels, on_bad_bytes, error_policy))
 
 
-def _all(paths: Paths, wanted: LabeledReadOptions) -> Iterator[Example]:
-    none = True
+def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Example]:
+    is_empty = True
     source = None
     for source in find_sources(paths):
-        for example in READERS[wanted.file_format.kind](source, wanted):
-            none = False
+        for example in READERS[options.file_format.kind](source, options):
+            is_empty = False
             yield example
-    if none and source is not None:
-        first = wanted.error_policy.first
-        if first is not None:
+    if is_empty and source is not None:
+        first_error = options.error_policy.first
+        if first_error is not None:
             raise InputError(
-                f"all rows are bad; this one: {first.reason}", file=first.file, line=first.line, hint="mend them"
+                f"all rows are bad; this one: {first_error.reason}", file=first_error.file, line=first_error.line, hint="mend them"
             )
         raise InputError(
             "there are no examples in it", file=source.name, hint="a header or blank lines alone teach nothing"
         )
 
 
-FEW_NAMED = 5  # bad rows, labels or words that are told one by one
-TOLD_SHARE = 0.002  # of words in another form; fewer are not told
+MAX_NAMED = 5  # bad rows, labels or words that are told one by one
+MIN_MISMATCH_SHARE = 0.002  # of words in another form; fewer are not told
 
 
 @dataclass(frozen=True)
@@ -132,22 +132,22 @@ class LabeledSource:
     test_share: float = 0.0
 
     def files(self) -> dict[str, str]:
-        named = {"train": self.train, "dev": self.dev, "test": self.test}
-        return {side: path for side, path in named.items() if path is not None}
+        paths = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {split: path for split, path in paths.items() if path is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        told = {**asdict(self), "form": self.form.to_dict()}
-        return {**told, **{side: os.path.abspath(path) for side, path in self.files().items()}}
+        settings = {**asdict(self), "form": self.form.to_dict()}
+        return {**settings, **{split: os.path.abspath(path) for split, path in self.files().items()}}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> LabeledSource:
-        known = {one.name for one in fields(cls)}
-        rest = {name: value for name, value in told.items() if name in known - {"form"}}
-        return cls(form=LabeledFormat.from_dict(told["form"]), **rest)
+    def from_dict(cls, settings: Mapping[str, Any]) -> LabeledSource:
+        names = {setting.name for setting in fields(cls)}
+        values = {name: value for name, value in settings.items() if name in names - {"form"}}
+        return cls(form=LabeledFormat.from_dict(settings["form"]), **values)
 
     def digests(self) -> dict[str, str]:
         """sha256 of each file: what the same is."""
-        return {side: file_digest(Path(path)) for side, path in self.files().items()}
+        return {split: file_digest(Path(path)) for split, path in self.files().items()}
 
 
 def labeled_source(
@@ -160,9 +160,9 @@ def labeled_source(
     **settings: Any,
 ) -> tuple[LabeledSource, list[str]]:
     """A source, with what is not said guessed from the file, and what was guessed in words."""
-    task, guessed, notes = detect_format(train, task, **(form or {}))
-    given = {name: value for name, value in settings.items() if value is not None}
-    return LabeledSource(task, train, guessed, dev, test, **given), notes
+    task, file_format, notes = detect_format(train, task, **(form or {}))
+    options = {name: value for name, value in settings.items() if value is not None}
+    return LabeledSource(task, train, file_format, dev, test, **options), notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,97 +180,97 @@ class LabeledData:
 def read_labeled(source: LabeledSource) -> LabeledData:
     """All examples of a source; what is wrong with them is an error, or told."""
     notes: list[str] = []
-    sides: dict[str, list[Any]] = {"train": [], "dev": [], "test": []}
-    for side, path in source.files().items():
-        labels: LabelPolicy = "optional" if side == "test" else "wanted"
-        sides[side] = _read(path, source, labels, notes)
-    scheme = _parted(sides, source, notes)
-    if not sides["dev"]:
-        raise _nothing_held_out(source, sides["train"])
-    facts: dict[str, Any] = {}
-    for side, found in sides.items():
-        if found:
-            told = summarize_dataset(found)
-            facts[side] = told.to_dict()
-            notes += told.notes() if side == "train" else []
-    for side in ("dev", "test"):
-        if sides[side]:
-            leaked = split_leakage(sides["train"], sides[side])
-            facts[side]["leaks"] = leaked.to_dict()
-            notes += [f"{side}: {leaked}"] if leaked.count else []
-            notes += _unheard_of(side, sides[side], sides["train"])
-    return LabeledData(sides["train"], sides["dev"], sides["test"], scheme, notes, facts)
+    splits: dict[str, list[Any]] = {"train": [], "dev": [], "test": []}
+    for split, path in source.files().items():
+        labels: LabelPolicy = "optional" if split == "test" else "wanted"
+        splits[split] = _read(path, source, labels, notes)
+    scheme = _convert_and_split(splits, source, notes)
+    if not splits["dev"]:
+        raise _no_dev_error(source, splits["train"])
+    metadata: dict[str, Any] = {}
+    for split, examples in splits.items():
+        if examples:
+            summary = summarize_dataset(examples)
+            metadata[split] = summary.to_dict()
+            notes += summary.notes() if split == "train" else []
+    for split in ("dev", "test"):
+        if splits[split]:
+            leakage = split_leakage(splits["train"], splits[split])
+            metadata[split]["leaks"] = leakage.to_dict()
+            notes += [f"{split}: {leakage}"] if leakage.count else []
+            notes += _unseen_label_notes(split, splits[split], splits["train"])
+    return LabeledData(splits["train"], splits["dev"], splits["test"], scheme, notes, metadata)
 
 
-def _parted(sides: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
+def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
     """Brings tags into one form, which it returns, and takes from what was read to teach what is to examine."""
-    scheme = _into_iobes(sides, source, notes) if source.task == "tagging" else ""
+    scheme = _convert_to_iobes(splits, source, notes) if source.task == "tagging" else ""
     share = source.test_share if source.test is None else 0.0
     if source.dev is None or share:
-        split = split_examples(sides["train"], dev=source.dev_share if source.dev is None else 0.0, test=share)
+        split = split_examples(splits["train"], dev=source.dev_share if source.dev is None else 0.0, test=share)
         notes += split.notes
-        sides |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
-        sides |= {"test": list(split.test)} if share else {}
+        splits |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
+        splits |= {"test": list(split.test)} if share else {}
     if source.part < 1:
-        kept = max(2, round(source.part * len(sides["train"])))
-        sides["train"] = sorted(sides["train"], key=_by_content)[:kept]
+        num_kept = max(2, round(source.part * len(splits["train"])))
+        splits["train"] = sorted(splits["train"], key=_content_hash)[:num_kept]
     return scheme
 
 
-def trained_examples(labelled: Mapping[str, Any], found: Iterable[Example]) -> SplitLeakage | None:
+def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -> SplitLeakage | None:
     """How many of these examples have taught a run; None where their file is not as it was, so that nobody knows.
 
     `labelled` is what the run says of its examples. Its other files need not be there.
     """
-    source = LabeledSource.from_dict(labelled["source"])
+    source = LabeledSource.from_dict(metadata["source"])
     try:
-        same = os.path.isfile(source.train) and file_digest(Path(source.train)) == labelled["digests"]["train"]
+        is_unchanged = os.path.isfile(source.train) and file_digest(Path(source.train)) == metadata["digests"]["train"]
     except OSError:  # it may not be read any more
-        same = False
-    if not same:
+        is_unchanged = False
+    if not is_unchanged:
         return None
-    sides: dict[str, list[Any]] = {"train": _read(source.train, source, "wanted", []), "dev": [], "test": []}
-    _parted(sides, source, [])
-    return split_leakage(sides["train"], found)
+    splits: dict[str, list[Any]] = {"train": _read(source.train, source, "wanted", []), "dev": [], "test": []}
+    _convert_and_split(splits, source, [])
+    return split_leakage(splits["train"], examples)
 
 
-def _nothing_held_out(source: LabeledSource, found: list[Any]) -> InputError:
-    if looks := summarize_dataset(found).texts_for_labels:
-        return InputError(looks, file=source.train, hint="name the column of the labels with --label-column")
-    what = "there are too few different examples to hold some out, by which the best weights are chosen"
-    return InputError(what, file=source.train, hint="give more examples, or a file of them with --dev")
+def _no_dev_error(source: LabeledSource, examples: list[Any]) -> InputError:
+    if warning := summarize_dataset(examples).texts_for_labels:
+        return InputError(warning, file=source.train, hint="name the column of the labels with --label-column")
+    message = "there are too few different examples to hold some out, by which the best weights are chosen"
+    return InputError(message, file=source.train, hint="give more examples, or a file of them with --dev")
 
 
-def _unheard_of(side: str, examining: list[Any], teaching: list[Any]) -> list[str]:
+def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: list[Any]) -> list[str]:
     """Labels of a side that nothing teaches."""
-    taught = {label for one in teaching for label in example_labels(one)}
-    found = [fresh for one in examining if (fresh := {*example_labels(one)} - taught)]
-    names = sorted({label for fresh in found for label in fresh})
+    train_labels = {label for example in train_examples for label in example_labels(example)}
+    unseen = [unseen_labels for example in test_examples if (unseen_labels := {*example_labels(example)} - train_labels)]
+    names = sorted({label for unseen_labels in unseen for label in unseen_labels})
     if not names:
         return []
-    more = f" and {len(names) - FEW_NAMED:,} more" if len(names) > FEW_NAMED else ""
-    shown = ", ".join(map(repr, names[:FEW_NAMED])) + more
-    have = f"{len(found):,} example{' has' if len(found) == 1 else 's have'} what no training example has"
-    return [f"{side}: {have}: the run can never answer {shown}"]
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    names_text = ", ".join(map(repr, names[:MAX_NAMED])) + more
+    count_text = f"{len(unseen):,} example{' has' if len(unseen) == 1 else 's have'} what no training example has"
+    return [f"{split}: {count_text}: the run can never answer {names_text}"]
 
 
 def count_form_mismatches(data: LabeledData) -> list[str]:
     """Words to be tagged that are the same as taught ones and written otherwise, such as wide digits: １ for 1."""
-    taught, notes = {word for one in data.train for word in one.words}, []
-    forms = {normalize("NFKC", word) for word in taught}
-    for side, examining in (("dev", data.dev), ("test", data.test)):
-        fresh = Counter(word for one in examining for word in one.words if word not in taught)
-        other = Counter({word: count for word, count in fresh.items() if normalize("NFKC", word) in forms})
-        share = other.total() / max(1, sum(len(one.words) for one in examining))
-        if share >= TOLD_SHARE:
-            shown = f"({other.total():,}, such as {', '.join(word for word, _ in other.most_common(FEW_NAMED))})"
-            what = f"{share:.1%} of the words {shown} are in the training examples in another form"
-            notes.append(f"{side}: {what}: a run whose tokenizer was trained with --normalise nfkc reads both alike")
+    train_words, notes = {word for example in data.train for word in example.words}, []
+    forms = {normalize("NFKC", word) for word in train_words}
+    for split, examples in (("dev", data.dev), ("test", data.test)):
+        unseen = Counter(word for example in examples for word in example.words if word not in train_words)
+        mismatches = Counter({word: count for word, count in unseen.items() if normalize("NFKC", word) in forms})
+        share = mismatches.total() / max(1, sum(len(example.words) for example in examples))
+        if share >= MIN_MISMATCH_SHARE:
+            mismatch_text = f"({mismatches.total():,}, such as {', '.join(word for word, _ in mismatches.most_common(MAX_NAMED))})"
+            message = f"{share:.1%} of the words {mismatch_text} are in the training examples in another form"
+            notes.append(f"{split}: {message}: a run whose tokenizer was trained with --normalise nfkc reads both alike")
     return notes
 
 
 # What is hashed to order examples. Names of classes and fields are not: renaming one must not change the order.
-CONTENT: dict[type[Example], tuple[str, ...]] = {
+HASHED_FIELDS: dict[type[Example], tuple[str, ...]] = {
     LabeledExample: ("labeled", "texts", "label"),
     TaggedExample: ("tagged", "words", "tags"),
     QuestionExample: ("question", "question", "passage", "answers"),
@@ -278,10 +278,10 @@ CONTENT: dict[type[Example], tuple[str, ...]] = {
 }
 
 
-def _by_content(example: Example) -> bytes:
+def _content_hash(example: Example) -> bytes:
     import hashlib
 
-    kind, *names = CONTENT[type(example)]
+    kind, *names = HASHED_FIELDS[type(example)]
     values = [getattr(example, name) for name in names]
     if isinstance(example, QuestionExample) and example.answers is not None:
         values[-1] = tuple((span.start, span.text) for span in example.answers)
@@ -303,62 +303,62 @@ def _read(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str
 
 
 def _told(bad: list[RejectedRow]) -> list[str]:
-    more = f"; and {len(bad) - FEW_NAMED:,} more" if len(bad) > FEW_NAMED else ""
-    return [f"rows left out or mended: {'; '.join(map(str, bad[:FEW_NAMED]))}{more}"] if bad else []
+    more = f"; and {len(bad) - MAX_NAMED:,} more" if len(bad) > MAX_NAMED else ""
+    return [f"rows left out or mended: {'; '.join(map(str, bad[:MAX_NAMED]))}{more}"] if bad else []
 
 
-def _into_iobes(sides: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
+def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
     """Tags of whatever scheme as IOBES; the scheme is that of the examples to learn from."""
-    taught: Iterable[TaggedExample] = (one for one in sides["train"] if one.tags is not None)
-    known = tag_schemes.detect_scheme(one.tags for one in taught)  # pyright: ignore[reportArgumentType]
-    notes.append(f"tags are read as {known.scheme}: {known.reason}")
-    for side, path in source.files().items():
-        scheme = known.scheme if side == "train" else _own_scheme(sides[side], path, known.scheme, notes)
-        sides[side] = _rewritten(sides[side], path, scheme, source, notes)
-    return known.scheme
+    tagged_examples: Iterable[TaggedExample] = (example for example in splits["train"] if example.tags is not None)
+    guess = tag_schemes.detect_scheme(example.tags for example in tagged_examples)  # pyright: ignore[reportArgumentType]
+    notes.append(f"tags are read as {guess.scheme}: {guess.reason}")
+    for split, path in source.files().items():
+        scheme = guess.scheme if split == "train" else _detect_file_scheme(splits[split], path, guess.scheme, notes)
+        splits[split] = _convert_tags(splits[split], path, scheme, source, notes)
+    return guess.scheme
 
 
-def _own_scheme(found: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
+def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
     """The scheme of one more file: that which was learned, unless only another one holds in all of it."""
-    written = [one.tags for one in found if one.tags is not None]
-    if scheme == tag_schemes.PLAIN_SCHEME or not any(tag_schemes.scheme_violations(one, scheme) for one in written):
+    tag_sequences = [tags.tags for tags in examples if tags.tags is not None]
+    if scheme == tag_schemes.PLAIN_SCHEME or not any(tag_schemes.scheme_violations(tags, scheme) for tags in tag_sequences):
         return scheme
-    own = tag_schemes.detect_scheme(written)
-    if own.scheme == tag_schemes.PLAIN_SCHEME:
-        what = f"its tags, such as {written[0][0]!r}, make up no names, and names ({scheme}) were learned"
-        raise InputError(what, file=path, hint="give a file of names, or ask a run that learned such tags")
-    if own.num_violations or own.scheme == scheme:
+    file_guess = tag_schemes.detect_scheme(tag_sequences)
+    if file_guess.scheme == tag_schemes.PLAIN_SCHEME:
+        message = f"its tags, such as {tag_sequences[0][0]!r}, make up no names, and names ({scheme}) were learned"
+        raise InputError(message, file=path, hint="give a file of names, or ask a run that learned such tags")
+    if file_guess.num_violations or file_guess.scheme == scheme:
         return scheme
-    notes.append(f"tags of {path} are read as {own.scheme}: {own.reason}; those learned from are {scheme}")
-    return own.scheme
+    notes.append(f"tags of {path} are read as {file_guess.scheme}: {file_guess.reason}; those learned from are {scheme}")
+    return file_guess.scheme
 
 
-def _rewritten(found: list[Any], path: str, scheme: Any, source: LabeledSource, notes: list[str]) -> list[Any]:
+def _convert_tags(examples: list[Any], path: str, scheme: Any, source: LabeledSource, notes: list[str]) -> list[Any]:
     """What breaks the scheme is refused, or repaired and counted."""
-    repairs, made = 0, []
-    for one in found:
-        own = one.tags
-        if own is not None:
-            if source.on_bad_tags == "fail" and (faults := tag_schemes.scheme_violations(own, scheme)):
-                place, reason = faults[0]
+    repairs, converted = 0, []
+    for example in examples:
+        tags = example.tags
+        if tags is not None:
+            if source.on_bad_tags == "fail" and (violations := tag_schemes.scheme_violations(tags, scheme)):
+                index, reason = violations[0]
                 hint = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
-                what = f"word {place + 1} of the sentence, {one.words[place]!r}: {reason} ({scheme})"
-                line = one.place.line
+                message = f"word {index + 1} of the sentence, {example.words[index]!r}: {reason} ({scheme})"
+                line = example.place.line
                 if line is not None and source.form.kind == "conll":  # a word a line
-                    line += place
-                raise InputError(what, file=path, line=line, hint=hint)
-            own, count = tag_schemes.repair_tags(own, scheme)
+                    line += index
+                raise InputError(message, file=path, line=line, hint=hint)
+            tags, count = tag_schemes.repair_tags(tags, scheme)
             repairs += count
-            own = tuple(tag_schemes.to_iobes(own, scheme))
-        made.append(replace(one, tags=own))
+            tags = tuple(tag_schemes.to_iobes(tags, scheme))
+        converted.append(replace(example, tags=tags))
     if repairs:
         notes.append(f"{repairs:,} tags of {path} broke their scheme and were repaired")
-    return made
+    return converted
 
 
 def read_extra_split(path: str, source: LabeledSource, scheme: str, notes: list[str]) -> list[Any]:
     """The examples of one more file, read as those of a source are; they may lack labels."""
-    found = _read(path, source, "optional", notes)
+    examples = _read(path, source, "optional", notes)
     if source.task != "tagging":
-        return found
-    return _rewritten(found, path, _own_scheme(found, path, scheme, notes), source, notes)
+        return examples
+    return _convert_tags(examples, path, _detect_file_scheme(examples, path, scheme, notes), source, notes)

@@ -18,9 +18,9 @@ from forebear.data.labeled.examples import (
 )
 from forebear.errors import InputError
 
-SIDES = ("train", "dev", "test")
-SHOWN = 5  # places
-RANKS = 1 << 64
+SPLIT_NAMES = ("train", "dev", "test")
+MAX_LOCATIONS = 5  # places
+RANK_RANGE = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class SplitLeakage:
     description: str = "text"
 
     def to_dict(self) -> dict[str, Any]:
-        places = [{"test": location_dict(one), "train": location_dict(other)} for one, other in self.locations]
+        locations = [{"test": location_dict(test_location), "train": location_dict(train_location)} for test_location, train_location in self.locations]
         return {
             "of": self.description,
             "count": self.count,
             "exact": self.num_exact,
             "folded": self.folded,
-            "places": places,
+            "places": locations,
         }
 
     def __str__(self) -> str:
@@ -60,20 +60,20 @@ class SplitLeakage:
             )
         share = f"{self.folded:,} of {self.count:,} examples ({self.folded / self.count:.1%})"
         first = "".join(
-            f"; the first: {format_location(one)}, as in {format_location(other)}" for one, other in self.locations[:1]
+            f"; the first: {format_location(test_location)}, as in {format_location(train_location)}" for test_location, train_location in self.locations[:1]
         )
         return f"{share} have a {self.description} that is in the training data too, {self.num_exact:,} letter by letter{first}"
 
 
-def location_dict(place: ExampleLocation) -> dict[str, Any]:
-    known = {"file": place.file, "line": place.line, "name": place.name}
+def location_dict(location: ExampleLocation) -> dict[str, Any]:
+    known = {"file": location.file, "line": location.line, "name": location.name}
     return {name: value for name, value in known.items() if value is not None}
 
 
-def format_location(place: ExampleLocation) -> str:
+def format_location(location: ExampleLocation) -> str:
     """A place as a person finds it."""
-    at = f"{place.file or ''}:{place.line}" if place.line is not None else place.file or "an example"
-    return f"{at} {place.name}" if place.name is not None else at
+    position = f"{location.file or ''}:{location.line}" if location.line is not None else location.file or "an example"
+    return f"{position} {location.name}" if location.name is not None else position
 
 
 def example_content(example: Example) -> tuple[str, ...]:
@@ -121,91 +121,91 @@ def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float
     if not (0 <= dev < 1 and 0 <= test < 1 and dev + test < 1):
         hint = "give shares such as 0.1, which leave something to train on"
         raise InputError(f"the shares are {dev:g} for dev and {test:g} for test", hint=hint)
-    kept = list(examples)
-    owners = [_rank(example, seed) for example in kept]
+    example_list = list(examples)
+    ranks = [_content_rank(example, seed) for example in example_list]
     shares = {0: 1 - dev - test, 1: dev, 2: test}
-    below_test, below_dev = round(test * RANKS), round((test + dev) * RANKS)
-    side = {rank: 2 if rank < below_test else 1 if rank < below_dev else 0 for rank in owners}
+    test_bound, dev_bound = round(test * RANK_RANGE), round((test + dev) * RANK_RANGE)
+    split_of_rank = {rank: 2 if rank < test_bound else 1 if rank < dev_bound else 0 for rank in ranks}
     notes: list[str] = []
-    present = set(side.values())
-    if side and any(share and number not in present for number, share in shares.items()):
-        _divide_few(side, {1: dev, 2: test}, notes)
-    _complete(side, owners, [example_labels(example) for example in kept], notes)
-    sides: tuple[list[Example], ...] = ([], [], [])
-    for rank, example in zip(owners, kept, strict=True):
-        sides[side[rank]].append(example)
-    return ExampleSplit(*sides, notes)
+    present = set(split_of_rank.values())
+    if split_of_rank and any(share and number not in present for number, share in shares.items()):
+        _split_few_contents(split_of_rank, {1: dev, 2: test}, notes)
+    _complete(split_of_rank, ranks, [example_labels(example) for example in example_list], notes)
+    splits: tuple[list[Example], ...] = ([], [], [])
+    for rank, example in zip(ranks, example_list, strict=True):
+        splits[split_of_rank[rank]].append(example)
+    return ExampleSplit(*splits, notes)
 
 
-def _rank(example: Example, seed: int) -> int:
+def _content_rank(example: Example, seed: int) -> int:
     """A number below RANKS that depends on what is said and the seed alone; the lowest examine."""
     data = f"{seed}\0{folded(example)}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
-def _divide_few(side: dict[int, int], shares: dict[int, float], notes: list[str]) -> None:
+def _split_few_contents(split_of_rank: dict[int, int], shares: dict[int, float], notes: list[str]) -> None:
     """Few contents: their order decides, so that each side that is wanted has one, dev before test."""
-    counts = {number: max(1, round(share * len(side))) for number, share in shares.items() if share}
-    while sum(counts.values()) >= len(side) and any(counts.values()):
-        most = max(counts, key=lambda number: (counts[number], number))
-        counts[most] -= 1
-    examining = counts.get(2, 0)
-    for place, rank in enumerate(sorted(side)):
-        side[rank] = 2 if place < examining else 1 if place < examining + counts.get(1, 0) else 0
-    many = f"{len(side)} different text{'s' * (len(side) != 1)}"
-    empty = [SIDES[number] for number, count in counts.items() if not count]
-    if len(empty) < len(counts):
-        notes.append(f"there are only {many}: they were divided by rank, so that no side is empty by chance")
-    if empty:
-        notes.append(f"there are only {many}: nothing is left for {' and '.join(empty)}")
+    counts = {number: max(1, round(share * len(split_of_rank))) for number, share in shares.items() if share}
+    while sum(counts.values()) >= len(split_of_rank) and any(counts.values()):
+        largest = max(counts, key=lambda number: (counts[number], number))
+        counts[largest] -= 1
+    num_test = counts.get(2, 0)
+    for position, rank in enumerate(sorted(split_of_rank)):
+        split_of_rank[rank] = 2 if position < num_test else 1 if position < num_test + counts.get(1, 0) else 0
+    description = f"{len(split_of_rank)} different text{'s' * (len(split_of_rank) != 1)}"
+    empty_names = [SPLIT_NAMES[number] for number, count in counts.items() if not count]
+    if len(empty_names) < len(counts):
+        notes.append(f"there are only {description}: they were divided by rank, so that no side is empty by chance")
+    if empty_names:
+        notes.append(f"there are only {description}: nothing is left for {' and '.join(empty_names)}")
 
 
-def _complete(side: dict[int, int], owners: list[int], labels: list[tuple[str, ...]], notes: list[str]) -> None:
+def _complete(split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]) -> None:
     """Moves to training one content of each label that it lacks, and from it what dev or test then lack."""
-    taught = {label for rank, found in zip(owners, labels, strict=True) if side[rank] == 0 for label in found}
+    train_labels = {label for rank, example_label_names in zip(ranks, labels, strict=True) if split_of_rank[rank] == 0 for label in example_label_names}
     holders: dict[str, int] = {}
-    for rank, found in zip(owners, labels, strict=True):
-        for label in found:
-            if label not in taught:
+    for rank, example_label_names in zip(ranks, labels, strict=True):
+        for label in example_label_names:
+            if label not in train_labels:
                 holders[label] = max(rank, holders.get(label, -1))
     if not holders:
         return
-    together: dict[int, set[str]] = {rank: set() for rank in side}
-    for rank, found in zip(owners, labels, strict=True):
-        together[rank].update(found)
-    before = set(side.values())
+    labels_of_rank: dict[int, set[str]] = {rank: set() for rank in split_of_rank}
+    for rank, example_label_names in zip(ranks, labels, strict=True):
+        labels_of_rank[rank].update(example_label_names)
+    splits_before = set(split_of_rank.values())
     for label, rank in holders.items():
-        if label not in taught:  # else it came along with another one
-            notes.append(f"the label {label!r} was only in {SIDES[side[rank]]}: a text with it was moved to train")
-            side[rank] = 0
-            taught |= together[rank]
-    for number in sorted(before - set(side.values())):
-        counts = Counter(label for rank, found in together.items() if side[rank] == 0 for label in found)
-        able = [rank for rank, where in side.items() if where == 0 and all(counts[it] > 1 for it in together[rank])]
-        if able:
-            side[min(able)] = number
+        if label not in train_labels:  # else it came along with another one
+            notes.append(f"the label {label!r} was only in {SPLIT_NAMES[split_of_rank[rank]]}: a text with it was moved to train")
+            split_of_rank[rank] = 0
+            train_labels |= labels_of_rank[rank]
+    for number in sorted(splits_before - set(split_of_rank.values())):
+        counts = Counter(label for rank, example_label_names in labels_of_rank.items() if split_of_rank[rank] == 0 for label in example_label_names)
+        movable = [rank for rank, split in split_of_rank.items() if split == 0 and all(counts[label] > 1 for label in labels_of_rank[rank])]
+        if movable:
+            split_of_rank[min(movable)] = number
         else:
-            notes.append(f"nothing is left for {SIDES[number]}: training needs all texts for its labels")
+            notes.append(f"nothing is left for {SPLIT_NAMES[number]}: training needs all texts for its labels")
 
 
 def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLeakage:
     """How much of `test` also stands in `train`."""
     exact: dict[tuple[str, ...], ExampleLocation] = {}
-    loose: dict[int, ExampleLocation] = {}
+    normalized: dict[int, ExampleLocation] = {}
     for example in train:
         exact.setdefault(example_content(example), example.place)
-        loose.setdefault(hash(folded(example)), example.place)
-    count = same = alike = 0
-    what = "text"
-    places: list[tuple[ExampleLocation, ExampleLocation]] = []
+        normalized.setdefault(hash(folded(example)), example.place)
+    count = num_exact = num_normalized = 0
+    content_type = "text"
+    locations: list[tuple[ExampleLocation, ExampleLocation]] = []
     for example in test:
         count += 1
-        what = "passage" if isinstance(example, QuestionExample) else what
-        found = exact.get(example_content(example))
-        same += found is not None
-        found = found or loose.get(hash(folded(example)))
-        if found is not None:
-            alike += 1
-            if len(places) < SHOWN:
-                places.append((example.place, found))
-    return SplitLeakage(count, same, alike, tuple(places), what)
+        content_type = "passage" if isinstance(example, QuestionExample) else content_type
+        train_location = exact.get(example_content(example))
+        num_exact += train_location is not None
+        train_location = train_location or normalized.get(hash(folded(example)))
+        if train_location is not None:
+            num_normalized += 1
+            if len(locations) < MAX_LOCATIONS:
+                locations.append((example.place, train_location))
+    return SplitLeakage(count, num_exact, num_normalized, tuple(locations), content_type)

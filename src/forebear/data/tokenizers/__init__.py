@@ -1,1 +1,1 @@
-"""Tokenizers."""
+"""Tokenizers: word, character, WordPiece and BPE; trained here or loaded from other libraries' files."""

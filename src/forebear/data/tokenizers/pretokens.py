@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.tokenizers.char_level import code_points, replace_surrogates
 from forebear.data.tokenizers.offsets import text_lengths
-from forebear.kernels.stretches import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
+from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 # The distinct stretches of texts, each with a number: text repeats its words, and each is looked at once.
 
@@ -102,7 +102,7 @@ class PretokenIndex:
 
     def _compile(self) -> None:
         """From now on by compiled loops; those that are known keep their numbers."""
-        from forebear.kernels.stretches import empty_pretoken_table, number_pretokens
+        from forebear.kernels.pretokens import empty_pretoken_table, number_pretokens
 
         self._compiled = empty_pretoken_table()
         if self._known:
@@ -117,7 +117,7 @@ class PretokenIndex:
     def _by_loops(
         self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        from forebear.kernels.stretches import number_pretokens
+        from forebear.kernels.pretokens import number_pretokens
 
         flags = np.zeros(0, bool) if places is None else places
         self._compiled, begins, numbers = number_pretokens(self._compiled, codes, self._kinds, gaps, cuts, flags)

@@ -1,1 +1,1 @@
-"""The same text for every milestone: one table, one page."""
+"""Models compared on the same text or task: trials, verdict, significance, report."""

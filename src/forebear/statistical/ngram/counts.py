@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.io.safetensors import release_pages
 from forebear.errors import ForebearError
-from forebear.kernels.ngram_layout import narrow_ints
+from forebear.kernels.layout import narrow_ints
 from forebear.statistical.array_pool import (
     UNBOUNDED_POOL,
     ArrayPool,

@@ -16,7 +16,7 @@ import numpy as np
 from forebear.data.io.atomic import atomic_write
 from forebear.data.io.safetensors import release_pages
 from forebear.errors import ForebearError
-from forebear.kernels.ngram_layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
+from forebear.kernels.layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool, memory_map_arrays, safetensors_header
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
 from forebear.statistical.ngram.counts import NgramIndex

@@ -7,8 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
-from forebear.kernels import dense as of_dense
-from forebear.kernels import sparse as of_sparse
+from forebear.kernels.matrix_product import (
+    dense_product,
+    dense_transposed_product,
+    sparse_product,
+    sparse_transposed_product,
+)
 
 
 class FeatureMatrix(Protocol):
@@ -51,10 +55,10 @@ class SparseMatrix:
         return len(self.indptr) - 1, self.width
 
     def multiply(self, dense: np.ndarray) -> np.ndarray:
-        return of_sparse.sparse_product(self.indptr, self.indices, self.values, dense)
+        return sparse_product(self.indptr, self.indices, self.values, dense)
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        return of_sparse.sparse_transposed_product(self.indptr, self.indices, self.values, dense, self.width)
+        return sparse_transposed_product(self.indptr, self.indices, self.values, dense, self.width)
 
     def column_square_sums(self) -> np.ndarray:
         return np.bincount(self.indices, np.square(self.values, dtype=np.float64), self.width)
@@ -83,10 +87,10 @@ class DenseMatrix:
         return self.values.shape[0], self.values.shape[1]
 
     def multiply(self, dense: np.ndarray) -> np.ndarray:
-        return of_dense.dense_product(self.values, dense)
+        return dense_product(self.values, dense)
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        return of_dense.dense_transposed_product(self.values, dense)
+        return dense_transposed_product(self.values, dense)
 
     def column_square_sums(self) -> np.ndarray:
         return np.square(self.values, dtype=np.float64).sum(axis=0)

@@ -1,0 +1,406 @@
+"""Features of linear models: n-grams of texts and text pairs (tf-idf), and the words around each word to be tagged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from forebear.data.unicode import SHAPES
+from forebear.errors import ForebearError, InputError
+from forebear.statistical.feature_matrix import SparseMatrix, stack_rows
+from forebear.statistical.ngram.counts import NgramIndex
+
+# --- Rows of tokens ---
+
+CHUNK = 1 << 20  # tokens processed together, so that memory is bounded however many rows there are
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """tokens (T,) all ids; lengths (B,) of the rows; segments (T,) 0 in a first text, 1 in a second."""
+
+    tokens: np.ndarray
+    lengths: np.ndarray
+    segments: np.ndarray | None = None
+
+    @classmethod
+    def from_rows(cls, inputs: Mapping[str, np.ndarray], *, vocabulary: int, segmented: bool) -> TokenRows:
+        """From the inputs of a batch, if they are such rows."""
+        tokens, lengths = np.asarray(inputs["tokens"]), np.asarray(inputs["lengths"], np.int64)
+        segments = inputs.get("segments")
+        if lengths.sum() != len(tokens) or (lengths < 0).any():
+            raise ForebearError(f"rows of {int(lengths.sum()):,} tokens in all, but there are {len(tokens):,}")
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
+            what = f"a row holds ids outside 0 to {vocabulary - 1}"
+            raise InputError(what, hint="prepare the text with the tokenizer of this run")
+        if not segmented:
+            return cls(tokens, lengths)
+        if segments is None or len(segments) != len(tokens) or not np.isin(segments, (0, 1)).all():
+            raise ForebearError("of two texts, each token has to say whether it is of the first (0) or the second (1)")
+        return cls(tokens, lengths, np.asarray(segments))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def rows(self) -> np.ndarray:
+        """(T,) the row of each token."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    def drop(self, skipped: np.ndarray) -> TokenRows:
+        """The same rows without these ids."""
+        kept = ~np.isin(self.tokens, skipped)
+        lengths = np.bincount(self.rows()[kept], minlength=len(self.lengths))
+        return TokenRows(self.tokens[kept], lengths, None if self.segments is None else self.segments[kept])
+
+    def token_positions(self) -> np.ndarray:
+        """(T,) how many tokens stand before each in its text: n-grams never reach from one text into another."""
+        texts = self.rows() * 2 + (0 if self.segments is None else self.segments)
+        here = np.arange(len(self.tokens))
+        begins = np.diff(texts, prepend=-1) != 0
+        return here - np.maximum.accumulate(np.where(begins, here, 0))
+
+    def chunks(self) -> Iterator[TokenRows]:
+        """The same rows, some at a time."""
+        ends = np.concatenate(([0], np.cumsum(self.lengths)))
+        first = 0
+        while first < len(self.lengths):
+            last = max(first + 1, int(np.searchsorted(ends, ends[first] + CHUNK, side="right")) - 1)
+            tokens = slice(ends[first], ends[last])
+            segments = None if self.segments is None else self.segments[tokens]
+            yield TokenRows(self.tokens[tokens], self.lengths[first:last], segments)
+            first = last
+
+
+# --- Texts and text pairs ---
+
+TEXT_FEATURES_MANY = 1 << 20  # tokens; in larger training sets n-grams that occur once are dropped by default
+PAIR_FIELDS = ("first", "second", "both")
+
+
+class FeatureName(NamedTuple):
+    """What a column stands for: an n-gram (its ids) and where it was found, or a figure that has only a name."""
+
+    tokens: tuple[int, ...]
+    field: str
+
+
+@dataclass(frozen=True, eq=False)
+class TextFeatures:
+    """Which n-grams are features, and how much each weighs: learned from training rows.
+
+    A text is the n-grams that it has, however often, each with its inverse document frequency; the vector has length
+    1. Of two texts, n-grams that only the first has, only the second, and both are three different features, and
+    beside them stand a few figures about how much they share.
+
+    weights  (N,) of all n-grams, those of one token first; 0: seen too seldom to be a feature
+    """
+
+    ngrams: NgramIndex
+    weights: np.ndarray
+    skipped: np.ndarray
+    pairs: bool
+
+    @classmethod
+    def fit(
+        cls, rows: TokenRows, *, vocabulary: int, order: int, pairs: bool, skipped: np.ndarray, least: int | None
+    ) -> TextFeatures:
+        rows = rows.drop(skipped)
+        if least is None:
+            least = 2 if len(rows.tokens) > TEXT_FEATURES_MANY else 1
+        ngrams, often = _frequent_ngrams(rows, vocabulary, order, least)
+        blank = cls(ngrams, np.ones(sum(map(ngrams.count, range(1, order + 1))), np.float32), skipped, pairs)
+        found = np.zeros(len(blank.weights), np.int64)
+        for chunk in rows.chunks():
+            for level in blank.levels(chunk):
+                columns = level.known[level.distinct() % len(level.known)]
+                found += np.bincount(columns[columns >= 0], minlength=len(found))
+        weights = np.log((1 + len(rows)) / (1 + found)) + 1
+        weights[:vocabulary][often < least] = 0
+        return cls(ngrams, weights.astype(np.float32), skipped, pairs)
+
+    @property
+    def width(self) -> int:
+        return len(self.weights) * len(PAIR_FIELDS) + len(self.figures) if self.pairs else len(self.weights)
+
+    @cached_property
+    def figures(self) -> tuple[str, ...]:
+        """The names of what is told of two texts beside their n-grams."""
+        if not self.pairs:
+            return ()
+        by_order = ("shared of all {}-grams", "shared of the first's {}-grams", "shared of the second's {}-grams")
+        orders = range(1, self.ngrams.order + 1)
+        return (*(name.format(n) for n in orders for name in by_order), "length of the shorter by the longer")
+
+    def of(self, rows: TokenRows) -> SparseMatrix:
+        """The features of these rows."""
+        parts = [self._chunk(chunk) for chunk in rows.drop(self.skipped).chunks()]
+        return stack_rows(parts, self.width)
+
+    def feature(self, column: int) -> FeatureName:
+        """What a column stands for."""
+        space, number = divmod(column, len(self.weights))
+        if self.pairs and space >= len(PAIR_FIELDS):
+            return FeatureName((), self.figures[column - len(PAIR_FIELDS) * len(self.weights)])
+        n = 1
+        while number >= self.ngrams.count(n):
+            number -= self.ngrams.count(n)
+            n += 1
+        tokens: list[int] = []
+        for keys in (self.ngrams.sorted_keys(length) for length in range(n, 1, -1)):
+            number, last = divmod(int(keys[number]), self.ngrams.vocabulary)
+            tokens.append(last)
+        return FeatureName((number, *reversed(tokens)), PAIR_FIELDS[space] if self.pairs else "text")
+
+    def levels(self, rows: TokenRows) -> Iterator[NgramColumns]:
+        """All n-grams of these rows, length by length; those that are not known are numbered too."""
+        places, owners = rows.token_positions(), rows.rows()
+        tokens, mine = np.unique(rows.tokens, return_inverse=True)
+        known = tokens.astype(np.int64)
+        words, numbers, inside, offset = mine, mine, np.arange(len(mine)), 0
+        for n in range(1, self.ngrams.order + 1):
+            if n > 1:
+                before = numbers
+                inside = np.flatnonzero(places >= n - 1)
+                keys, mine = np.unique(before[inside - 1] * len(tokens) + words[inside], return_inverse=True)
+                prefixes, lasts = np.divmod(keys, max(1, len(tokens)))
+                known = self.ngrams.find_many(n, known[prefixes], tokens[lasts].astype(np.int64))
+                numbers = np.full(len(words), -1)
+                numbers[inside] = mine
+            segments = None if rows.segments is None else rows.segments[inside]
+            yield NgramColumns(owners[inside], mine, np.where(known >= 0, known + offset, -1), segments)
+            offset += self.ngrams.count(n)
+
+    def _chunk(self, rows: TokenRows) -> SparseMatrix:
+        owners, columns, values = [], [], []
+        figures = np.zeros((len(rows), len(self.figures)), np.float32)
+        for n, level in enumerate(self.levels(rows)):
+            for space, found in enumerate(level.per_row() if self.pairs else [level.distinct()]):
+                who, which = np.divmod(found, max(1, len(level.known)))
+                which = level.known[which]
+                weight = np.where(which >= 0, self.weights[which], 0)
+                if self.pairs:
+                    each = np.where(weight > 0, weight, self.weights.max())  # what nobody taught is rare
+                    figures[:, 3 * n + space] = np.bincount(who, each, len(rows))
+                kept = weight > 0
+                owners.append(who[kept])
+                columns.append(which[kept] + space * len(self.weights))
+                values.append(weight[kept])
+        owner, value = np.concatenate(owners), np.concatenate(values)
+        value /= np.sqrt(np.bincount(owner, value.astype(np.float64) ** 2, len(rows)))[owner]
+        return self._assemble(rows, owner, np.concatenate(columns), value, figures)
+
+    def _assemble(
+        self, rows: TokenRows, owner: np.ndarray, column: np.ndarray, value: np.ndarray, figures: np.ndarray
+    ) -> SparseMatrix:
+        """One row of the matrix for each text or pair, figures behind the n-grams."""
+        if self.pairs:
+            figures = _shared_fractions(figures, rows)
+            owner = np.append(owner, np.repeat(np.arange(len(rows)), figures.shape[1]))
+            behind = len(PAIR_FIELDS) * len(self.weights) + np.arange(figures.shape[1])
+            column = np.append(column, np.tile(behind, len(rows)))
+            value = np.append(value, figures.ravel())
+        order = np.argsort(owner, kind="stable")
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(rows)))))
+        return SparseMatrix(indptr, column[order].astype(np.int32), value[order].astype(np.float32), self.width)
+
+    # -- its state
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self.ngrams.arrays() | {"weights_of_ngrams": self.weights}
+
+    @classmethod
+    def load(
+        cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int, pairs: bool, skipped: np.ndarray
+    ) -> TextFeatures:
+        ngrams = NgramIndex.load(arrays, vocabulary=vocabulary, order=order)
+        weights, size = arrays["weights_of_ngrams"], sum(map(ngrams.count, range(1, order + 1)))
+        if weights.dtype != np.float32 or weights.shape != (size,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ForebearError(
+                f"the array 'weights_of_ngrams' holds {weights.dtype} {list(weights.shape)} instead of {size} weights",
+                hint="use an earlier checkpoint",
+            )
+        return cls(ngrams, weights, skipped, pairs)
+
+
+class NgramColumns(NamedTuple):
+    """The n-grams of one length: whose each is, its number here, and for each such number the column, or -1."""
+
+    owners: np.ndarray
+    numbers: np.ndarray
+    known: np.ndarray
+    segments: np.ndarray | None
+
+    def distinct(self) -> np.ndarray:
+        """Every n-gram of every row once: row · n-grams + number."""
+        return _distinct(self.owners * len(self.known) + self.numbers)
+
+    def per_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same, apart: what only the first text of a row has, only the second, and both."""
+        keys = self.owners * len(self.known) + self.numbers
+        first, second = _distinct(keys[self.segments == 0]), _distinct(keys[self.segments == 1])
+        both = np.intersect1d(first, second, assume_unique=True)
+        return np.setdiff1d(first, both, assume_unique=True), np.setdiff1d(second, both, assume_unique=True), both
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    """Each key once, rising. (numpy's `unique` puts them into a table first, which takes thirty times as long.)"""
+    keys = np.sort(keys)
+    return keys[np.diff(keys, prepend=-1) != 0]
+
+
+def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
+    """(B, figures) from the sums over each order's n-grams in the first text only, the second only, and both."""
+    first, second, both = sums[:, 0:-1:3], sums[:, 1:-1:3], sums[:, 2:-1:3]
+    told = np.empty_like(sums)
+    for column, whole in enumerate((first + second + both, first + both, second + both)):
+        told[:, column:-1:3] = np.divide(both, whole, out=np.zeros_like(both), where=whole > 0)
+    lengths = np.bincount(rows.rows() * 2 + rows.segments, minlength=2 * len(rows)).reshape(-1, 2)
+    told[:, -1] = lengths.min(axis=1) / np.maximum(lengths.max(axis=1), 1)
+    return told
+
+
+def _frequent_ngrams(rows: TokenRows, vocabulary: int, order: int, least: int) -> tuple[NgramIndex, np.ndarray]:
+    """The n-grams that occur `least` times, and how often each single token does."""
+    tokens, places = rows.tokens.astype(np.int64), rows.token_positions()
+    often = np.bincount(tokens, minlength=vocabulary)
+    ngrams, levels = NgramIndex(vocabulary, (), ()), []
+    numbers = np.where(often[tokens] >= least, tokens, -1)
+    for n in range(2, order + 1):
+        inside = np.flatnonzero(places >= n - 1)
+        inside = inside[numbers[inside - 1] >= 0]
+        keys, times = np.unique(numbers[inside - 1] * vocabulary + tokens[inside], return_counts=True)
+        levels.append(keys[times >= least])
+        ngrams = NgramIndex.from_sorted_keys(vocabulary, levels)
+        if n < order:
+            found = ngrams.find_many(n, numbers[inside - 1], tokens[inside])
+            numbers = np.full(len(tokens), -1)
+            numbers[inside] = found
+    return ngrams, often
+
+
+# --- Words to be tagged ---
+
+WORD_OFFSETS = (-2, -1, 0, 1, 2)  # tokens around a word that are features
+PAIR_OFFSETS = (-1, 0, 1, 2)  # second tokens of the bigrams that are features
+SHAPE_OFFSETS = (-1, 0, 1)  # tokens whose shapes are features, one by one and all together
+MAX_OFFSET = 2
+WORD_FEATURES_MANY = (
+    1 << 17
+)  # words; in larger training sets bigrams that occur once are dropped: as good, twice as fast
+OUTSIDE = -1  # the token of a feature for positions outside the row and for skipped ids
+
+
+@dataclass(frozen=True, eq=False)
+class WordFeatures:
+    """Which pairs of tokens are features: those around the words of the training rows. Single tokens all are.
+
+    pairs   over one id more than the vocabulary has: the last stands for what lies outside of a row
+    shapes  (V + 1,) the number of each one's shape; None: they are of no concern
+    """
+
+    pairs: NgramIndex
+    skipped: np.ndarray
+    shapes: np.ndarray | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        rows: TokenRows,
+        places: np.ndarray,
+        *,
+        vocabulary: int,
+        skipped: np.ndarray,
+        least: int | None,
+        shapes: np.ndarray | None = None,
+    ) -> WordFeatures:
+        """From rows, the tokens with the numbers `places` being asked about."""
+        if least is None:
+            least = 2 if len(places) > WORD_FEATURES_MANY else 1
+        around, here = pad_rows(rows, vocabulary, skipped)
+        asked = np.zeros(len(around), bool)
+        for offset in PAIR_OFFSETS:
+            asked[here[places] + offset] = True
+        ends = np.flatnonzero(asked)
+        keys, times = np.unique(around[ends - 1] * (vocabulary + 1) + around[ends], return_counts=True)
+        return cls(NgramIndex.from_sorted_keys(vocabulary + 1, [keys[times >= least]]), skipped, shapes)
+
+    @property
+    def width(self) -> int:
+        shaped = 0 if self.shapes is None else len(SHAPE_OFFSETS) * len(SHAPES) + len(SHAPES) ** len(SHAPE_OFFSETS)
+        return self._num_token_features + shaped
+
+    @property
+    def _num_token_features(self) -> int:
+        """Features that are tokens or pairs of them; those of shapes stand behind."""
+        return len(WORD_OFFSETS) * self.pairs.vocabulary + len(PAIR_OFFSETS) * self.pairs.count(2)
+
+    def of(self, rows: TokenRows, places: np.ndarray) -> SparseMatrix:
+        """A row for each of these tokens."""
+        around, here = pad_rows(rows, self.pairs.vocabulary - 1, self.skipped)
+        size = self.pairs.vocabulary
+        parts = []
+        for begin in range(0, len(places), CHUNK):
+            at = here[places[begin : begin + CHUNK]]
+            columns = [around[at + offset] + number * size for number, offset in enumerate(WORD_OFFSETS)]
+            for number, offset in enumerate(PAIR_OFFSETS):
+                found = self.pairs.find_many(2, around[at + offset - 1], around[at + offset])
+                columns.append(np.where(found < 0, -1, found + len(WORD_OFFSETS) * size + number * self.pairs.count(2)))
+            columns += self._shape_columns(around, at)
+            table = np.stack(columns, axis=1).astype(np.int32)
+            there = table >= 0
+            indptr = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
+            parts.append(SparseMatrix(indptr, table[there], np.ones(int(indptr[-1]), np.float32), self.width))
+        return stack_rows(parts, self.width)
+
+    def _shape_columns(self, around: np.ndarray, at: np.ndarray) -> list[np.ndarray]:
+        """Columns of the shapes around the words `at` these places: each by itself, and all of them as one."""
+        if self.shapes is None:
+            return []
+        each = [self.shapes[around[at + offset]] for offset in SHAPE_OFFSETS]
+        whole = np.ravel_multi_index(each, (len(SHAPES),) * len(SHAPE_OFFSETS))
+        alone = [self._num_token_features + number * len(SHAPES) + shape for number, shape in enumerate(each)]
+        return [*alone, self._num_token_features + len(SHAPE_OFFSETS) * len(SHAPES) + whole]
+
+    def feature(self, column: int) -> FeatureName:
+        """What a column stands for: one token or two and how far the last is from the word, or shapes by name."""
+        size = self.pairs.vocabulary
+        if column >= self._num_token_features:
+            number, shape = divmod(column - self._num_token_features, len(SHAPES))
+            if number < len(SHAPE_OFFSETS):
+                return FeatureName((), f"written {SHAPES[shape]}, at {SHAPE_OFFSETS[number]:+d}")
+            whole = column - self._num_token_features - len(SHAPE_OFFSETS) * len(SHAPES)
+            named = np.unravel_index(whole, (len(SHAPES),) * len(SHAPE_OFFSETS))
+            return FeatureName((), f"written {', '.join(SHAPES[int(one)] for one in named)}, around it")
+        number, token = divmod(column, size)
+        if number < len(WORD_OFFSETS):
+            return FeatureName((clipped_token(token, size - 1),), f"{WORD_OFFSETS[number]:+d}")
+        number, pair = divmod(column - len(WORD_OFFSETS) * size, self.pairs.count(2))
+        both = divmod(int(self.pairs.sorted_keys(2)[pair]), size)
+        return FeatureName(
+            (clipped_token(both[0], size - 1), clipped_token(both[1], size - 1)), f"{PAIR_OFFSETS[number]:+d}"
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self.pairs.arrays()
+
+    @classmethod
+    def load(
+        cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray | None = None
+    ) -> WordFeatures:
+        return cls(NgramIndex.load(arrays, vocabulary=vocabulary + 1, order=2), skipped, shapes)
+
+
+def clipped_token(token: int, vocabulary: int) -> int:
+    return OUTSIDE if token == vocabulary else token
+
+
+def pad_rows(rows: TokenRows, vocabulary: int, skipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All rows with an edge on both sides, as wide as features reach, and where in them each token stands."""
+    here = np.arange(len(rows.tokens)) + MAX_OFFSET * (2 * rows.rows() + 1)
+    around = np.full(len(rows.tokens) + 2 * MAX_OFFSET * len(rows), vocabulary, np.int64)
+    around[here] = np.where(np.isin(rows.tokens, skipped), vocabulary, rows.tokens)
+    return around, here
