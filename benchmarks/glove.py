@@ -65,7 +65,7 @@ def ours_counted(source: Subset) -> CooccurrenceTable:
         vocabulary=tokenizer.vocab_size,
         window=MILESTONE.window,
         unit=MILESTONE.unit,
-        never=tokenizer.special_ids,
+        blocked_ids=tokenizer.special_ids,
     )
 
 

@@ -64,6 +64,8 @@ def planned(begin: str | Path, task: str, folder: Path, count: int = 60, **setti
     options = {name: settings.pop(name) for name in ("crf",) if name in settings}
     source, _ = labeled_source(str(file_of(task, folder, count)), task=task)
     usual = {"steps": 12, "threads": 1, "precision": "float32"} if str(begin) != "ngram" else {}
+    if str(begin) in ("crf", "hmm"):
+        usual.pop("precision")  # they do without torch
     dropout = settings.pop("dropout", None)
     return pipeline.plan_adaptation(
         str(begin), source, how=how, options=options, dropout=dropout, settings={**usual, **settings}

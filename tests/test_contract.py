@@ -104,7 +104,7 @@ def test_fields_survive_json(name: str):
 
 def test_naming_a_milestone_never_loads_torch():
     code = "import sys; from forebear.registry import model_spec\n"
-    code += f"for name in {NAMES!r}:\n  milestone_named(name)().recipe()\n"
+    code += f"for name in {NAMES!r}:\n  model_spec(name)().default_recipe()\n"
     code += "  if 'torch' in sys.modules: sys.exit(name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -166,7 +166,7 @@ def test_it_learns_from_every_kind_of_token(name: str, kind: str, tmp_path: Path
 def test_a_saved_run_answers_alike(run: Run):
     again = Run.open(run.folder.path)
     for one, other in zip(
-        run.scorer.pseudo_log_probs(rows(run)), again.scorer.pseudo_log_probs(rows(run)), strict=True
+        run.scorer.score(rows(run)), again.scorer.score(rows(run)), strict=True
     ):
         assert np.array_equal(one, other)
 
@@ -198,7 +198,7 @@ def test_scores_are_the_next_tables(predicting: Run):
 def test_scores_are_what_fills_a_blank(hiding: Run):
     """What `score` says of a token is what `fill` says of it where it alone is hidden."""
     row = rows(hiding)[0]
-    scores = hiding.masked_lm.pseudo_log_probs([row])[0]
+    scores = hiding.masked_lm.score([row])[0]
     for place in range(1, len(row)):
         alone = np.where(np.arange(len(row)) == place, hiding.masked_lm.mask, row)[1:]
         assert scores[place - 1] == pytest.approx(hiding.masked_lm.mask_log_probs([alone])[0][0, row[place]], abs=1e-4)
@@ -215,14 +215,14 @@ def test_what_is_hidden_is_seen_from_both_sides(hiding: Run):
     """A later token changes what is said of an earlier one."""
     row = rows(hiding)[0]
     changed = np.append(row[:6], row[1:4])
-    one, other = (hiding.masked_lm.pseudo_log_probs([one])[0] for one in (row, changed))
+    one, other = (hiding.masked_lm.score([one])[0] for one in (row, changed))
     assert np.abs(one[:5] - other[:5]).max() > 1e-4
 
 
 def test_a_batch_changes_nothing(run: Run):
-    together = run.scorer.pseudo_log_probs(rows(run))
+    together = run.scorer.score(rows(run))
     for row, scores in zip(rows(run), together, strict=True):
-        assert scores == pytest.approx(run.scorer.pseudo_log_probs([row])[0], abs=1e-5)
+        assert scores == pytest.approx(run.scorer.score([row])[0], abs=1e-5)
 
 
 def test_prompts_together_give_what_each_gives_alone(predicting: Run):
@@ -243,7 +243,7 @@ def test_measuring_adds_up(run: Run):
     held_out = corpus_of(run).split(run.folder.recipe.held_out).held_out
     told = run.metadata["metrics"]["held_out"]
     assert run.measure(held_out).bits_per_byte == pytest.approx(told["bits_per_byte"])
-    assert told["bytes"] == held_out.bytes
+    assert told["bytes"] == held_out.num_bytes
     assert told["nats_per_token"] == pytest.approx(math.log(told["perplexity"]))
 
 

@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Path:
 
 def finish(venv, extras: frozenset[str] = frozenset()) -> None:
     mark = dev.fingerprint(venv.root, venv.version())
-    dev.write_stamp(venv.file_stamp, dev.Stamp(mark, extras, str(venv.root)))
+    dev.write_stamp(venv.stamp, dev.Stamp(mark, extras, str(venv.root)))
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_unfinished_setup_leaves_no_stamp(project: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(dev, "find_pip", lambda venv: ["pip"])
     with pytest.raises((KeyboardInterrupt, dev.DevError)):
         dev.setup(project, frozenset({"dev"}))
-    assert not dev.Venv(project).file_stamp.exists()
+    assert not dev.Venv(project).stamp.exists()
     assert not dev.is_ready(dev.Venv(project), frozenset())
 
 
@@ -213,7 +213,7 @@ def remade(project: Path, stages: list[str], capsys: pytest.CaptureFixture[str])
     kept = project / ".venv" / "kept"
     kept.write_text("")
     try:
-        dev.make(dev.Venv(project), dev.read_stamp(dev.Venv(project).file_stamp))
+        dev.make(dev.Venv(project), dev.read_stamp(dev.Venv(project).stamp))
     finally:
         assert kept.exists() != ("virtual environment" in stages)
     return capsys.readouterr().err
@@ -221,7 +221,7 @@ def remade(project: Path, stages: list[str], capsys: pytest.CaptureFixture[str])
 
 def test_sound_venv_is_reused_also_one_made_by_hand(project: Path, stages: list[str], capsys):
     package(project, "numpy-2.0")
-    dev.Venv(project).file_stamp.unlink()
+    dev.Venv(project).stamp.unlink()
     assert remade(project, stages, capsys) == ""
     assert stages == []
 
@@ -260,8 +260,8 @@ def test_the_caller_may_decide_about_cores(argument: str):
 
 
 def test_a_part_of_the_tests_may_be_called_by_its_short_name():
-    short = ["--all", "text", "cli/test_ask.py", "-k", "text", "tests/demo", "nosuch", "-n0", "--tb=short"]
-    full = ["--all", "tests/text", "tests/cli/test_ask.py", "-k", "text", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    short = ["--all", "nn", "cli/test_ask.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    full = ["--all", "tests/nn", "tests/cli/test_ask.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
     assert dev.with_parts(PROJECT, short) == full
 
 

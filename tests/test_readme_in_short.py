@@ -119,7 +119,7 @@ def parsed(command: str) -> list[str]:
             del words[(at := words.index("--config")) : at + 2]
         try:
             front._app(front._command(words), None).parse_args(
-                front._switched(words), exit_on_error=False, print_error=False
+                front._complete_switches(words), exit_on_error=False, print_error=False
             )
         except Exception as error:  # noqa: BLE001
             refused.append(f"{call}: {error}")

@@ -1,4 +1,4 @@
-"""Worked examples of four tasks: sentence pairs, sentences or scrambled words, questions, entities. Files and queries."""
+"""Worked examples of four tasks: sentence pairs, sentences or scrambled words, questions, entities."""
 
 from __future__ import annotations
 

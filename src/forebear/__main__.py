@@ -1,7 +1,7 @@
 """`python -m forebear`: the command line, for programs that start Python themselves, such as torchrun.
 
-`-m` puts the working folder first on the search path: it is removed before anything else is imported, so that no file
-there takes the place of a module.
+`-m` puts the working folder first on the search path. It is removed before anything else is imported, so that no file
+there replaces a module.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What can go wrong, said so that a person can act on it: where, what, and the remedy."""
+"""Exceptions with a message, a location and a hint for the user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class ForebearError(Exception):
-    """A failure with a message for people: `file:line: what happened` and, below it, the remedy."""
+    """An error with a message for users: `file:line: message` and, below it, a hint."""
 
     exit_code = 1
 
@@ -25,41 +25,43 @@ class ForebearError(Exception):
         self.file = None if file is None else os.fspath(file)
 
     def __str__(self) -> str:
-        place = printable_path(self.file) if self.file is not None else ""
+        location = printable_path(self.file) if self.file is not None else ""
         if self.line is not None:
-            place += f":{self.line}" if place else f"number {self.line}"
+            location += f":{self.line}" if location else f"number {self.line}"
         if self.byte is not None:
-            place += f", byte {self.byte:,}" if place else f"byte {self.byte:,}"
-        message = f"{place}: {self.message}" if place else self.message
+            location += f", byte {self.byte:,}" if location else f"byte {self.byte:,}"
+        message = f"{location}: {self.message}" if location else self.message
         return f"{message}\n  remedy: {self.hint}" if self.hint else message
 
-    def __reduce__(self):  # a worker's error travels to the parent whole
-        return _rebuilt, (type(self), self.message, self.file, self.line, self.byte, self.hint)
+    def __reduce__(self):  # errors of worker processes are pickled with all attributes
+        return _rebuild_error, (type(self), self.message, self.file, self.line, self.byte, self.hint)
 
 
 class InputError(ForebearError):
-    """The input or the way the command was called is at fault, not the program."""
+    """Invalid input or a wrong call, not a defect of the program."""
 
     exit_code = 2
 
 
 class UserInterrupt(ForebearError):
-    """Someone pressed Ctrl-C; what was finished is kept."""
+    """The user pressed Ctrl-C; what was finished is kept."""
 
     exit_code = 130
 
 
 def join_faults(faults: Sequence[str], most: int = 8) -> str:
-    """Faults one by one, as long as they are few: a list of hundreds helps nobody."""
+    """The first `most` faults in one line, and the number of the others."""
     more = f"; and {len(faults) - most} more" if len(faults) > most else ""
     return "; ".join(faults[:most]) + more
 
 
 def printable_path(path: str | os.PathLike[str]) -> str:
-    """The path as one printable line, whatever bytes its name is made of."""
+    """The path as one printable line, whatever bytes its name has."""
     text = os.fspath(path)
     return text if text.isprintable() else ascii(text)
 
 
-def _rebuilt(kind: type[ForebearError], what: str, file: str | None, line: int | None, byte: int | None, hint: str):
-    return kind(what, file=file, line=line, byte=byte, hint=hint)
+def _rebuild_error(
+    error_type: type[ForebearError], message: str, file: str | None, line: int | None, byte: int | None, hint: str
+):
+    return error_type(message, file=file, line=line, byte=byte, hint=hint)

@@ -1,4 +1,4 @@
-"""What a run can be asked: it follows from the names of its heads, and from whether it has an encoder."""
+"""The capabilities of a run: the commands it supports, by the names of its heads and whether it has an encoder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "choice": ("choose", "measure"),
     "translation": ("translate", "measure"),
 }
-CAPABILITY_PHRASES = {  # how a run is asked, of verbs that are none
+CAPABILITY_PHRASES = {  # messages for capabilities whose names are not verbs
     "ask": "by a prompt",
     "next": "what comes next",
     "neighbours": "for neighbours",
@@ -22,13 +22,18 @@ CAPABILITY_PHRASES = {  # how a run is asked, of verbs that are none
     "analogy": "for an analogy",
 }
 OF_ENCODERS = ("embed", "neighbours", "similarity", "odd-one-out")
-OF_WORDS = ("analogy", "measure")  # what is looked for among all words
+OF_WORDS = ("analogy", "measure")  # capabilities of word vectors
 
 
 def head_capabilities(heads: Iterable[str], *, encodes: bool, words: bool = False) -> tuple[str, ...]:
-    """What a run with heads of these names can be asked; one that `encodes` has vectors, whatever its heads, and where
-    its tokens are `words`, a vector for each word."""
+    """The capabilities of a run.
+
+    Args:
+        heads: Names of its heads.
+        encodes: Whether it has an encoder, and so vectors of texts.
+        words: Whether its tokens are words, so that each word has a vector.
+    """
     names = tuple(heads)
-    named = (verb for head in names for verb in VERBS.get(head, ()))
-    encodes = encodes and "translation" not in names  # what it makes of a source is there for its other half
-    return tuple(dict.fromkeys((*named, *(OF_ENCODERS if encodes else ()), *(OF_WORDS if encodes and words else ()))))
+    verbs = (verb for head in names for verb in VERBS.get(head, ()))
+    encodes = encodes and "translation" not in names  # the encoder of a translation model serves its decoder
+    return tuple(dict.fromkeys((*verbs, *(OF_ENCODERS if encodes else ()), *(OF_WORDS if encodes and words else ()))))

@@ -1,7 +1,7 @@
-"""Ctrl-C during the first import of a large extension: it waits until the import is complete.
+"""Defer Ctrl-C during the first import of large extension modules.
 
-An import of torch, numba or NumPy that is interrupted leaves native code half initialised, and the next attempt crashes
-the process. `guard_first_imports` makes the import machinery defer the interrupt, whichever module imports them first.
+An interrupted import of torch, numba or NumPy leaves native code half initialized, and the next attempt crashes the
+process. `guard_first_imports` makes the import machinery defer the interrupt, whichever module imports them first.
 This module imports nothing but sys: the package loads it at once.
 """
 
@@ -17,9 +17,9 @@ GUARDED = ("numpy", "numba", "torch")
 
 
 class deferred_interrupts:  # noqa: N801 - used as a function
-    """While it is open, Ctrl-C is only recorded; KeyboardInterrupt is raised when it closes.
+    """A context in which Ctrl-C is only recorded; KeyboardInterrupt is raised at its end.
 
-    It acts in the main thread alone, and only where SIGINT has Python's own handler.
+    It acts in the main thread only, and only if SIGINT has Python's own handler.
     """
 
     def __enter__(self) -> None:
@@ -46,10 +46,10 @@ class deferred_interrupts:  # noqa: N801 - used as a function
 
 
 class _Finder:
-    """Finds the guarded modules as all other finders do, and has their first import guarded.
+    """A finder that delegates to the others, and guards the first import of the guarded modules.
 
     complete  modules that were imported completely. Python drops a module that is interrupted just before its import
-              ends, and running it a second time would crash: the next import gets the same one.
+              ends, and executing it again would crash: the next import gets the same module.
     """
 
     def __init__(self) -> None:
@@ -72,8 +72,8 @@ class _Finder:
 class _Loader:
     """Imports a module completely while it is being created.
 
-    An exception in `exec_module` would make Python drop the module, and the next import run it a second time. Raised
-    here, the interrupt leaves it whole in `sys.modules`.
+    An exception in `exec_module` would make Python drop the module, and the next import execute it again. Raised here,
+    the interrupt leaves it complete in `sys.modules`.
     """
 
     def __init__(self, loader: "Any", finder: _Finder) -> None:
@@ -88,7 +88,7 @@ class _Loader:
         name, complete = spec.name, self._finder.complete
         if name not in complete:
             with deferred_interrupts():
-                self._finder.names.discard(name)  # the import below takes the ordinary way
+                self._finder.names.discard(name)  # the import below is an ordinary one
                 try:
                     complete[name] = import_module(name)
                 finally:
@@ -96,12 +96,12 @@ class _Loader:
         return complete[name]
 
     def exec_module(self, module: "ModuleType") -> None:
-        """It has been executed already."""
+        """Does nothing: the module has been executed already."""
         module.__spec__.loader = self._loader  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def guard_first_imports() -> None:
-    """Has the first imports of torch, numba and NumPy deferred against interrupts, wherever they happen."""
+    """Defers interrupts during the first imports of torch, numba and NumPy, wherever they happen."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         finder = _Finder()
         if finder.names:

@@ -1,4 +1,4 @@
-"""The table of contents: every milestone in the order history made them; the only such list, imported lazily."""
+"""The registry of models in historical order; their specs are imported lazily."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LineageEntry:
-    """One line of the table: what a reader should know before anything is loaded."""
+    """A model of the lineage, described without importing it."""
 
     name: str
     title: str
     year: int
     authors: str
     idea: str
-    place: str  # module:class, imported when it is asked for, so that counting n-grams never loads torch
+    place: str  # module:class of the spec, imported on demand, so that n-gram models never load torch
 
 
 LINEAGE: dict[str, LineageEntry] = {
@@ -194,7 +194,7 @@ LINEAGE: dict[str, LineageEntry] = {
 
 
 def model_spec(name: str) -> type[ModelSpec]:
-    """The class of a milestone; a name that is not in the table is refused with the nearest that is."""
+    """The spec class of a model; raises InputError with a suggestion for an unknown name."""
     if name not in LINEAGE:
         raise InputError(f"no milestone named {name!r}", hint=suggest(name, LINEAGE))
     module, _, attribute = LINEAGE[name].place.partition(":")
@@ -202,23 +202,23 @@ def model_spec(name: str) -> type[ModelSpec]:
 
 
 def tag_only_models() -> list[str]:
-    """Those that words with their tags teach, and nothing else."""
+    """The names of the models that are trained on tagged words only."""
     return [name for name in LINEAGE if model_spec(name).learns_from == "tags"]
 
 
 def text_models() -> list[str]:
-    """The names of those that learn from plain text, in order."""
+    """The names of the models that are trained on plain text, in order."""
     return [name for name in LINEAGE if model_spec(name).learns_from == "text"]
 
 
 def model_name(milestone: ModelSpec) -> str:
-    """The name in the table of a milestone that was made."""
-    place = f"{type(milestone).__module__}:{type(milestone).__name__}"
-    return next(entry.name for entry in LINEAGE.values() if entry.place == place)
+    """The name of the model of a spec."""
+    path = f"{type(milestone).__module__}:{type(milestone).__name__}"
+    return next(entry.name for entry in LINEAGE.values() if entry.place == path)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
-    """A remedy for a name that is not there."""
+    """A hint for an unknown name: the closest known name, or all names."""
     known = list(names)
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import refused, said, told
 from forebear.cli.main import main
-from forebear.cli.next import lines
+from forebear.cli.next import evidence_lines
 from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
 from small_runs import trained
 
@@ -118,7 +118,7 @@ def test_every_kind_of_step_is_a_sentence():
         step((), (), counted=2, of=5, discount=0.25, share=0.35, weight=0.5),
     )
     found = NgramEvidence("kneser-ney", 1.0, steps, 0.25, 10)
-    assert list(lines(found, "cat", END)) == [
+    assert list(evidence_lines(found, "cat", END)) == [
         "cat: ‘of the’ at the beginning was never seen; backed off to ‘of the’",
         "    ‘of the’ was seen 9 times: too rare for this model (--prune); backed off to ‘the’",
         "    1 of the 9 times after ‘the’ (4 different tokens): too rare for this model (--prune); "
@@ -128,4 +128,4 @@ def test_every_kind_of_step_is_a_sentence():
         "  = 0.2",
     ]
     once = NgramEvidence("none", 1.0, (step((END,), ("</s>",), seen=1, times=0, followers=1, **never),), 0.0, 10)
-    assert list(lines(once, "cat", END)) == ["cat: something else the only time at the beginning of a text"]
+    assert list(evidence_lines(once, "cat", END)) == ["cat: something else the only time at the beginning of a text"]

@@ -41,7 +41,7 @@ def sentences(tmp_path: Path) -> Path:
 def test_every_form_has_the_same_vectors_in_order(
     run: Path, sentences: Path, together: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(embedding, "TOGETHER", together)
+    monkeypatch.setattr(embedding, "BATCH_TEXTS", together)
     folder = sentences.parent
     for name in ("v.npy", "v.safetensors", "v.jsonl", "v.jsonl.gz"):
         assert told(capsys, "embed", run, "A first one.", "--in", sentences, "--out", folder / name)["texts"] == 28
@@ -115,7 +115,7 @@ def test_a_killed_command_leaves_no_file_of_that_name(run: Path, tmp_path: Path)
     """It is killed when numbers are on the disk, long before the end."""
     file = tmp_path / "sentences.txt"
     file.write_text("\n".join(SENTENCES * 5000), encoding="utf-8")
-    code = "from forebear.cli import embed, main; embed.TOGETHER = 8; main.run()"
+    code = "from forebear.cli import embed, main; embed.BATCH_TEXTS = 8; main.run()"
     command = [sys.executable, "-c", code, "embed", str(run), "--in", str(file), "--out", str(tmp_path / "v.npy")]
     with subprocess.Popen(command) as process:
         end = time.monotonic() + 60

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.cli.output import chart, format_clock, told
+from forebear.cli.output import chart, format_clock, format_progress
 from forebear.training.trainer import ProgressReport
 from small_runs import text
 
@@ -42,7 +42,7 @@ def test_nothing_yet_and_a_single_point():
 
 
 def test_a_report_in_one_line():
-    assert told(REPORT) == (
+    assert format_progress(REPORT) == (
         "step 50/100 · 1,234 tokens/s · 1 min 1 s left · loss next 2.500 · held out next 2.750 · "
         "(frequencies alone: 3.250)"
     )
@@ -51,7 +51,7 @@ def test_a_report_in_one_line():
 def test_what_is_no_token_is_not_called_one_and_small_losses_are_seen_falling():
     losses, held_out = {"together": 0.02123}, {"together": 0.037561}
     report = replace(REPORT, losses=losses, held_out=held_out, unigram_loss=None, num_tokens="entries")
-    assert told(report) == (
+    assert format_progress(report) == (
         "step 50/100 · 1,234 entries/s · 1 min 1 s left · loss together 0.02123 · held out together 0.03756"
     )
 

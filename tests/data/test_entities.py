@@ -81,9 +81,9 @@ def test_names_of_a_vocabulary_of_words():
     text, names = "江泽民在北京见了 Ann Smith of New York .", ("江泽民", "北京", "New York", "Ann")
     for split in ("punctuation", "spaces"):
         words = train_tokenizer("words", [text], split=split, segmenter=Segmenter())
-        assert words._memo is not None
+        assert words._cache is not None
         assert found(text, *names, tokenizer=words) == ["江泽民", "北京", "Ann", "New York"]
-        words.__dict__["_memo"] = None  # the plain way
+        words.__dict__["_cache"] = None  # the plain way
         assert found(text, *names, tokenizer=words) == ["江泽民", "北京", "Ann", "New York"]
 
 

@@ -116,7 +116,8 @@ def test_words_of_the_dictionary_come_out_whole(text: str, words: list[str]):
 @given(pieces=st.lists(st.sampled_from(["云雀鸟", "甲乙丙丁", "的", "人民", "，", "a1", " ", "C++"])))
 def test_a_word_is_whole_wherever_it_stands(many: bool, pieces: list[str]):
     """No two of these words can overlap, so each one must be found, by either way of looking for them."""
-    others = [chr(at) + chr(at + 7) for at in range(0xAC00, 0xAC00 + 2 * segmentation._MAX_REGEX_PREFIXES)] if many else []
+    first, count = 0xAC00, 2 * segmentation._MAX_REGEX_PREFIXES if many else 0
+    others = [chr(at) + chr(at + 7) for at in range(first, first + count)]
     segmenter = Segmenter(("云雀鸟", "甲乙丙丁", *others))
     words = segmenter.split("".join(pieces))
     for word in ("云雀鸟", "甲乙丙丁"):

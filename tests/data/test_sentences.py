@@ -166,8 +166,8 @@ def test_sentence_is_what_a_reader_takes_for_one(pieces: list[str]):
 
 @given(st.text("ab \n\t\r\x85\u3000。", min_size=1, max_size=30))
 def test_plain_lines_end_where_the_rules_for_all_text_say(text: str):
-    told = sentences._plain_lines(text)
-    by_rule = [end for _, end in sentences._stretches(text, "lines")]
+    told = sentences._split_plain_lines(text)
+    by_rule = [end for _, end in sentences._line_spans(text, "lines")]
     assert told is None or list(accumulate(map(len, told))) == [*by_rule[:-1], len(text)]
     assert told is None or "".join(told) == text
     blank = any(not line.strip() for line in text.removesuffix("\n").split("\n"))

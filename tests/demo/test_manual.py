@@ -35,7 +35,7 @@ def test_paragraphs_are_sentences_and_none_comes_twice(documents: tuple[str, ...
     for paragraph in paragraphs:
         assert paragraph[0].isupper()
         assert paragraph[-1] in ".!?:\")'"
-        assert len(paragraph.split()) >= demo_text.FEWEST_WORDS
+        assert len(paragraph.split()) >= demo_text.MIN_WORDS
         assert "  " not in paragraph
     whole = "\n".join(paragraphs)
     assert ">>>" not in whole

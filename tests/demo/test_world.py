@@ -238,4 +238,5 @@ def test_stories_and_task_files_are_those_of_version_0_1(tmp_path: Path):
     stories = (world.make_story("both", 0, number).text for number in range(1000))
     assert _sha256(stories) == "d43bb1888c46de4b9f643fc65842005f64350ba1a5cb99977514d848a45f66c6"
     written = write_demo_tasks(tmp_path, 40, 20, seed=1)
-    assert _sha256(file.read_text(encoding="utf-8") for pair in written.values() for file in pair) == "7d983b2b9d89085fb02c5fcb69a0119c88fc8145cd30ffc2c88c61e6ebd55880"
+    texts = (file.read_text(encoding="utf-8") for pair in written.values() for file in pair)
+    assert _sha256(texts) == "7d983b2b9d89085fb02c5fcb69a0119c88fc8145cd30ffc2c88c61e6ebd55880"

@@ -92,8 +92,8 @@ def test_skip_gram_predicts_the_words_around_from_the_word():
     for here, word in enumerate(row):
         for around in row[max(0, here - window) : here] + row[here + 1 : here + 1 + window]:
             for step in range(tree.indptr[around], tree.indptr[around + 1]):
-                sign = 1 - 2 * int(tree.path_turns[step])
-                total += np.logaddexp(0, -sign * (inputs[word] @ outputs[tree.path_nodes[step]]))
+                sign = 1 - 2 * int(tree.turns[step])
+                total += np.logaddexp(0, -sign * (inputs[word] @ outputs[tree.nodes[step]]))
     assert model.evaluate(np.array(row, np.int32), np.array([len(row)]))[0] == pytest.approx(total, rel=1e-12)
 
 
@@ -105,8 +105,8 @@ def by_hand(model: Word2VecModel, rows: list[list[int]], window: int) -> float:
             around = inputs[row[max(0, here - window) : here] + row[here + 1 : here + 1 + window]]
             around = around.mean(0, keepdims=True) if model.architecture == "cbow" else around
             for step in range(tree.indptr[word], tree.indptr[word + 1]):
-                sign = 1 - 2 * int(tree.path_turns[step])
-                total += np.logaddexp(0, -sign * (around @ outputs[tree.path_nodes[step]])).sum()
+                sign = 1 - 2 * int(tree.turns[step])
+                total += np.logaddexp(0, -sign * (around @ outputs[tree.nodes[step]])).sum()
     return total
 
 
@@ -121,8 +121,8 @@ def test_the_hierarchical_softmax_of_a_trained_model_sums_to_one():
         total = 0.0
         for other in range(20):
             steps = slice(tree.indptr[other], tree.indptr[other + 1])
-            signs = 1 - 2 * tree.path_turns[steps].astype(int)
-            total += float(np.prod(1 / (1 + np.exp(-signs * (outputs[tree.path_nodes[steps]] @ inputs[word])))))
+            signs = 1 - 2 * tree.turns[steps].astype(int)
+            total += float(np.prod(1 / (1 + np.exp(-signs * (outputs[tree.nodes[steps]] @ inputs[word])))))
         assert total == pytest.approx(1)
 
 

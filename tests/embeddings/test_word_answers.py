@@ -206,10 +206,10 @@ def test_one_hot_vectors_present_no_word_as_near_and_say_why(runs):
     assert run.similarity("cat", "dog").notes == (ONEHOT_NOTE,)
     assert (run.similarity("cat", "cat").cosine, run.similarity("cat", "cat").notes) == (1, ())
     none = run.odd_one_out(["cat", "dog", "mat"])
-    assert (none.odd, none.cosines, none.notes) == (None, (0, 0, 0), (ONEHOT_NOTE,))
-    assert none.facts()["odd"] is None
-    assert run.odd_one_out(["cat", "dog", "cat"]).odd == "dog"
-    assert runs["pieces"].odd_one_out(["a cat"] * 3).odd is None
+    assert (none.outlier, none.cosines, none.notes) == (None, (0, 0, 0), (ONEHOT_NOTE,))
+    assert none.to_dict()["odd"] is None
+    assert run.odd_one_out(["cat", "dog", "cat"]).outlier == "dog"
+    assert runs["pieces"].odd_one_out(["a cat"] * 3).outlier is None
 
 
 def test_a_vector_of_zeros_is_near_to_nothing():
@@ -228,8 +228,8 @@ def test_a_word_gives_its_numbers(runs):
     for name in ("word2vec", "network", "onehot"):
         run = runs[name]
         vector = run.vector("cat")
-        assert (vector.dtype, vector.shape) == (np.float32, run.words.matrix.shape[1:])
-        assert vector.tolist() == run.words.matrix[run.words.rows["cat"]].tolist()
+        assert (vector.dtype, vector.shape) == (np.float32, run.word_table.matrix.shape[1:])
+        assert vector.tolist() == run.word_table.matrix[run.word_table.rows["cat"]].tolist()
         vector[:] = 0
         assert run.vector("cat").any()  # it was a copy
         assert run.vector("cat dog") == pytest.approx((run.vector("cat") + run.vector("dog")) / 2, abs=1e-6)
@@ -242,49 +242,49 @@ def test_a_word_gives_its_numbers(runs):
 def test_cosines_have_one_name(runs):
     run = runs["word2vec"]
     near, found = run.neighbours("cat", top=1)[0], run.analogy("cat", "mat", "dog", top=1)
-    assert near.facts()["nearest"][0].keys() == found.facts()["nearest"][0].keys() == {"word", "cosine", "count"}
-    assert run.analogy("cat", "mat", "dog", method="multiply").facts()["nearest"][0].keys() == {
+    assert near.to_dict()["nearest"][0].keys() == found.to_dict()["nearest"][0].keys() == {"word", "cosine", "count"}
+    assert run.analogy("cat", "mat", "dog", method="multiply").to_dict()["nearest"][0].keys() == {
         "word",
         "score",
         "count",
     }
-    assert "cosine" in run.similarity("cat", "dog").facts()
-    assert "cosine" in run.odd_one_out(["cat", "dog", "mat"]).facts()["texts"][0]
+    assert "cosine" in run.similarity("cat", "dog").to_dict()
+    assert "cosine" in run.odd_one_out(["cat", "dog", "mat"]).to_dict()["texts"][0]
 
 
 def test_similarity_is_by_words_where_there_are_words_and_else_by_texts(runs):
     table = runs["word2vec"]
     same, mixed = table.similarity("cat", "cat"), table.similarity("the cat", "dog")
-    assert (same.by, same.cosine) == ("words", pytest.approx(1, abs=1e-5))
+    assert (same.vector_kind, same.cosine) == ("words", pytest.approx(1, abs=1e-5))
     assert mixed.notes == ("'the cat': the mean of 2 words: the, cat",)
     assert mixed.cosine == pytest.approx(cosine(*(one.vector for one in table.embed(["the cat", "dog"]))), abs=1e-5)
-    rows = {word: row for row, word in enumerate(table.words.words)}
-    expected = cosine(*(table.words.matrix[rows[word]] for word in ("cat", "dog")))
+    rows = {word: row for row, word in enumerate(table.word_table.words)}
+    expected = cosine(*(table.word_table.matrix[rows[word]] for word in ("cat", "dog")))
     assert table.similarity("cat", "dog").cosine == pytest.approx(expected, abs=1e-5)
     assert runs["onehot"].similarity("cat", "dog").cosine == 0
     network = runs["network"]
-    assert (network.similarity("cat", "dog").by, network.similarity("the cat", "dog").by) == ("words", "texts")
+    assert (network.similarity("cat", "dog").vector_kind, network.similarity("the cat", "dog").vector_kind) == ("words", "texts")
     for pair, how in ((("the cat", "dog"), {}), (("cat", "dog"), {"layers": 1})):
         found = network.similarity(*pair, **how)
-        assert found.by == "texts"
+        assert found.vector_kind == "texts"
         assert found.cosine == pytest.approx(cosine(*(one.vector for one in network.embed(pair, **how))), abs=1e-5)
     pieces = runs["pieces"].similarity("a cat", "a dog", pooling="max")
-    assert (pieces.by, abs(pieces.cosine) <= 1) == ("texts", True)
+    assert (pieces.vector_kind, abs(pieces.cosine) <= 1) == ("texts", True)
 
 
 def test_the_odd_one_is_that_of_gensim(runs):
     gensim = pytest.importorskip("gensim.models")
     run = runs["word2vec"]
-    vectors = gensim.KeyedVectors(run.words.matrix.shape[1])
-    vectors.add_vectors(list(run.words.words), run.words.matrix)
+    vectors = gensim.KeyedVectors(run.word_table.matrix.shape[1])
+    vectors.add_vectors(list(run.word_table.words), run.word_table.matrix)
     rng = np.random.default_rng(0)
     for _ in range(30):
-        words = [run.words.words[row] for row in rng.choice(len(run.words.words), 5, replace=False)]
-        assert run.odd_one_out(words).odd == vectors.doesnt_match(words)
+        words = [run.word_table.words[row] for row in rng.choice(len(run.word_table.words), 5, replace=False)]
+        assert run.odd_one_out(words).outlier == vectors.doesnt_match(words)
     found = run.odd_one_out(["cat", "dog", "Number"])
-    units = [row / np.linalg.norm(row) for row in (run.words.vector(word) for word in ("cat", "dog", "Number"))]
+    units = [row / np.linalg.norm(row) for row in (run.word_table.vector(word) for word in ("cat", "dog", "Number"))]
     assert found.cosines[0] == pytest.approx((units[0] @ units[1] + units[0] @ units[2]) / 2, abs=1e-5)
-    assert runs["pieces"].odd_one_out(["a cat", "a cat", "Number 7"]).odd == "Number 7"
+    assert runs["pieces"].odd_one_out(["a cat", "a cat", "Number 7"]).outlier == "Number 7"
     with pytest.raises(InputError, match="of 2 texts none"):
         run.odd_one_out(["cat", "dog"])
 

@@ -63,7 +63,7 @@ def plan(parent: RunFolder, folder: Path, words: list[str] | None = None, **chan
     name = parent.metadata["milestone"]
     own = {"batch": 128, "threads": 1, "held_out": 0.15, "steps": 3, **changes}
     beginning = InitFrom.for_run(str(parent.path), None if listed is None else str(listed))
-    return planning.plan_pretraining(name, [texts(folder)], settings=own, beginning=beginning)
+    return planning.plan_pretraining(name, [texts(folder)], settings=own, init_from=beginning)
 
 
 def continued(parent: RunFolder, folder: Path, words: list[str] | None = None, **changes: Any) -> RunFolder:
@@ -213,17 +213,17 @@ def test_what_the_run_decides_is_not_asked_for_again(parents: Callable[..., RunF
     beginning = InitFrom.for_run(str(parent.path))
     for how in ({"size": "pocket"}, {"tokenizer": "words"}, {"vocabulary": 500}):
         with pytest.raises(InputError, match="--from") as caught:
-            planning.plan_pretraining("bert", [file], beginning=beginning, **how)
+            planning.plan_pretraining("bert", [file], init_from=beginning, **how)
         assert caught.value.hint
     with pytest.raises(InputError, match="not of albert"):
-        planning.plan_pretraining("albert", [file], beginning=beginning)
+        planning.plan_pretraining("albert", [file], init_from=beginning)
 
 
 def test_a_corpus_of_another_tokenizer_is_refused(parents: Callable[..., RunFolder], tmp_path: Path):
     other = trained("bert", tmp_path, tokenizer="words", steps=1)
     beginning = InitFrom.for_run(str(parents().path))
     what = planning.plan_pretraining(
-        "bert", [other.metadata["data"]["folder"]], settings={"steps": 1}, beginning=beginning
+        "bert", [other.metadata["data"]["folder"]], settings={"steps": 1}, init_from=beginning
     )
     with pytest.raises(InputError, match="tokenizer"):
         pipeline.run_pretraining(what, tmp_path / "run")

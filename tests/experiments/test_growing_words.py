@@ -24,7 +24,7 @@ def grown(name: str, run: RunFolder, to: Path, **changes) -> RunFolder:
     file.write_text("\n\n".join(f"{NEW} Day {number}." for number in range(20)))
     given = {field: value for field, value in settings(name, **changes).items() if field not in ("width", "window")}
     given = {field: value for field, value in given.items() if field not in ("min_count", "order", "phrases")}
-    what = plan.plan_pretraining(name, [str(file)], settings=given, beginning=InitFrom.for_run(str(run.path)))
+    what = plan.plan_pretraining(name, [str(file)], settings=given, init_from=InitFrom.for_run(str(run.path)))
     return pipeline.run_pretraining(what, to)
 
 
@@ -84,7 +84,7 @@ def test_another_kind_is_refused(tmp_path: Path):
         "word2vec",
         [str(tmp_path / "text.txt")],
         settings={"architecture": "cbow"},
-        beginning=InitFrom.for_run(str(old.path)),
+        init_from=InitFrom.for_run(str(old.path)),
     )
     with pytest.raises(InputError, match="architecture was skipgram, not cbow"):
         pipeline.run_pretraining(what, tmp_path / "new")
@@ -123,7 +123,7 @@ def test_text_in_another_language_is_cut_as_it_is(tmp_path: Path):
     file = tmp_path / "new.txt"
     file.write_text("\n\n".join(f"今天老师去北京看朋友。第{number}天。" for number in range(60)), encoding="utf-8")
     what = plan.plan_pretraining(
-        "word2vec", [str(file)], settings={"steps": 2}, beginning=InitFrom.for_run(str(old.path))
+        "word2vec", [str(file)], settings={"steps": 2}, init_from=InitFrom.for_run(str(old.path))
     )
     new = Run(pipeline.run_pretraining(what, tmp_path / "new"))
     assert {"老师", "北京", "朋友"} <= set(new.word_table.words)

@@ -7,7 +7,7 @@ from forebear.data.source import prepare_source
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.experiments.plan import plan_pretraining
-from forebear.experiments.preview import _rows, batch_stats, preview_batch
+from forebear.experiments.preview import _build_rows, batch_stats, preview_batch
 from forebear.inference.stream_decode import readable_token
 from forebear.objectives.batch import Batch, BatchKey
 
@@ -64,7 +64,7 @@ def test_figures_by_hand(words):
     assert told["distinct_tokens"] == 4
     assert (told["documents_begun"], told["rows_begun_inside_a_document"]) == (1, 1)
     assert told["rows_as_long_as_the_context"] == 1
-    first, second = _rows(batch, words, 5)
+    first, second = _build_rows(batch, words, 5)
     assert first.asked == {"token": [None, "a", None]}
     assert (first.asked_of_row, second.asked_of_row) == ({"label": "1"}, {"label": None})
     assert second.inputs == {"segments": [3, 4]}

@@ -38,7 +38,7 @@ def found_by(predictor, prompts, **how) -> list[list[Hypothesis]]:
 
 def close(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
     assert [(one.ids, one.is_finished) for one in found] == [(one.ids, one.is_finished) for one in wanted]
-    for value in ("log_probability", "score"):
+    for value in ("log_prob", "score"):
         np.testing.assert_allclose([getattr(f, value) for f in found], [getattr(w, value) for w in wanted], atol=1e-5)
 
 

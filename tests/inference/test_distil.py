@@ -180,10 +180,10 @@ def test_a_broken_distillation_of_a_task_ends_where_an_unbroken_one_does(school:
     how = {"student": school / "words", "texts": tmp_path / "more.txt", "temperature": 3, **QUICK}
     whole = distill.distill(school / "teacher", to=tmp_path / "whole", **how)
     broken(5, school / "teacher", to=tmp_path / "broken", **how)
-    assert (tmp_path / "broken" / distill.SOFT).is_file()
+    assert (tmp_path / "broken" / distill.SOFT_TARGETS_FILE).is_file()
     again = distill.resume_distillation(tmp_path / "broken")
     assert weights(again.folder) == weights(whole.folder)
-    assert not (tmp_path / "broken" / distill.SOFT).exists()
+    assert not (tmp_path / "broken" / distill.SOFT_TARGETS_FILE).exists()
     assert again.metadata["milestone"] == "gpt"
     assert again.classify("I loved it.")[0].label in ("positive", "negative")
     assert (

@@ -108,7 +108,7 @@ def test_where_all_are_too_many_a_shortlist_is_tried_and_said(words, monkeypatch
     assert few.num_considered == 5  # rows of four tokens
     assert few.num_fitting == exact.num_fitting > 5
     end = words.special_roles["end"]
-    after = np.exp(predictor.next_log_probs([np.array([end, words.id("the")])])[0])
+    after = np.exp(predictor.next_log_probs([np.array([end, words.token_to_id("the")])])[0])
     fitting = [i for i in range(words.vocab_size) if i not in words.special_ids]
     likeliest = sorted(after[fitting], reverse=True)[:5]
     assert few.covered_mass == pytest.approx(sum(likeliest) / after[fitting].sum())

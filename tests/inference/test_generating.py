@@ -104,9 +104,9 @@ def test_special_tokens_are_never_said(tokenizer):
 def test_entries_beyond_the_tokenizer_are_never_said(words):
     padded = np.full((words.vocab_size + 8, words.vocab_size + 8), 1e-9)
     padded[:, words.vocab_size :] = 1
-    padded[:, words.id("cat")] = 1e-6
+    padded[:, words.token_to_id("cat")] = 1e-6
     (result,) = sample_texts(Tabled(padded), words, "the", temperature=0, length=5)
-    assert result.ids == (words.id("cat"),) * 5
+    assert result.ids == (words.token_to_id("cat"),) * 5
 
 
 def test_only_unknown_is_possible(words):
@@ -127,7 +127,7 @@ def test_stop_strings_end_a_text_before_them(words):
 
 def test_a_penalty_keeps_from_saying_things_twice(words):
     logs = np.full(words.vocab_size, -3.0)
-    logs[[words.id("the"), words.id("cat"), words.id("dog")]] = -2.0, -2.1, -2.2
+    logs[[words.token_to_id("the"), words.token_to_id("cat"), words.token_to_id("dog")]] = -2.0, -2.1, -2.2
     predictor = Tabled(np.tile(np.exp(logs), (words.vocab_size, 1)))
     (plain,) = sample_texts(predictor, words, "the", temperature=0, length=3)
     (penalised,) = sample_texts(predictor, words, "the", temperature=0, length=3, repetition_penalty=2)

@@ -66,9 +66,9 @@ def test_a_portion_measures_as_its_texts(tokenizer, tmp_path, by):
 
 def test_memory_is_bounded_and_batches_change_nothing(words, monkeypatch):
     texts = ["the cat sat on the mat"] * 5 + ["a dog"] * 9
-    whole = evaluate_text(Dreaming(words.num_bytes), words, texts)
+    whole = evaluate_text(Dreaming(words.vocab_size), words, texts)
     monkeypatch.setattr("forebear.inference.predictor.token_batches.__defaults__", (16,))
-    predictor = Dreaming(words.num_bytes)
+    predictor = Dreaming(words.vocab_size)
     seen = []
     measured = evaluate_text(predictor, words, texts, progress=lambda done, total: seen.append((done, total)))
     assert max(predictor.batches) <= 4
@@ -109,7 +109,7 @@ def test_perplexity_without_unknown_tokens_by_hand(words):
         token.log_prob
         for one in score_texts(predictor, words, texts, ends=True)
         for token in one.tokens
-        if token.id != words.num_unknown
+        if token.id != words.unk_id
     ]
     assert len(known) == measured.tokens - measured.unknown_tokens
     assert measured.perplexity_known == pytest.approx(math.exp(-sum(known) / len(known)))

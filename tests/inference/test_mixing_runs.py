@@ -144,7 +144,7 @@ def test_ngrams_of_several_orders_are_mixed_from_their_tables(tmp_path: Path, mo
     for run, alone in zip(runs, found.individual, strict=True):
         assert isinstance(run.predictor, NgramModel)
         assert isinstance(run.predictor.probabilities(), NgramStore)
-        assert run.predictor._later is not None
+        assert run.predictor._load_arrays is not None
         told = run.measure(tmp_path / "more.txt")
         assert (alone.nats, alone.known_nats) == pytest.approx((told.nats, told.known_nats))
         assert alone.perplexity_known == pytest.approx(told.perplexity_known)

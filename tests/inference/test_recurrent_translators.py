@@ -75,7 +75,7 @@ def test_what_cannot_be_asked_is_refused_with_a_remedy(home: Path):
     with pytest.raises(InputError, match="translates"):
         logit_lens(looking, TEXT)
     with pytest.raises(InputError, match="translates") as caught:
-        distill.plan_distillation(str(home / "looking"), [], how=DistillationConfig())
+        distill.plan_distillation(str(home / "looking"), [], config=DistillationConfig())
     assert "quantise" in str(caught.value.hint)
     for verb in ("embed", "generate", "score", "classify"):
         with pytest.raises(InputError, match=verb):

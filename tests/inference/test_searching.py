@@ -106,9 +106,9 @@ def test_special_and_unknown_tokens_are_never_said(words):
     for one in beam_search_texts(Tabled(wish), words, ["", "the"], beams=3, best=3, length=4):
         assert not set(one.ids) & words.special_ids
     only = np.zeros((words.vocab_size, words.vocab_size))
-    only[:, words.unknown] = 1
+    only[:, words.unk_id] = 1
     (one,) = beam_search_texts(Tabled(only), words, "the", beams=2, length=2)
-    assert one.ids == (words.unknown, words.unknown)
+    assert one.ids == (words.unk_id, words.unk_id)
     (one,) = beam_search_texts(Tabled(np.zeros_like(only)), words, "the", beams=2, length=2)
     assert (one.text, one.stop_reason, one.to_dict()["log_probability"]) == ("", "end", None)
 

@@ -12,14 +12,14 @@ from test_maps import drawn
 from forebear.errors import InputError
 from forebear.inspection import attention_plots
 from forebear.inspection.attention import MAX_EDGES, AttentionEdge, AttentionMap, AttentionPanel, attention_view
-from forebear.inspection.attention_plots import _asides, plot_attention
+from forebear.inspection.attention_plots import _line_offsets, plot_attention
 from forebear.inspection.token_labels import WHY_JOINED
-from forebear.reports.plotting import SHARP
+from forebear.reports.plotting import DOTS_PER_INCH
 
 pytest.importorskip("matplotlib")
 
 CHINESE = ("我", "有", "一个", "梦想", "。")
-LARGEST = 20 * SHARP
+LARGEST = 20 * DOTS_PER_INCH
 
 
 def size(png: bytes) -> tuple[int, int]:
@@ -31,13 +31,13 @@ def size(png: bytes) -> tuple[int, int]:
 def axes(monkeypatch: pytest.MonkeyPatch) -> list:
     """What every map was drawn with."""
     seen: list = []
-    heat = attention_plots._heat
+    heat = attention_plots._draw_heatmap
 
     def kept(axes, *how):
         seen.append((axes, image := heat(axes, *how)))
         return image
 
-    monkeypatch.setattr(attention_plots, "_heat", kept)
+    monkeypatch.setattr(attention_plots, "_draw_heatmap", kept)
     return seen
 
 
@@ -72,10 +72,12 @@ def test_the_sides_say_who_looks_at_whom(rollout: bool, kind: str, axes: list):
 def test_pictures_fit_a_page_and_their_letters_can_be_read(layers: int, heads: int, n: int, axes: list):
     one = attention_view(drawn(layers, heads, n))
     wide, high = size(plot_attention(one, "run", "png"))
-    assert max(wide, high) < 12.5 * SHARP
+    assert max(wide, high) < 12.5 * DOTS_PER_INCH
     cells = [image.get_window_extent() for _, image in axes]
     assert all(cell.width == pytest.approx(cell.height, rel=0.01) for cell in cells)  # squares
-    filled = sum(cell.width * cell.height for cell in cells) / axes[0][0].figure.dpi ** 2 * SHARP**2 / (wide * high)
+    filled = (
+        sum(cell.width * cell.height for cell in cells) / axes[0][0].figure.dpi ** 2 * DOTS_PER_INCH**2 / (wide * high)
+    )
     assert filled > (0.25 if n < 5 else 0.5)  # of the picture is maps
     for on in {on for on, _ in axes}:
         names = [*on.get_xticklabels(), *on.get_yticklabels()]
@@ -104,12 +106,12 @@ def test_the_same_edge_of_several_heads_is_drawn_side_by_side():
         AttentionEdge(AttentionPanel(layer, 1, np.eye(2)), row, 0, 0.5)
         for layer, row in ((1, 0), (2, 0), (3, 1), (4, 0))
     ]
-    first, second, alone, third = _asides(edges)
+    first, second, alone, third = _line_offsets(edges)
     assert alone == 0
     assert first < second < third
     assert first == pytest.approx(-third)
-    assert len(set(_asides(edges[:1] * 50))) == 50
-    assert max(_asides(edges[:1] * 50)) < 0.5  # never as far as the next token
+    assert len(set(_line_offsets(edges[:1] * 50))) == 50
+    assert max(_line_offsets(edges[:1] * 50)) < 0.5  # never as far as the next token
 
 
 def test_grids_share_one_scale_and_say_which_head_is_which(axes: list):

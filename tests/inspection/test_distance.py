@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inspection import gradient_distance
-from forebear.inspection.gradient_distance import DIRECTIONS, GradientReach, sizes_of
+from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, sizes_of
 from forebear.nn.encoder import States
 from small_runs import opened, text
 
@@ -55,7 +55,7 @@ def measured(w: Tensor, far: int = 12) -> GradientReach:
 def test_a_linear_recurrence_by_hand():
     w = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(2)) / 2
     chance = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(3, WIDTH, generator=chance) for _ in range(DIRECTIONS)]
+    drawn = [torch.randn(3, WIDTH, generator=chance) for _ in range(NUM_DIRECTIONS)]
     u = torch.cat([one / one.norm(dim=1, keepdim=True) for one in drawn]).double()
     expected = []
     for _ in range(13):
@@ -89,19 +89,19 @@ def test_runs_that_look_back(tmp_path: Path):
     window = opened("nnlm", tmp_path, to="nnlm", **words)
     network = opened("gpt2", tmp_path, to="gpt2", **words)
     texts = text(20).split("\n\n")
-    near, far = fb.gradient_reach([window, network], texts, far=20)
+    near, far = fb.gradient_reach([window, network], texts, max_distance=20)
     assert near.is_cut
     assert near.farthest == window.network.encoder.window - 1
     assert (far.max_distance, far.limit) == (15, "its context is 16 tokens")
     assert (far.magnitudes > 0).all()
-    again = fb.gradient_reach(network, texts, far=20)[0]
+    again = fb.gradient_reach(network, texts, max_distance=20)[0]
     np.testing.assert_array_equal(far.magnitudes, again.magnitudes)
     assert all(parameter.grad is None for parameter in network.network.parameters())
     assert gradient_distance.plot_gradient_reach([near, far], "png").startswith(b"\x89PNG")
     with pytest.raises(InputError, match="long enough to look 15 tokens back"):
-        fb.gradient_reach(network, "The cat sat.", far=20)
+        fb.gradient_reach(network, "The cat sat.", max_distance=20)
     with pytest.raises(InputError, match="--far is 0"):
-        fb.gradient_reach(network, texts, far=0)
+        fb.gradient_reach(network, texts, max_distance=0)
 
 
 def test_what_does_not_look_back_is_refused(tmp_path: Path):

@@ -43,7 +43,7 @@ class Square(torch.nn.Module):
         means = torch.stack([row.mean(0) for row in states.last.split(states.lengths)])
         return torch.stack((torch.zeros(len(means)), (means @ self.weight) ** 2), 1)
 
-    def wanted(self, lengths, target) -> None:
+    def supervised_positions(self, lengths, target) -> None:
         return None
 
 
@@ -117,7 +117,7 @@ def log_odds(run: Run, inputs: dict[str, torch.Tensor], label: int, change) -> f
     hook = run.network.encoder.embedding.register_forward_hook(lambda module, given, output: change(output))
     try:
         with torch.no_grad():
-            logits = run.network.answers(inputs)["label"][0].double() / run.task.temperature  # pyright: ignore
+            logits = run.network.logits(inputs)["label"][0].double() / run.task.temperature  # pyright: ignore
     finally:
         hook.remove()
     return float(logits[label] - torch.cat((logits[:label], logits[label + 1 :])).logsumexp(0))

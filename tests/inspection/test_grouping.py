@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.errors import InputError
-from forebear.inspection.agreement import ClusterAgreement, purity, rand_index
-from forebear.inspection.grouping import (
+from forebear.inspection.senses import (
+    ClusterAgreement,
     apart,
     cluster_vectors,
     cosine_distances,
     cut_tree,
     order_by_size,
+    purity,
+    rand_index,
     silhouettes,
     ward_tree,
 )

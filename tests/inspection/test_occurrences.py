@@ -20,7 +20,7 @@ from forebear.inspection.occurrences import (
 
 
 def found(word: str, *texts: str, most: int = 100) -> OccurrenceSample:
-    return find_occurrences(word, [SenseText(text) for text in texts], most=most)
+    return find_occurrences(word, [SenseText(text) for text in texts], max_occurrences=most)
 
 
 def written(of: OccurrenceSample) -> list[tuple[str, str]]:
@@ -81,12 +81,14 @@ def test_files_with_their_lines(tmp_path: Path):
     text, records, table = (tmp_path / name for name in ("a.txt", "b.jsonl", "c.tsv"))
     text.write_text("One.\nA bank. Two.\nThe bank.\n\nMy bank.\n", encoding="utf-8")
     records.write_text('{"text": "none"}\n{"text": "Two lines,\\nand one bank."}\n', encoding="utf-8")
-    of = find_occurrences("bank", read_sense_texts([text, records], TextFormat()), most=9)
+    of = find_occurrences("bank", read_sense_texts([text, records], TextFormat()), max_occurrences=9)
     assert [(Path(one.file or "").name, one.line) for one in of.occurrences] == [
         ("a.txt", 2), ("a.txt", 3), ("a.txt", 5), ("b.jsonl", 2),
     ]  # fmt: skip
     table.write_text("money\tA bank. It lends.\nriver\tA bank.\n", encoding="utf-8")
-    known = find_occurrences("bank", read_labeled_sense_texts([table], TextFormat()), most=9, sentences="whole")
+    known = find_occurrences(
+        "bank", read_labeled_sense_texts([table], TextFormat()), max_occurrences=9, sentences="whole"
+    )
     assert [(one.sense, one.sentence, one.line) for one in known.occurrences] == [
         ("money", "A bank. It lends.", 1), ("river", "A bank.", 2),
     ]  # fmt: skip

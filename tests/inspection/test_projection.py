@@ -18,7 +18,7 @@ from forebear.errors import InputError
 from forebear.inspection import embedding_plots
 from forebear.inspection.embedding_space import norms_of, pca_plane, project_words, projected, vector_norms
 from forebear.reports import plotting
-from forebear.reports.plotting import SHARP, figure_bytes, place_point_labels
+from forebear.reports.plotting import DOTS_PER_INCH, figure_bytes, place_point_labels
 from small_runs import opened
 
 NAMES = ["king", "queen", "北京", "苹果", "$10", "<b>", "a & b", "naïve"]
@@ -158,7 +158,7 @@ def test_names_in_the_picture_lie_apart(near: int, monkeypatch: pytest.MonkeyPat
     assert picture.startswith(b"\x89PNG")
     (figure,) = figures
     (axes,) = figure.axes
-    figure.set_dpi(SHARP)  # as it was saved
+    figure.set_dpi(DOTS_PER_INCH)  # as it was saved
     renderer = FigureCanvasAgg(figure).get_renderer()
     boxes = [text.get_window_extent(renderer) for text in axes.texts]
     assert len(boxes) >= len(words) - 1
@@ -181,7 +181,7 @@ def _drawable(table: WordVectors) -> tuple[list[str], np.ndarray, np.ndarray]:
 
 def test_a_plane_of_words_that_no_font_has_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(embedding_plots, "undrawable_texts", list)
-    monkeypatch.setattr(plotting, "_chosen", lambda texts: (["none"], set("".join(texts))))
+    monkeypatch.setattr(plotting, "_choose_fonts", lambda texts: (["none"], set("".join(texts))))
     with pytest.raises(InputError, match="no font installed here has"):
         embedding_plots.plot_projection(projected(lexicon(), ["king", "queen", "<b>"], 100, 0), "words", "png")
 
@@ -283,8 +283,8 @@ def test_a_word_that_no_font_can_write_is_a_dot_and_is_told(
     pytest.importorskip("matplotlib")
     real = plotting._fonts
     monkeypatch.setattr(plotting, "_fonts", lambda: ((name, has - {ord("N")}) for name, has in real()))
-    labelled, label = [], embedding_plots._labelled
-    monkeypatch.setattr(embedding_plots, "_labelled", lambda *of: (labelled.append(of[3]), label(*of))[1])
+    labelled, label = [], embedding_plots._draw_labels
+    monkeypatch.setattr(embedding_plots, "_draw_labels", lambda *of: (labelled.append(of[3]), label(*of))[1])
     file, words = tmp_path / "plane.svg", ["cat", "dog", "Number", "mat"]
     notes = told(capsys, "inspect", "projection", run, *words, "--to", file)["notes"]
     assert len(notes) == 1

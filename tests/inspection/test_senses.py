@@ -13,11 +13,11 @@ from forebear.errors import InputError
 from forebear.inference.embed import ContextualWord, EmbeddedText
 from forebear.inference.run import Run
 from forebear.inspection import embedding_plots, senses_page
-from forebear.inspection.senses import AROUND
+from forebear.inspection.senses import IN_ANY_CONTEXT
 from forebear.inspection.senses import SAME as EQUAL
 from small_runs import opened
 
-SAME = EQUAL + AROUND
+SAME = EQUAL + IN_ANY_CONTEXT
 PEOPLE = ("Ivy", "Ben", "Min", "Tao", "Ann", "Joe", "Lin", "Bo")
 MONEY = [f"{who} opened an account at the bank." for who in PEOPLE]
 RIVER = [
@@ -57,7 +57,7 @@ def planted(run: Run, monkeypatch: pytest.MonkeyPatch, spread: float) -> None:
 
 def test_two_meanings_are_two_groups(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch):
     planted(runs["bert"], monkeypatch, 0.2)
-    found = fb.analyze_senses(runs["bert"], "bank", TEXTS * 4, known=KNOWN * 4, groups=2)
+    found = fb.analyze_senses(runs["bert"], "bank", TEXTS * 4, senses=KNOWN * 4, groups=2)
     assert [len(group.members) for group in found.result.groups] == [len(MONEY), len(RIVER)]  # the same ones count once
     assert found.labels_of(found.result.groups[0].members) == ": 8 money"
     assert found.result.agreement is not None
@@ -85,7 +85,7 @@ def test_as_many_groups_as_there_are(runs: dict[str, Run], monkeypatch: pytest.M
 
 def test_a_real_network_and_tables_beside_it(runs: dict[str, Run]):
     found = fb.analyze_senses(
-        runs["bert"], "BANK", TEXTS, known=KNOWN, beside=[runs["word2vec"], runs["gpt2"]], groups=2
+        runs["bert"], "BANK", TEXTS, senses=KNOWN, beside=[runs["word2vec"], runs["gpt2"]], groups=2
     )
     assert found.result.name == "bert, mean of layers 1 and 2"
     assert [one.name for one in found.others] == ["word2vec", "gpt2, mean of layers 1 and 2"]
@@ -111,14 +111,14 @@ def test_the_vector_is_that_of_the_word_where_it_stands(runs: dict[str, Run]):
     from forebear.inspection.occurrences import SenseText, find_occurrences
     from forebear.inspection.senses import contextual_vectors
 
-    of = find_occurrences("bank", [SenseText(text) for text in TEXTS], most=99)
+    of = find_occurrences("bank", [SenseText(text) for text in TEXTS], max_occurrences=99)
     found = contextual_vectors(runs["bert"], of, [2])
     words = runs["bert"].embed(TEXTS[0], words=True, layers=2)[0].words or ()
     place = [word.text for word in words].index("bank")
     expected = words[place].vector
     np.testing.assert_allclose(found.vectors[0], expected, atol=1e-6)
     whole = contextual_vectors(
-        runs["bert"], find_occurrences("the bank", [SenseText(text) for text in MONEY], most=99), [2]
+        runs["bert"], find_occurrences("the bank", [SenseText(text) for text in MONEY], max_occurrences=99), [2]
     ).vectors[0]
     raw = runs["bert"].embed(TEXTS[0], words=True, layers=2, normalise=False)[0].words or ()
     both = raw[place - 1].vector + raw[place].vector
@@ -155,14 +155,14 @@ def test_what_is_refused(runs: dict[str, Run], tmp_path: Path):
     with pytest.raises(InputError, match="there is no layer 7"):
         fb.analyze_senses(runs["bert"], "bank", TEXTS, layers=7)
     with pytest.raises(InputError, match="one for each"):
-        fb.analyze_senses(runs["bert"], "bank", TEXTS, known=["money"])
+        fb.analyze_senses(runs["bert"], "bank", TEXTS, senses=["money"])
     with pytest.raises(InputError, match="a list of texts"):
-        fb.analyze_senses(runs["bert"], "bank", tmp_path / "text.txt", known=["money"])
+        fb.analyze_senses(runs["bert"], "bank", tmp_path / "text.txt", senses=["money"])
 
 
 def test_pictures_and_pages(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch):
     planted(runs["bert"], monkeypatch, 0.2)
-    found = fb.analyze_senses(runs["bert"], "bank", TEXTS, known=KNOWN, groups=2)
+    found = fb.analyze_senses(runs["bert"], "bank", TEXTS, senses=KNOWN, groups=2)
     picture = embedding_plots.plot_senses(found, "bert: bank", "svg")
     assert picture.startswith(b"<?xml")
     assert picture == embedding_plots.plot_senses(found, "bert: bank", "svg")

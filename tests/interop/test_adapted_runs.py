@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -106,7 +105,7 @@ def close(task: Any, example: Any, answer: Any, ours: dict[str, Any], found: lis
     else:
         scores = torch.cat([(one.mc_logits if "mc_logits" in one else one.logits).reshape(1) for one in found])
         assert answer.probabilities == pytest.approx(tuple(scores.softmax(0).tolist()), abs=1e-5)
-        assert int(scores.argmax()) == answer.chosen
+        assert int(scores.argmax()) == answer.choice
 
 
 GRID = [(milestone, task) for milestone in hf_tasks.HEADS for task in EVERYWHERE]
@@ -142,8 +141,8 @@ def test_every_task_to_transformers_and_back(milestone: str, task: str, cutters:
     if not {"temperature", "spread"} & TASKS[task].keys():
         assert back.metadata["weights"]["sha256"] == run.metadata["weights"]["sha256"]
     assert (back.heads, back.capabilities) == (run.heads, run.capabilities)
-    assert [one.facts() for one in predict.predict(back, examples_for(task))] == [
-        approximately(one.facts()) for one in predict.predict(run, examples_for(task))
+    assert [one.to_dict() for one in predict.predict(back, examples_for(task))] == [
+        approximately(one.to_dict()) for one in predict.predict(run, examples_for(task))
     ]
 
 
@@ -238,5 +237,5 @@ def test_own_words_are_fields_of_tasks():
     """What a folder may say of a task beside labels: nothing that no task has."""
     fields = {name for task in TASKS.values() for name in task_from_json(task).to_dict()}
     assert set(hf_tasks.TASK_FIELDS) <= fields
-    told: Any = SimpleNamespace(built={}, dropout="", shape="choice", speaks=False)
-    assert hf_tasks.task_config(told, TASKS["choice"], 0.1, 0.0) == {"forebear": {"task": {"name": "choice"}}}
+    head = hf_tasks.TaskHeadMapping("Any", "choice", (), dropout="")
+    assert hf_tasks.task_config(head, TASKS["choice"], 0.1, 0.0) == {"forebear": {"task": {"name": "choice"}}}

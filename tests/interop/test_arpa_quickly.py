@@ -124,7 +124,7 @@ def test_lines_across_blocks(tmp_path: Path, monkeypatch, order: int, packed: bo
     whole = assert_same(tmp_path / "m")
     monkeypatch.setattr(arpa, "BLOCK_BYTES", 997)
     monkeypatch.setattr(arpa, "MIN_CAPACITY", 8)
-    monkeypatch.setattr(arpa_reading, "ODD", 3)
+    monkeypatch.setattr(arpa_reading, "MAX_UNUSUAL", 3)
     parts = assert_same(tmp_path / "m")
     assert all(map(np.array_equal, whole.ngrams + whole.log_probs, parts.ngrams + parts.log_probs))
     np.testing.assert_allclose(np.concatenate(parts.log_probs[1:] or [[]]), np.concatenate(logs[1:] or [[]]), rtol=1e-8)

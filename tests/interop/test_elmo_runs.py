@@ -28,7 +28,7 @@ def tokens_of(run: Run, words: list[str]) -> list[int]:
     """As a sentence stands between the two marks; what the vocabulary lacks is spelled."""
     known = {token: number for number, token in enumerate(run.tokenizer.vocabulary())}
     spelling = run.network.encoder.embedding.spelling
-    inner = [known[word] if word in known else spelling.number(word) for word in words]
+    inner = [known[word] if word in known else spelling.oov_id(word) for word in words]
     return [run.tokenizer.special_roles["start"], *inner, run.tokenizer.special_roles["end"]]
 
 
@@ -37,7 +37,7 @@ def read(run: Run, rows: list[list[str]], states: Any = None) -> tuple[list[list
     ids = [tokens_of(run, row) for row in rows]
     lengths = tuple(map(len, ids))
     with torch.inference_mode():
-        layers, states = run.network.eval().encoder.through(torch.tensor(np.concatenate(ids)), lengths, states)
+        layers, states = run.network.eval().encoder.run_layers(torch.tensor(np.concatenate(ids)), lengths, states)
     parts = [[part[1:-1].numpy() for part in layer.split(lengths)] for layer in layers]
     return [list(row) for row in zip(*parts, strict=True)], states
 

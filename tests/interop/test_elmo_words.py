@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.interop.elmo_hdf5 import ELMO_MARKERS, UNPREDICTABLE_SCORE, add_marker_rows, drop_extra_rows, vocabulary_lines
+from forebear.interop.elmo_hdf5 import (
+    ELMO_MARKERS,
+    UNPREDICTABLE_SCORE,
+    add_marker_rows,
+    drop_extra_rows,
+    vocabulary_lines,
+)
 
 TOKEN, SCORES = "encoder.embedding.token.weight", "heads.next.softmax.scores"
 

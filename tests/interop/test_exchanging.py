@@ -117,7 +117,7 @@ def test_every_run_to_transformers_and_back(milestone: str, tmp_path: Path):
         assert ("token_type_ids" in theirs) == (milestone in ("bert", "ernie", "albert"))
         given = {"tokens": torch.tensor(ids), "lengths": torch.tensor([len(ids)])}
         with torch.inference_mode():
-            found, wanted = run.network.answers(given), model(**theirs)
+            found, wanted = run.network.logits(given), model(**theirs)
         for head, value in found.items():
             names = ("seq_relationship_logits", "sop_logits") if head == "pair" else ("prediction_logits", "logits")
             told = next(wanted[name] for name in names if name in wanted)

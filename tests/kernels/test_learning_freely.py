@@ -32,7 +32,7 @@ def compare(
     inputs, outputs = small_tables(width)
     plain = [one[:, :width].astype(np.float64) for one in (inputs, outputs)]
     for step in range(2):
-        how = {"rate": rate, "moment": (7, step), "threads": 1, "in_step": in_step}
+        how = {"rate": rate, "seed_parts": (7, step), "threads": 1, "in_step": in_step}
         loss, many = train_word2vec(inputs, outputs, *small_text(), kept, way, **how)
         assert many > 100
         assert loss == pytest.approx(swept_plainly(*plain, way, kept, rate, (7, step), in_step), rel=1e-4)
@@ -101,7 +101,7 @@ def test_the_loss_of_a_long_text_is_that_of_some_of_its_windows():
     way, kept = small_way(mean=False, negatives=5, spelled=False, sample=0)
     tokens, _ = small_text()
     text = np.tile(tokens, 40), np.tile(LENGTHS, 40)
-    told = [train_word2vec(*small_tables(8), *part, kept, way, rate=0.0, moment=MOMENT, threads=1, in_step=False)
+    told = [train_word2vec(*small_tables(8), *part, kept, way, rate=0.0, seed_parts=MOMENT, threads=1, in_step=False)
             for part in (text, (tokens, LENGTHS))]  # fmt: skip
     (loss, many), (small, few) = told
     assert few / 5 < many < 5 * few  # not forty times as many
@@ -113,7 +113,7 @@ def test_several_threads_learn_from_every_part():
     tokens, _ = small_text()
     tables = small_tables(8)
     before = tables[0].copy()
-    train_word2vec(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, rate=0.05, moment=MOMENT, threads=3,
+    train_word2vec(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, rate=0.05, seed_parts=MOMENT, threads=3,
           in_step=False)  # fmt: skip
     moved = np.abs(tables[0] - before).sum(1) > 0
     assert moved[np.unique(tokens[tokens != 5])].all()

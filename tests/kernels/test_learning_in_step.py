@@ -28,7 +28,7 @@ def test_threads_change_no_bit(mean: bool, negatives: int, spelled: bool, monkey
     ends = []
     for threads in (1, 2, 3, 8):
         tables = small_tables(50)
-        how = {"rate": 0.01, "moment": (1, 2), "threads": threads, "in_step": True}
+        how = {"rate": 0.01, "seed_parts": (1, 2), "threads": threads, "in_step": True}
         loss = train_word2vec(*tables, np.tile(tokens, 8), np.tile(LENGTHS, 8), kept, way, **how)
         ends.append((loss, *(one.tobytes() for one in tables)))
     assert all(end == ends[0] for end in ends)
@@ -56,7 +56,7 @@ def test_many_words_in_step_stay_finite(mean: bool):
     tables = small_tables(16)
     losses = []
     for step in range(6):
-        how = {"rate": 0.025, "moment": (1, step), "threads": 1, "in_step": True}
+        how = {"rate": 0.025, "seed_parts": (1, step), "threads": 1, "in_step": True}
         loss, many = train_word2vec(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, **how)
         losses.append(loss / many)
     assert losses[-1] < 1.1 * losses[0]  # words that follow no rule: there is nothing to learn
@@ -77,8 +77,8 @@ def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.Mo
     monkeypatch.setattr(word2vec_threads.ThreadPoolExecutor, "submit", submit)
     monkeypatch.setattr(word2vec_threads, "WORTH", 1)
     with pytest.raises(RuntimeError, match="new thread"):
-        train_word2vec(*small_tables(50), *small_text(), kept, way, rate=0.01, moment=(1, 2), threads=3, in_step=True)
-    assert begun[0].progress()
+        train_word2vec(*small_tables(50), *small_text(), kept, way, rate=0.01, seed_parts=(1, 2), threads=3, in_step=True)
+    assert begun[0].done()
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -91,7 +91,7 @@ def test_text_that_repeats_itself_here_and_there_stays_finite(mean: bool):
     counts = np.bincount(tokens, minlength=500)
     allowed = np.ones(500, bool)
     kept = keep_probabilities(counts, 1e-3, allowed)
-    how = {"kept": kept, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "spelling": None}
+    how = {"keep_probs": kept, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "spelling": None}
     way = word2vec_variant(counts, allowed, **how)
     begun, largest = rng.uniform(-0.02, 0.02, (500, 50)), []
     for in_step in (False, True):
@@ -99,7 +99,7 @@ def test_text_that_repeats_itself_here_and_there_stays_finite(mean: bool):
         tables[0][:, :50] = begun
         for step in range(10):
             train_word2vec(
-                *tables, tokens, lengths, kept, way, rate=0.025, moment=(1, step), threads=1, in_step=in_step
+                *tables, tokens, lengths, kept, way, rate=0.025, seed_parts=(1, step), threads=1, in_step=in_step
             )
         largest.append(np.abs(tables[0]).max())
     assert largest[1] < 3 * largest[0], "of the size that they have freely"
@@ -111,7 +111,7 @@ def test_what_is_too_heavy_is_learned_from_by_one_thread_freely():
     ends = []
     for threads, in_step in ((1, True), (2, True), (1, False)):
         tables = small_tables(50)
-        how = {"rate": 0.1, "moment": (1, 2), "threads": threads, "in_step": in_step}
+        how = {"rate": 0.1, "seed_parts": (1, 2), "threads": threads, "in_step": in_step}
         train_word2vec(*tables, *small_text(), kept, way, **how)
         ends.append([one.tobytes() for one in tables])
     assert ends[0] == ends[1] == ends[2]

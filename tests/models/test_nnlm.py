@@ -120,7 +120,7 @@ def test_words_can_be_added_to_its_vocabulary(grouped: bool, tmp_path: Path, mon
     (tmp_path / "words.txt").write_text("hilltop\nbankside\n", encoding="utf-8")
     beginning = InitFrom.for_run(str(own.folder.path), str(tmp_path / "words.txt"))
     settings = {**asdict(own.folder.spec), "steps": 2, "threads": 1, "batch": 128, "held_out": 0.15}
-    made = plan_pretraining("nnlm", [str(tmp_path / "text.txt")], settings=settings, beginning=beginning)
+    made = plan_pretraining("nnlm", [str(tmp_path / "text.txt")], settings=settings, init_from=beginning)
     grown = Run(pipeline.run_pretraining(made, tmp_path / "grown"))
     assert grown.tokenizer.vocab_size == own.tokenizer.vocab_size + 2
     told = np.exp(grown.predictor.next_log_probs([np.array([grown.tokenizer.special_roles["end"]])]).astype(np.float64))

@@ -25,7 +25,7 @@ BERT = ("bert", "ernie", "roberta", "albert")
 
 def network(milestone: Any, entries: int | None = None):
     tokenizer: Any = SimpleNamespace(vocab_size=entries or type(milestone).entries)
-    return milestone.network(tokenizer)
+    return milestone.build(tokenizer)
 
 
 def count(model: Any, *without: str) -> int:
@@ -56,7 +56,7 @@ def test_albert_has_one_block_and_a_narrow_table():
     model = network(AlbertSpec(width=64, depth=5, heads=2, context=32, table=16), 100)
     assert len(model.encoder.blocks) == 1
     assert model.encoder.depth == 5
-    assert tuple(model.encoder.embedding.id_to_token.weight.shape) == (100, 16)
+    assert tuple(model.encoder.embedding.token.weight.shape) == (100, 16)
 
 
 @pytest.mark.parametrize("name", BERT)
@@ -123,7 +123,7 @@ def test_settings_that_would_change_nothing_are_refused(tmp_path: Path):
     """ernie hides words whatever is said, albert's groups are of words, and only ernie hides names."""
     for name in ("ernie", "albert"):
         with pytest.raises(InputError, match="whole_words is false") as refused:
-            model_spec(name)(whole_word_masking=False)
+            model_spec(name)(whole_words=False)
         assert refused.value.hint
     assert not AlbertSpec(whole_words=False, groups=1).needs_word_boundaries
     with pytest.raises(InputError, match="--entities means nothing to bert") as refused:

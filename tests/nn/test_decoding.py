@@ -118,7 +118,9 @@ def test_only_what_differs_is_moved(monkeypatch):
     parting = []
     plain = kv_cache.TransformerDecodingState._first_differences
     monkeypatch.setattr(
-        kv_cache.TransformerDecodingState, "_first_differences", lambda *args: parting.append(plain(*args)) or parting[-1]
+        kv_cache.TransformerDecodingState,
+        "_first_differences",
+        lambda *args: parting.append(plain(*args)) or parting[-1],
     )
     reader.select(np.array([1, 1, 0]))  # the first takes the token 2, the third has what the first had
     assert parting == [[9, 10]]

@@ -65,7 +65,7 @@ def test_nothing_changes(name: str, lengths: list[int], asked: list[int], monkey
 
 def _watched(forward: Any, seen: list[bool]) -> Any:
     def watched(*given: Any, **more: Any):
-        seen.append(more["kept"] is not None)
+        seen.append(more["positions"] is not None)
         return forward(*given, **more)
 
     return watched

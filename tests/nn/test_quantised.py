@@ -139,7 +139,7 @@ def test_gradients_are_those_of_the_same_weights():
 class Cutter:
     """As much of a tokenizer as networks ask for."""
 
-    size, roles = 50, {"start": 1, "end": 2, "mask": 3, "pad": 0}
+    vocab_size, special_roles = 50, {"start": 1, "end": 2, "mask": 3, "pad": 0}
 
 
 def both(milestone):

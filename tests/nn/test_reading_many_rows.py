@@ -45,7 +45,7 @@ def test_the_twin_gives_what_the_transformer_gives(name: str):
         for one, other in zip(found.layers, expected.layers, strict=True):
             assert one.shape == other.shape
             assert (one - other).abs().max() < 3e-5 * max(1, other.abs().max())
-    assert (twin.depth, twin.width, twin.context, twin.sees) == (3, 24, 20, model.encoder.sees)
+    assert (twin.depth, twin.width, twin.max_length, twin.sees) == (3, 24, 20, model.encoder.sees)
 
 
 def test_heads_answer_alike(monkeypatch: pytest.MonkeyPatch):

@@ -185,7 +185,7 @@ def test_scores_are_those_of_each_token_hidden_alone(
     monkeypatch.setattr(encode_rows, "BATCH_TOKENS", at_once)
     monkeypatch.setattr(masked_lm, "BATCH_TOKENS", at_once)
     texts = ordinary(5, 1, ROOM, ROOM + 1, 23, 5, seed=at_once)
-    told = asked.pseudo_log_probs([np.array([END, *text]) for text in texts])
+    told = asked.score([np.array([END, *text]) for text in texts])
     assert [len(scores) for scores in told] == [len(text) for text in texts]
     for text, scores in zip(texts, told, strict=True):
         for score, expected in zip(scores.tolist(), brute_force(model, text), strict=True):
@@ -194,15 +194,15 @@ def test_scores_are_those_of_each_token_hidden_alone(
 
 def test_what_stands_first_in_a_row_only_says_that_a_text_begins(asked: MaskedLM):
     text = ordinary(6)[0]
-    one, other = asked.pseudo_log_probs([np.array([END, *text]), np.array([START, *text])])
+    one, other = asked.score([np.array([END, *text]), np.array([START, *text])])
     assert np.array_equal(one, other)
-    assert [len(scores) for scores in asked.pseudo_log_probs([np.array([END]), np.array([END, 7])])] == [0, 1]
+    assert [len(scores) for scores in asked.score([np.array([END]), np.array([END, 7])])] == [0, 1]
 
 
 def test_asking_leaves_the_texts_as_they_are(asked: MaskedLM):
     row = np.array([END, *ordinary(20)[0]])
     before = row.copy()
-    asked.pseudo_log_probs([row])
+    asked.score([row])
     asked.mask_log_probs([row])
     assert np.array_equal(row, before)
 

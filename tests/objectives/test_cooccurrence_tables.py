@@ -56,7 +56,7 @@ def test_counts_are_those_of_a_plain_count(text: Ids, window: int, unit: str, pi
             patch.setattr(cooccurrence, "PIECE", size)
             source = portion_of(text, key=f"{size}")
             told.append(
-                count_cooccurrences(source, vocabulary=WORDS, window=window, unit=unit, never=never, max_memory=0)
+                count_cooccurrences(source, vocabulary=WORDS, window=window, unit=unit, blocked_ids=never, max_memory=0)
             )
     assert np.allclose(dense(told[0]), plainly(text, window, unit, never), rtol=1e-4 if window > 16 else 1e-6)
     assert np.array_equal(dense(told[0]), dense(told[0]).T)
@@ -96,7 +96,7 @@ def test_it_is_counted_once(kept: Path, monkeypatch: pytest.MonkeyPatch):
     assert seen
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
-    monkeypatch.setattr(cooccurrence, "_write", lambda *given: pytest.fail("counted again"))
+    monkeypatch.setattr(cooccurrence, "_write_table", lambda *given: pytest.fail("counted again"))
     assert np.array_equal(count_cooccurrences(source, **SETTINGS).counts, first.counts)
     assert [item.name for item in kept.iterdir()] == [next(kept.iterdir()).name], "nothing else is left"
     assert not first.counts.flags.writeable
@@ -134,7 +134,7 @@ def test_a_full_disk_is_told_and_leaves_no_half(kept: Path, monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cooccurrence, "_with_head", full)
+        patch.setattr(cooccurrence, "_write_npy", full)
         with pytest.raises(ForebearError, match="No space left") as told:
             count_cooccurrences(source, **SETTINGS)
     assert "FOREBEAR_CACHE" in told.value.hint
@@ -150,11 +150,11 @@ from small_portions import portion_of, random_text
 from forebear.objectives import cooccurrence
 def die(*given): os.kill(os.getpid(), signal.SIGKILL)
 setattr(cooccurrence, sys.argv[2], die)
-cooccurrence.count_cooccurrences(portion_of(random_text(7, 300)), vocabulary=7, window=2, unit="document", never=frozenset({0}))
+cooccurrence.count_cooccurrences(portion_of(random_text(7, 300)), vocabulary=7, window=2, unit="document", blocked_ids=frozenset({0}))
 """
 
 
-@pytest.mark.parametrize("moment", ["tiled", "write_json", "sync_folder"])
+@pytest.mark.parametrize("moment", ["tile_entries", "write_json", "sync_folder"])
 def test_a_count_that_is_killed_begins_again(kept: Path, moment: str):
     done = subprocess.run([sys.executable, "-c", KILLED, str(Path(__file__).parents[1]), moment], env=dict(os.environ))
     assert done.returncode == -signal.SIGKILL
@@ -180,5 +180,5 @@ def test_texts_in_which_nothing_stands_together(monkeypatch: pytest.MonkeyPatch)
     for text in ([[[1]]], [[[0, 1, 0]]], [[[0]]], [[[1]], [[2]]]):
         assert len(count_cooccurrences(portion_of(text), **SETTINGS)) == 0
         with monkeypatch.context() as patch:
-            patch.setattr(cooccurrence, "_write", lambda *given: pytest.fail("counted again"))
+            patch.setattr(cooccurrence, "_write_table", lambda *given: pytest.fail("counted again"))
             assert len(count_cooccurrences(portion_of(text), **SETTINGS)) == 0

@@ -29,7 +29,7 @@ def test_only_fonts_that_are_needed_are_taken(installed: None):
 def test_what_no_font_has_is_named_with_a_remedy(installed: None):
     with pytest.raises(InputError) as told:
         font_families(["我爱你 a", "你"], "; or go without")
-    assert told.value.what == "no font installed here has 你 (U+4F60) 爱 (U+7231)"
+    assert told.value.message == "no font installed here has 你 (U+4F60) 爱 (U+7231)"
     assert "fonts-noto-cjk" in told.value.hint
     assert told.value.hint.endswith("; or go without")
     with pytest.raises(InputError) as told:

@@ -41,7 +41,7 @@ def table(matrix: SparseMatrix) -> np.ndarray:
 
 def learned(rows: TokenRows, order: int = 2, pairs: bool = False, skipped: Sequence[int] = (), least: int | None = 1):
     return TextFeatures.fit(
-        rows, vocabulary=100, order=order, pairs=pairs, skipped=np.array(skipped, np.int64), least=least
+        rows, vocabulary=100, order=order, pairs=pairs, skipped=np.array(skipped, np.int64), min_count=least
     )
 
 
@@ -80,7 +80,7 @@ def test_ids_that_mean_nothing_are_not_there():
 def test_much_text_leaves_out_what_occurs_once(monkeypatch):
     rows = rows_of([5, 6], [5, 6], [5, 7])
     assert (learned(rows, least=None).weights > 0).sum() == 5  # 5, 6, 7, 5 6, 5 7
-    monkeypatch.setattr("forebear.statistical.linear_features.TEXT_FEATURES_MANY", 3)
+    monkeypatch.setattr("forebear.statistical.linear_features.LARGE_TEXT_TOKENS", 3)
     assert (learned(rows, least=None).weights > 0).sum() == 3  # 5, 6, 5 6
 
 
@@ -150,7 +150,7 @@ def test_shapes_around_a_word_are_features():
     """Ids 0 to 2 are small, 3 has a capital; nothing stands before the first."""
     rows = rows_of([3, 0])
     shapes = word_shapes(["a", "b", "c", "D"])
-    features = WordFeatures.fit(rows, np.arange(2), vocabulary=4, skipped=np.array([]), least=1, shapes=shapes)
+    features = WordFeatures.fit(rows, np.arange(2), vocabulary=4, skipped=np.array([]), min_count=1, shapes=shapes)
     matrix = features.of(rows, np.array([0]))
     named = [features.feature(column) for column in matrix.get_row(0)[0].tolist()]
     told = [feature.field for feature in named if not feature.tokens]
@@ -163,7 +163,7 @@ def test_shapes_around_a_word_are_features():
 
 def test_a_word_and_what_stands_beside_it():
     rows = rows_of([1, 20, 21, 22], [23])
-    features = WordFeatures.fit(rows, np.array([1, 2, 3]), vocabulary=100, skipped=np.array([1]), least=1)
+    features = WordFeatures.fit(rows, np.array([1, 2, 3]), vocabulary=100, skipped=np.array([1]), min_count=1)
     matrix = features.of(rows, np.array([1, 4]))
     assert matrix.shape == (2, features.width)
     first = {features.feature(column) for column in matrix.get_row(0)[0].tolist()}

@@ -162,4 +162,4 @@ def test_texts_by_chance_are_as_frequent_as_they_are_probable():
         for one, other in zip([2, *states.tolist()], [*states.tolist(), 2], strict=True):
             moved[one, other] += 1
     assert moved / moved.sum(1, keepdims=True) == pytest.approx(model.moves, abs=0.02)
-    assert [len(tokens) for tokens, _ in model.sample(50, seed=1, longest=2)] <= [2] * 50
+    assert [len(tokens) for tokens, _ in model.sample(50, seed=1, max_length=2)] <= [2] * 50

@@ -68,7 +68,7 @@ def test_every_step_goes_down_and_is_told():
 
 def test_stopping_on_the_way():
     function, best = bowl(40)
-    few = lbfgs.minimize(function, np.zeros(40), flat(1e-9), most=5)
+    few = lbfgs.minimize(function, np.zeros(40), flat(1e-9), max_iterations=5)
     assert (few.stop_reason, few.iterations) == ("iterations", 5)
     assert function(best)[0] < few.value < 0
     none = lbfgs.minimize(function, np.zeros(40), flat(1e-9), seconds=0)
@@ -80,7 +80,7 @@ def test_where_hardly_anything_is_gained_it_may_end_sooner():
     whole = lbfgs.minimize(function, np.zeros(40), flat(1e-9))
     values: list[float] = []
     found = lbfgs.minimize(
-        function, np.zeros(40), flat(1e-9), still=1e-3, progress=lambda _, value: values.append(value)
+        function, np.zeros(40), flat(1e-9), min_decrease=1e-3, progress=lambda _, value: values.append(value)
     )
     assert found.stop_reason == "still"
     assert found.iterations < whole.iterations

@@ -17,8 +17,8 @@ linear_models = pytest.importorskip("sklearn.linear_model", reason="scikit-learn
 
 def table(model: LinearModel, inputs: Arrays, places: np.ndarray | None = None) -> np.ndarray:
     """The model's own features, written out."""
-    making = model._making
-    matrix: FeatureMatrix = making.matrix(model._settled(), making.rows(inputs), inputs.get("groups"), places)
+    making = model._config
+    matrix: FeatureMatrix = making.matrix(model._require_fitted(), making.rows(inputs), inputs.get("groups"), places)
     return matrix.multiply(np.eye(matrix.shape[1]))
 
 

@@ -14,8 +14,8 @@ from sklearn import metrics as peer
 from forebear.data.labeled.examples import ChoiceExample
 from forebear.errors import InputError
 from forebear.tasks.metrics import (
-    COLDEST,
-    HOTTEST,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
     brier,
     calibration,
     calibration_error,
@@ -64,15 +64,17 @@ def test_no_temperature_within_bounds_is_better(seed, several, scale):
     logits = rng.normal(0, scale, (rng.integers(1, 12), 3))
     targets = rng.random(logits.shape) < 0.5 if several else rng.integers(0, 3, len(logits))
     found = temperature(logits, targets)
-    assert COLDEST <= found <= HOTTEST
+    assert MIN_TEMPERATURE <= found <= MAX_TEMPERATURE
     best = log_loss(logits, targets, found)
-    assert all(best <= log_loss(logits, targets, other) + 1e-9 for other in np.geomspace(COLDEST, HOTTEST, 80))
+    assert all(
+        best <= log_loss(logits, targets, other) + 1e-9 for other in np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, 80)
+    )
 
 
 def test_where_there_is_no_best_temperature():
     right = np.array([[2.0, 0.0], [0.0, 1.0]])
-    assert temperature(right, np.array([0, 1])) == COLDEST  # all right: the surer, the better
-    assert temperature(right, np.array([1, 0])) == HOTTEST
+    assert temperature(right, np.array([0, 1])) == MIN_TEMPERATURE  # all right: the surer, the better
+    assert temperature(right, np.array([1, 0])) == MAX_TEMPERATURE
     assert temperature(np.full((3, 2), 7.0), np.array([0, 1, 1])) == 1  # nothing is said
     assert temperature(np.zeros((3, 2)), np.ones((3, 2), bool)) == 1
 
@@ -121,7 +123,7 @@ def test_large_logits_do_not_overflow():
     with np.errstate(all="raise", under="ignore"):
         assert log_loss(logits, targets) == 1e4
         assert log_loss(logits, np.array([[True, False], [True, False]])) == 5e3
-        assert temperature(logits, targets) == HOTTEST
+        assert temperature(logits, targets) == MAX_TEMPERATURE
 
 
 def test_what_cannot_be_calibrated_is_refused():

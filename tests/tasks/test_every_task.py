@@ -78,7 +78,7 @@ def test_it_does_not_matter_who_stands_beside_whom(
 def test_an_epoch_shows_every_example_once(task: str, alike: bool, runs: dict[str, Path], tmp_path: Path):
     plan = planned(runs["bert"], task, tmp_path)
     rows = plan.task.encode(
-        plan.labeled_data.train, plan.tokenizer, plan.spec.input_format(plan.tokenizer), learning=True
+        plan.labeled_data.train, plan.tokenizer, plan.spec.input_format(plan.tokenizer), is_training=True
     )
     objective = ExampleEpochs(length_grouping=alike)
     steps = objective.steps(rows, 300)
@@ -102,7 +102,7 @@ def test_accumulation_changes_nothing(name: str, task: str, runs: dict[str, Path
 
     plan = planned(runs[name], task, tmp_path)
     layout = plan.spec.input_format(plan.tokenizer)
-    rows = plan.task.encode(plan.labeled_data.train, plan.tokenizer, layout, learning=True)
+    rows = plan.task.encode(plan.labeled_data.train, plan.tokenizer, layout, is_training=True)
     model = build_task_model(plan.spec, plan.tokenizer, plan.task, replace(plan.adaptation, dropout=0.0))
     model.initialize(0)
     batch = ExampleEpochs(plan.adaptation.language).batch(rows, 400, BatchKey(0, 0))

@@ -19,7 +19,7 @@ from sklearn import metrics as peer
 
 from forebear.errors import InputError
 from forebear.tasks.metrics import (
-    MOST_SHOWN,
+    MAX_CONFUSION_CLASSES,
     classification_metrics,
     confusion,
     counted,
@@ -136,7 +136,7 @@ def test_a_million_answers_take_no_second():
 
 
 def test_many_classes_have_no_table_of_confusions():
-    names = [str(number) for number in range(MOST_SHOWN + 1)]
+    names = [str(number) for number in range(MAX_CONFUSION_CLASSES + 1)]
     found = classification_metrics(np.arange(9), np.arange(9), names)
     assert found["confusion"] is None
     assert found["macro_f1"] == 1

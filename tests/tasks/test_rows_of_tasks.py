@@ -169,7 +169,7 @@ def test_answers_come_back_from_any_window(name: str, begin: int):
     (told,) = task.predictions([example], rows, logits)
     assert (told.text, told.best.start) == ("37 miles", start)
     assert task.evaluate([example], [told])["exact_match"] == 1
-    learning = task.encode([example], tokenizer, layout, learning=True)
+    learning = task.encode([example], tokenizer, layout, is_training=True)
     assert len(holding) < len(learning.lengths) <= len(holding) + 2
 
 

@@ -20,7 +20,7 @@ def known(monkeypatch: pytest.MonkeyPatch):
     place = "a_strange_encoder:Strange"
     monkeypatch.setitem(LINEAGE, "strange", LineageEntry("strange", "Strange", 2026, "nobody", "a test", place))
     # what it was pre-trained for is nobody's business here
-    monkeypatch.setattr("forebear.experiments.plan._heads", lambda milestone, beginning: ())
+    monkeypatch.setattr("forebear.experiments.adapt_defaults._pretraining_heads", lambda spec, init_from: ())
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -44,8 +44,8 @@ def test_a_divided_step_has_the_gradient_of_the_whole():
     whole, divided = learner(accumulate=1), learner(accumulate=3)
     losses = [one.step(uneven(), 0, 1.0)["next"] for one in (whole, divided)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    for name, moment in whole.optimiser.state["exp_avg"].items():
-        other = divided.optimiser.state["exp_avg"][name]
+    for name, moment in whole.optimizer.state["exp_avg"].items():
+        other = divided.optimizer.state["exp_avg"][name]
         assert moment.numpy() == pytest.approx(other.numpy(), rel=1e-3, abs=1e-7), name
         assert float(moment.abs().max()) > 0
 
@@ -104,7 +104,7 @@ def test_long_steps_are_tried_once(monkeypatch: pytest.MonkeyPatch):
     tried: list[float] = []
     made = learner()
     made.device = DeviceConfig("cpu", 2, "float32")
-    monkeypatch.setattr(GradientLearner, "_timed", lambda self, batch: tried.append(1.0) or 1.0)
+    monkeypatch.setattr(GradientLearner, "_time_one_step", lambda self, batch: tried.append(1.0) or 1.0)
     for seconds, count in ((10.0, 1), (10_000.0, 6)):
         made.recipe = Recipe(time=seconds)
         assert made.time_step(uneven()) == 1.0
@@ -123,7 +123,7 @@ def test_held_out_losses_are_weighed_by_what_was_asked(tmp_path: Path):
     """A learner for which every token costs two nats costs two nats a token, also where a batch is not full."""
 
     class Two:
-        def examine(self, batch: Batch) -> dict[str, float]:
+        def evaluate(self, batch: Batch) -> dict[str, float]:
             return {"next": 2.0 * batch.supervised_counts()["next"]}
 
     run = trained("gpt2", tmp_path, steps=1)

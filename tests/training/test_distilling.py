@@ -297,8 +297,8 @@ def test_a_divided_step_has_the_gradient_of_the_whole():
     whole, divided = learner(), learner(accumulate=3)
     told = [one.step(lesson(), 0, 1.0) for one in (whole, divided)]
     assert told[0] == pytest.approx(told[1], rel=1e-4)
-    for name, moment in whole.optimiser.state["exp_avg"].items():
-        other = divided.optimiser.state["exp_avg"][name]
+    for name, moment in whole.optimizer.state["exp_avg"].items():
+        other = divided.optimizer.state["exp_avg"][name]
         assert moment.numpy() == pytest.approx(other.numpy(), rel=1e-3, abs=1e-7), name
         assert float(moment.abs().max()) > 0
 

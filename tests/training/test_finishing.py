@@ -46,10 +46,10 @@ def test_a_kill_at_the_end_changes_nothing(
         return call
 
     for owner, name in (
-        (RunFolder, "publish"),
+        (RunFolder, "publish_checkpoint"),
         (RunFolder, "save"),
         (CheckpointStore, "prune"),
-        (CheckpointStore, "sweep"),
+        (CheckpointStore, "clean_up"),
     ):
         monkeypatch.setattr(owner, name, dangerous(getattr(owner, name)))
     try:

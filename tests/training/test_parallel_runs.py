@@ -220,7 +220,7 @@ def test_a_task_is_learned_by_two_processes(folder: Path):
             assert group is not None
             made.append(pipeline.run_adaptation(what, folder / to, group=group))
     assert weights(made[0]) == weights(made[1])
-    assert made[0].facts["metrics"] == made[1].facts["metrics"]
+    assert made[0].metadata["metrics"] == made[1].metadata["metrics"]
 
 
 def test_what_means_nothing_is_refused(folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):

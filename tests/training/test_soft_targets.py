@@ -30,6 +30,8 @@ TEXTS = ["The cat sat by the hill.", "The old fox saw the dog and ran.", "A bird
 class Saying:
     """A model that counts: what it says of a row follows from its first tokens."""
 
+    moves = None
+
     def __init__(self, name: str, answers: int, *, of_tokens: bool = False) -> None:
         self.name, self.answers, self.of_tokens = name, answers, of_tokens
 
@@ -47,7 +49,7 @@ def test_a_teacher_need_not_cut_as_its_student_does():
     examples = [LabeledExample((text,), "a") for text in TEXTS]
     task = Classification(("a", "b", "c"))
     rows = task.encode(examples, own, layout)
-    inner = replace(milestone.input_format(theirs), before=(), behind=())
+    inner = replace(milestone.input_format(theirs), before=(), after=())
     teacher = Teacher(Saying("label", 3), task, theirs, inner)
     found = teacher.targets_for(examples, rows)[f"label{TEACHER_TARGET}"]
     firsts = [theirs.encode(text).ids[0] for text in TEXTS]
@@ -91,7 +93,7 @@ def test_places_are_found_in_the_students_own_rows():
         QuestionExample("Who sat?", TEXTS[0], (AnswerSpan(4, "cat"),)),
         QuestionExample("Who saw?", TEXTS[1] * 3),
     ]
-    rows = without_labels(QuestionAnswering(longest=3).encode(examples, own, layout, learning=True), 1)
+    rows = without_labels(QuestionAnswering(longest=3).encode(examples, own, layout, is_training=True), 1)
     assert rows.targets["start"][0] > 0
     assert (rows.targets["start"][rows.examples == 1] == IGNORE_INDEX).all()
 

@@ -89,7 +89,7 @@ def test_vectors_that_learn_move_and_new_words_get_some(runs: dict[str, Path], t
     text = file_of("classification", tmp_path).read_text(encoding="utf-8")
     assert all(text.count(word) > 1 for word in new)
     assert after.tokenizer.unk_id not in after.tokenizer.encode(new[0]).ids
-    learned, known = table(made), before.network.embed_texts
+    learned, known = table(made), before.network.matrix
     moved = [i for i, word in enumerate(words[: len(known)]) if word in before.word_table.rows]
     assert not np.allclose(learned[moved], known[moved], atol=1e-6)
     assert len(np.unique(learned[before.tokenizer.vocab_size :].round(5), axis=0)) == len(new)  # each begins by itself
@@ -111,7 +111,7 @@ def test_vectors_of_characters_serve_as_well(tmp_path: Path):
     made = adapted(run.path, "pairs", tmp_path, steps=3, reader="convolution")
     assert Run(made).tokenizer.kind == "characters"
     row = Run(run).tokenizer.token_to_id("t")
-    assert np.abs(table(made)[row] - Run(run).network.embed_texts[row]).max() < 0.1  # it began with what was there
+    assert np.abs(table(made)[row] - Run(run).network.matrix[row]).max() < 0.1  # it began with what was there
 
 
 def test_vectors_of_other_programs_serve_as_well(tmp_path: Path):

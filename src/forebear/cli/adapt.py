@@ -1,4 +1,4 @@
-"""`forebear adapt`: a run learns a task from labelled examples."""
+"""`forebear adapt`: fine-tune a run on labeled examples."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from forebear.experiments.plan import AdaptPlan
     from forebear.training.run_folder import RunFolder
-    from forebear.training.worker_processes import ProcessGroup
     from forebear.training.trainer import TrainingCallback
+    from forebear.training.worker_processes import ProcessGroup
 
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
 How = Literal["finetune", "freeze", "features", "prompt"]
 ADAPTING = Group("Adapting")
-NOT_OF_ADAPTATION = ("crf", "ordered", "dropout", "head_dropout")  # of the options below
+NOT_ADAPTATION_FIELDS = ("crf", "ordered", "dropout", "head_dropout")  # of the options below
 
 
 @Parameter(name="*", group=ADAPTING)
@@ -67,18 +67,18 @@ class AdaptOptions:
     "Bring layers to one scale before they are mixed."
 
     def fields(self) -> dict[str, Any]:
-        """Those of tasks.adaptation.Adaptation."""
-        told = {name: value for name, value in asdict(self).items() if name not in NOT_OF_ADAPTATION}
-        return {**told, "dropout": self.head_dropout}
+        """The settings of `training.adaptation.Adaptation`."""
+        values = {name: value for name, value in asdict(self).items() if name not in NOT_ADAPTATION_FIELDS}
+        return {**values, "dropout": self.head_dropout}
 
     def options(self, task: str) -> dict[str, Any]:
-        """Those of the task itself."""
-        given = {"crf": self.crf or None, "ordered": self.ordered}
-        means = {"crf": "tagging", "ordered": "pairs"}
-        for name, value in given.items():
-            if value is not None and task != means[name]:
-                raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {means[name]}")
-        return {name: value for name, value in given.items() if value is not None}
+        """The settings of the task."""
+        values = {"crf": self.crf or None, "ordered": self.ordered}
+        task_of = {"crf": "tagging", "ordered": "pairs"}
+        for name, value in values.items():
+            if value is not None and task != task_of[name]:
+                raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {task_of[name]}")
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def adapt(
@@ -144,7 +144,7 @@ def adapt(
         Divide the network itself among the processes, where it is too large for each of them.
     """
     from forebear.data.labeled.source import labeled_source
-    from forebear.experiments import pipeline as using
+    from forebear.experiments import pipeline
     from forebear.experiments.tag_plans import implied_task
     from forebear.training.worker_processes import launch_processes
 
@@ -154,7 +154,7 @@ def adapt(
         if resume is not None:
             if run is not None or data is not None:
                 raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
-            made = using.resume_adaptation(resume, watcher=watcher, group=group)
+            result = pipeline.resume_adaptation(resume, watcher=watcher, group=group)
         elif run is None or data is None:
             raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
@@ -168,7 +168,7 @@ def adapt(
             )
             for note in notes:
                 watcher.on_note(note)
-            what = using.plan_adaptation(
+            plan = pipeline.plan_adaptation(
                 run,
                 source,
                 how=adapting.fields(),
@@ -177,63 +177,67 @@ def adapt(
                 size=size,
                 dropout=adapting.dropout,
             )
-            made = _adapted(what, to, seeds, learning_curve, overwrite, watcher, group)
-    speaking.emit({"folder": str(made.path), **made.metadata}, lambda console: print_adaptation(console, made))
+            result = _run_plan(plan, to, seeds, learning_curve, overwrite, watcher, group)
+    speaking.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
 
 
-def _adapted(
-    what: AdaptPlan,
+def _run_plan(
+    plan: AdaptPlan,
     to: Path | None,
     seeds: int | None,
-    curve: bool,
+    with_learning_curve: bool,
     overwrite: bool,
     watcher: TrainingCallback,
     group: ProcessGroup,
 ) -> RunFolder:
     from forebear.experiments import adapt
-    from forebear.experiments.pipeline import run_adaptation as once
+    from forebear.experiments.pipeline import run_adaptation
 
-    how: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
-    how["command"] = shlex.join(["forebear", *sys.argv[1:]])
-    if (curve or seeds is not None) and to is None:
+    run_options: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
+    run_options["command"] = shlex.join(["forebear", *sys.argv[1:]])
+    if (with_learning_curve or seeds is not None) and to is None:
         raise InputError("several runs need a place", hint="name the folder with --to")
     if seeds is not None:
-        adapt.check_seeds(what, seeds)
-    points = adapt.learning_curve(what, to, **how) if curve and to is not None else []
+        adapt.check_seeds(plan, seeds)
+    points = adapt.learning_curve(plan, to, **run_options) if with_learning_curve and to is not None else []
     if seeds is not None and to is not None:
-        made = adapt.adapt_with_seeds(what, to, seeds, **how)
+        result = adapt.adapt_with_seeds(plan, to, seeds, **run_options)
     else:
-        made = once(what, to, **how)
+        result = run_adaptation(plan, to, **run_options)
     if points:
-        last = {side: adapt.task_figure(made, side) for side in made.metadata["metrics"]}
-        made.update(learning_curve=[*points, {"examples": len(what.labeled_data.train), **last}])
-    return made
+        figures = {split: adapt.task_figure(result, split) for split in result.metadata["metrics"]}
+        result.update(learning_curve=[*points, {"examples": len(plan.labeled_data.train), **figures}])
+    return result
 
 
 def print_adaptation(console: Console, run: RunFolder) -> None:
-    """What came of it."""
-    facts, task = run.metadata, run.task
+    """Prints the result: scores, baseline, seeds and learning curve."""
+    metadata, task = run.metadata, run.task
     from forebear.training.trainer import STOPPED_EARLY
 
     assert task is not None
-    steps = f"{facts['step']:,} step{'s' * (facts['step'] != 1)} in {format_clock(facts['seconds'])}"
-    console.print(f"[bold]{facts['milestone']}[/] for {task.name}: {facts['parameters']:,} parameters, {steps}")
-    if early := next((note for note in facts.get("notes", ()) if note.startswith(STOPPED_EARLY)), None):
-        console.print(early, markup=False, soft_wrap=True)
-    elif facts.get("best_step", facts["step"]) != facts["step"]:
-        console.print(f"the weights of step {facts['best_step']:,} are kept: they did best on held-out examples")
-    for side, told in facts["metrics"].items():
-        console.print(f"{side}: {metrics_headline(told)}")
-    if (blind := facts.get("baseline")) and blind["score"]:
-        console.print(f"{blind['side']}, without a model: {blind['score']:.4f}, {blind['meaning']}", markup=False)
-    for side, told in facts.get("spread", {}).items():
-        words = f"{told['mean']:.4f} ± {told['deviation']:.4f}, from {told['least']:.4f} to {told['most']:.4f}"
-        console.print(f"{side}, {len(facts['seeds'])} seeds: {task.score.replace('_', ' ')} {words}")
-    if points := facts.get("learning_curve"):
-        made = make_table(">examples", *(f">{side}" for side in facts["metrics"]), "", title="Learning curve")
+    steps = f"{metadata['step']:,} step{'s' * (metadata['step'] != 1)} in {format_clock(metadata['seconds'])}"
+    console.print(f"[bold]{metadata['milestone']}[/] for {task.name}: {metadata['parameters']:,} parameters, {steps}")
+    if early_note := next((note for note in metadata.get("notes", ()) if note.startswith(STOPPED_EARLY)), None):
+        console.print(early_note, markup=False, soft_wrap=True)
+    elif metadata.get("best_step", metadata["step"]) != metadata["step"]:
+        console.print(f"the weights of step {metadata['best_step']:,} are kept: they did best on held-out examples")
+    for split, values in metadata["metrics"].items():
+        console.print(f"{split}: {metrics_headline(values)}")
+    if (baseline := metadata.get("baseline")) and baseline["score"]:
+        console.print(
+            f"{baseline['side']}, without a model: {baseline['score']:.4f}, {baseline['meaning']}", markup=False
+        )
+    for split, values in metadata.get("spread", {}).items():
+        spread = f"{values['mean']:.4f} ± {values['deviation']:.4f}, from {values['least']:.4f} to {values['most']:.4f}"
+        console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.score.replace('_', ' ')} {spread}")
+    if points := metadata.get("learning_curve"):
+        table = make_table(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
         for point in points:
-            figures = [point.get(side) for side in facts["metrics"]]
-            made.add_row(f"{point['examples']:,}", *(f"{one:.4f}" for one in figures), text_bar(figures[-1] or 0.0, 20))
-        console.print(made)
+            scores = [point.get(split) for split in metadata["metrics"]]
+            table.add_row(
+                f"{point['examples']:,}", *(f"{score:.4f}" for score in scores), text_bar(scores[-1] or 0.0, 20)
+            )
+        console.print(table)
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     console.print(f"what now: forebear {task.verb} {run.path} …", markup=False, soft_wrap=True)

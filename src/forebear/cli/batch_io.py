@@ -1,4 +1,4 @@
-"""One text or many: from the command line or a file, a line each; answers in a table, or in a file, a line each."""
+"""Batch input and output: texts from arguments or a file (one per line), results as tables or a file (one per line)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TextArguments = Annotated[list[str] | None, Parameter(negative="")]
 
 @dataclass(frozen=True)
 class InputLine:
-    """A text and where it stands; one of the command line stands nowhere. With a fault it is no text."""
+    """A text with its file and line (None for an argument); `fault` says why a line could not be read."""
 
     text: str
     file: str | None = None
@@ -46,14 +46,14 @@ class InputLine:
 
 
 class MarkedTextBlocks(TextBlocks):
-    """Blocks in which bytes that are no text are marked, so that the lines that hold them can be named."""
+    """Text blocks in which undecodable bytes are marked, so that errors can name their lines."""
 
     def repair(self, error: UnicodeDecodeError) -> tuple[str, int]:
         return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
 
 
 def require_output_folder(output: Path | None) -> None:
-    """Refuses, before any work, a file whose folder is not there."""
+    """Rejects an output file whose folder does not exist, before any work."""
     if output is not None and not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent}", hint="make it, or name another file")
     if output is not None and output.is_dir():
@@ -61,7 +61,7 @@ def require_output_folder(output: Path | None) -> None:
 
 
 def refuse_overwriting_input(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
-    """Refuses, before any work, a file that is itself read."""
+    """Rejects an output file that is also an input, before any work."""
     if output is None or not output.is_file():
         return
     from forebear.data.io.files import find_sources
@@ -90,7 +90,7 @@ class BatchInputOptions:
         refuse_overwriting_input(self.output_file, [] if self.input_file is None else [self.input_file])
 
     def valid_inputs(self, texts: Sequence[str] | None) -> Iterator[InputLine]:
-        """All texts in order, read as they are asked for; one that cannot be read ends them."""
+        """All texts in order, read lazily; a line that cannot be read is an error."""
         for line in self.read_inputs(texts):
             if line.fault:
                 hint = "mend the line, or name the right --encoding (gb18030, big5, …)"
@@ -98,7 +98,7 @@ class BatchInputOptions:
             yield line
 
     def read_inputs(self, texts: Sequence[str] | None = None) -> Iterator[InputLine]:
-        """All texts in order, also those with a fault."""
+        """All texts in order, including lines with a fault."""
         arguments = list(texts or ())
         file = self.input_file or (Path(STDIN_PATH) if STDIN_PATH in arguments else None)
         yield from (InputLine(text) for text in arguments if text != STDIN_PATH)
@@ -115,7 +115,7 @@ class BatchInputOptions:
                 yield InputLine(line.removesuffix("\r"), source.name, number, fault)
 
     def reads_lines(self, texts: Sequence[str] | None) -> bool:
-        """Whether there are lines of a file or of standard input, so that answers must keep their places."""
+        """Whether texts come from a file or standard input, so that results must keep their line positions."""
         return self.input_file is not None or STDIN_PATH in (texts or ())
 
     def count_inputs(self, texts: Sequence[str] | None, *, blank: bool = False) -> int:
@@ -144,14 +144,16 @@ class BatchInputOptions:
         `write` makes an object of each, or a line of text. A file appears only when all of it is there. With `partly`,
         lines that have no answer do not end the others.
         """
-        answer_group, finish = (relocate_errors, _do_nothing) if partial is None else (partial.collect, partial.raise_if_all_failed)
+        answer_group, finish = (
+            (relocate_errors, _do_nothing) if partial is None else (partial.collect, partial.raise_if_all_failed)
+        )
         groups = (answer_group(group, ask) for group in group_inputs(lines, batch_size))
         if self.output_file is None:
             answers = [answer for group in groups for answer in group]
             finish()
             return answers
-        from forebear.data.cleaning import compressed_writer
         from forebear.data.io.atomic import atomic_write, explain_disk_errors
+        from forebear.data.io.files import compressed_writer
 
         target = self.output_file
         with (
@@ -164,7 +166,9 @@ class BatchInputOptions:
                 is_empty = False
                 for answer in group:
                     record = write(answer)
-                    line = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, allow_nan=False)
+                    line = (
+                        record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, allow_nan=False)
+                    )
                     file.write(line.encode() + b"\n")
             if is_empty:  # here, so that no empty file is taken for an answer
                 raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
@@ -176,23 +180,23 @@ SINGLE_INPUT = BatchInputOptions()
 
 
 def _do_nothing() -> None:
-    """Nothing is left to do."""
+    """For batches without partial results."""
 
 
 def read_choices(choices: Sequence[str] | None) -> list[str] | None:
-    """Choices as given; one that is the name of a file stands for its lines, as one alone is no choice."""
+    """The choices; a single one that is a file name stands for the lines of the file."""
     if choices is None or len(choices) != 1 or not Path(choices[0]).is_file():
         return None if choices is None else list(choices)
     return [line.text for line in BatchInputOptions(Path(choices[0])).valid_inputs(None) if line.text.strip()]
 
 
 def _format_bytes(marked: Sequence[str], limit: int = 8) -> str:
-    """Marked bytes as they are written for people."""
+    """Marked bytes in hexadecimal."""
     return " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in marked[:limit]) + " …" * (len(marked) > limit)
 
 
 def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[InputLine]]:
-    """The lines in order, so many at a time, or fewer where they are long: memory is bounded."""
+    """Lines in batches, limited by their number and by characters, so that memory is bounded."""
     group: list[InputLine] = []
     characters = 0
     for line in lines:
@@ -206,7 +210,7 @@ def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[I
 
 
 def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) -> Answer:
-    """An answer's complaint about text number n of a group is one about its file and line."""
+    """Calls `ask`; an error about text n of the group becomes an error about its file and line."""
     try:
         return ask([line.text for line in group])
     except InputError as error:
@@ -219,7 +223,7 @@ def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) 
 
 
 def one_by_one(texts: Sequence[str], ask: Callable[[str], Answer]) -> list[Answer]:
-    """What `ask` says of each text; a fault is one of the text of its number, counted from 1."""
+    """Calls `ask` for each text; errors get the number of the text, from 1, as their line."""
     answers = []
     for number, text in enumerate(texts, 1):
         try:
@@ -241,7 +245,7 @@ def run_per_text(
     done: str,
     draw: Callable[[Any, Any], object],
 ) -> None:
-    """Asks of each text by itself, and draws the answers (console, answer) or writes them to a file."""
+    """Runs a command text by text and draws the results, as draw(console, answer), or writes them to a file."""
     count = 0
 
     def answer_group(group: list[str]) -> list[Any]:
@@ -262,11 +266,11 @@ def run_per_text(
 
 
 def open_run(folder: Path, verb: str, speaking: Output) -> Run:
-    """The run, loaded, to be asked this; what there is to know about it is told on the way."""
+    """Loads a run that supports a command; prints its notes."""
     from forebear.inference.run import Run
 
     loaded = Run.open(folder)
-    loaded.require(verb)  # whatever is wrong with it is said before any text is read
+    loaded.require(verb)  # fails before any text is read
     for note in () if speaking.quiet else loaded.notes:
         print(f"note: {note}", file=sys.stderr)  # noqa: T201
     return loaded
@@ -274,49 +278,52 @@ def open_run(folder: Path, verb: str, speaking: Output) -> Run:
 
 @contextmanager
 def counting_progress(speaking: Output, what: str) -> Iterator[Callable[[int], None]]:
-    """Tells on stderr how many of something were done and how fast: every now and then, and at the end."""
+    """Reports count and speed on stderr, periodically and at the end."""
     import time
 
-    count = 0
+    total = 0
 
     def add(count: int) -> None:
-        nonlocal count
-        done += count
-        report(done, 0)
+        nonlocal total
+        total += count
+        report(total, 0)
 
     started = time.monotonic()
     with speaking.counter(what) as report:
         yield add
     seconds = time.monotonic() - started
     if not speaking.quiet:
-        summary = f"{count_phrase(count, what.removesuffix('s'))} in {seconds:.1f} s"
-        print(f"{summary}, {count / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
+        summary = f"{count_phrase(total, what.removesuffix('s'))} in {seconds:.1f} s"
+        print(f"{summary}, {total / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
 
 
 def printable_cell(text: str) -> str:
-    """The text as it may be shown in a cell: white space and controls by their escapes, brackets not as markup."""
+    """The text for a table cell: whitespace and control characters escaped, brackets not read as markup."""
     from rich.markup import escape
 
     return escape(text if text.isprintable() else repr(text)[1:-1])
 
 
 def shorten(text: str) -> str:
-    """`plain`, with its middle left out where it is very long: it is recognised by how it begins and ends."""
+    """`printable_cell`, with the middle of a long text omitted."""
     half = MAX_SHOWN_CHARACTERS // 2
     return printable_cell(text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:half]} … {text[-half:]}")
 
 
 def printable(text: str) -> str:
-    """What a terminal may be given: controls by their escapes; line ends are spaces."""
-    return "".join(character if character.isprintable() else " " if character.isspace() else repr(character)[1:-1] for character in text)
+    """The text for a terminal: control characters escaped, line ends as spaces."""
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else repr(character)[1:-1]
+        for character in text
+    )
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number for a table; what is infinite by its word."""
+    """A number for a table."""
     return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.4g}"
 
 
-# Many examples for a run that does a task: given or from a file; answers in tables or in a file, in order.
+# --- Examples for runs with a task head ---
 
 
 STRUCTURED_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
@@ -343,7 +350,7 @@ NO_EXAMPLE_OPTIONS = ExampleBatchOptions()
 
 @dataclass
 class ExampleStream:
-    """All examples of a command in order, and the rows that are none, each with how many examples came before it."""
+    """All examples of a command in order, and the rejected rows with the number of examples before each."""
 
     run: Run
     given: list[Any]
@@ -359,26 +366,30 @@ class ExampleStream:
         for example in self.given:
             self.count += 1
             yield example
-        for example in self._of_file():
-            self._place()
+        for example in self._file_examples():
+            self._record_positions()
             self.count += 1
             yield example
-        self._place()
+        self._record_positions()
         if not self.count:
             raise InputError("there is nothing to do", hint=f"give {self.what}, or --in FILE")
 
-    def _place(self) -> None:
+    def _record_positions(self) -> None:
         self.before += [self.count] * (len(self.bad) - len(self.before))
 
-    def _of_file(self) -> Iterator[Any]:
-        """As those that the run learned from are written, or a line each; what cannot be read is entered in `bad`."""
+    def _file_examples(self) -> Iterator[Any]:
+        """Examples of the input file, in the format of the training data or one per line; rejected rows go to `bad`."""
         if (file := self.many.input_file) is None:
             return iter(())
         name = file.name.removesuffix(".gz").removesuffix(".zst")
-        return self._structured(file) if name.endswith(STRUCTURED_SUFFIXES) or self._has_tags(file) else self._plain(file)
+        return (
+            self._read_structured(file)
+            if name.endswith(STRUCTURED_SUFFIXES) or self._has_tags(file)
+            else self._read_plain_lines(file)
+        )
 
     def _has_tags(self, file: Path) -> bool:
-        """Whether words are to be tagged, and those of this file plainly have tags with them, whatever its name."""
+        """Whether the run is a tagger and the file clearly has tagged words, whatever its name."""
         from forebear.data.io.files import find_sources
         from forebear.data.labeled.detect_format import FileHead
 
@@ -389,17 +400,19 @@ class ExampleStream:
                 FileHead.read(next(find_sources([file])), self.many.encoding or "utf-8", "replace").tag_columns()
                 is not None
             )
-        except InputError:  # which is told where the lines are read
+        except InputError:  # raised again when the lines are read
             return False
 
-    def _structured(self, file: Path) -> Iterator[Any]:
+    def _read_structured(self, file: Path) -> Iterator[Any]:
         from forebear.data.labeled.source import read_examples
 
         assert self.run.task is not None
         previous, file_format = self.count, _labeled_format(self.run, file, self.many.encoding)
         try:
             name = self.run.task.name
-            yield from read_examples([str(file)], name, file_format, labels="optional", on_bad_rows="skip", bad=self.bad)
+            yield from read_examples(
+                [str(file)], name, file_format, labels="optional", on_bad_rows="skip", bad=self.bad
+            )
         except InputError as error:
             if self.count == previous and (self.bad or error.message.startswith("there is no column")):
                 error.hint = f"the run learned from {_describe_format(file_format)}: write the file so"
@@ -407,7 +420,7 @@ class ExampleStream:
                 error.hint = "mend the file, or name the right --encoding (gb18030, big5, …)"
             raise
 
-    def _plain(self, file: Path) -> Iterator[Any]:
+    def _read_plain_lines(self, file: Path) -> Iterator[Any]:
         from forebear.data.labeled.row_to_example import RejectedRow
 
         previous = self.count
@@ -428,7 +441,7 @@ class ExampleStream:
             raise InputError(message, file=first.file, line=first.line, hint=hint)
 
     def among(self, answers: Iterable[Any]) -> Iterator[Any]:
-        """The answers, and every bad row at its place among them."""
+        """The answers with each rejected row at its position."""
         num_yielded = 0
         for number, answer in enumerate(answers):
             while num_yielded < len(self.before) and self.before[num_yielded] <= number:
@@ -439,7 +452,7 @@ class ExampleStream:
 
 
 def _labeled_format(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
-    """How a file is written; where the run was imported, nobody knows what it learned from: the file is looked at."""
+    """The format of a file: that of the run's training data, or detected if the run was imported."""
     from forebear.data.labeled.row_to_example import LabeledFormat
     from forebear.data.labeled.source import detect_format, format_like
 
@@ -451,14 +464,16 @@ def _labeled_format(run: Run, file: Path, encoding: str | None) -> LabeledFormat
 
 
 def _describe_format(file_format: LabeledFormat) -> str:
-    """How a file is written, in words."""
+    """The format of a labeled file in words."""
     from forebear.data.labeled.row_to_example import LABELED_FORMATS
 
     columns = [*file_format.texts, *file_format.choices, *([] if file_format.label is None else [file_format.label])]
     if file_format.kind in ("squad", "conll", "tagged") or not columns:
         return LABELED_FORMATS[file_format.kind]
     kind = "column" if file_format.kind in ("tsv", "csv") else "field"
-    return f"{LABELED_FORMATS[file_format.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"
+    return (
+        f"{LABELED_FORMATS[file_format.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"
+    )
 
 
 def run_task_command(
@@ -479,17 +494,19 @@ def run_task_command(
     `plain` says what `line` expects; `write` is how an answer stands in a file whose name does not end in .jsonl, and
     `gap` what stands there for a row that could not be read.
     """
-    from forebear.inference.predict import format_predictions as answered
+    from forebear.inference.predict import format_predictions
 
     examples = ExampleStream(run, examples_given, many, line, what, plain)
     answers_kept: list[Any] = []
     with speaking.counter(what) as progress:
-        predictions = answered(run, examples, progress)
+        predictions = format_predictions(run, examples, progress)
         if many.output_file is None:
             answers_kept = list(predictions)
         else:
             as_json = many.output_file.name.endswith((".jsonl", ".json"))
-            _write_answers(many.output_file, examples.among(predictions), _to_json_line if as_json else _fill_gaps(write, gap))
+            _write_answers(
+                many.output_file, examples.among(predictions), _to_json_line if as_json else _fill_gaps(write, gap)
+            )
     rejected, count = examples.bad, examples.count
     for row in rejected[:MAX_SHOWN_ROWS]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
@@ -507,7 +524,7 @@ def run_task_command(
 
 
 def _to_json_line(answer: Any) -> str:
-    """An answer, or the error of a row, as an object."""
+    """An answer, or the error of a rejected row, as a JSON line."""
     from forebear.data.labeled.row_to_example import RejectedRow
 
     record = {"line": answer.line, "error": answer.reason} if isinstance(answer, RejectedRow) else answer.to_dict()
@@ -521,7 +538,7 @@ def _fill_gaps(write: Callable[[Any], str], gap: str) -> Callable[[Any], str]:
 
 
 def _write_answers(file: Path, answers: Iterable[Any], write: Callable[[Any], str]) -> None:
-    """The file appears only when all of it is there."""
+    """Writes the file atomically."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
 
     with explain_disk_errors(file), atomic_write(file) as output:
@@ -529,7 +546,7 @@ def _write_answers(file: Path, answers: Iterable[Any], write: Callable[[Any], st
             output.write(write(answer).encode("utf-8", "replace"))
 
 
-# Many texts of which some have no answer: they keep their places with what is wrong, and are told at the end.
+# --- Batches in which some texts fail: they keep their positions, and are reported at the end ---
 
 
 AskFn = Callable[[list[str]], list[Any]]
@@ -538,7 +555,7 @@ MAX_NAMED_FAILURES = 5  # texts without an answer that are told one by one; of l
 
 @dataclass(frozen=True)
 class FailedInput:
-    """A text that has no answer, where it stands, and why; `asked` is how its record names it."""
+    """A text without a result: its record, its file and line, and the error."""
 
     asked: dict[str, Any]
     file: str | None
@@ -551,9 +568,9 @@ class FailedInput:
 
 @dataclass
 class PartialResults:
-    """Asks of what can be answered, and keeps what cannot.
+    """Collects results and failures of a batch.
 
-    record  how a text is named in the record of one without an answer
+    record  makes the record of a text without a result
     """
 
     record: Callable[[str], dict[str, Any]] = lambda text: {"text": text}
@@ -565,7 +582,7 @@ class PartialResults:
         return self.answered + len(self.without)
 
     def collect(self, group: list[InputLine], ask: AskFn) -> list[Any]:
-        """An answer, or an Unanswered, for every line."""
+        """A result or a FailedInput for every line."""
         results = []
         for line, answer in zip(group, _ask_each([line.text for line in group], ask), strict=True):
             if isinstance(answer, InputError):
@@ -577,7 +594,7 @@ class PartialResults:
         return results
 
     def raise_if_all_failed(self) -> None:
-        """An error where nothing at all was answered: that of the first text."""
+        """Raises the first error if no text has a result."""
         if self.answered or not self.without:
             return
         first = self.without[0]
@@ -586,7 +603,7 @@ class PartialResults:
         raise InputError(message, file=first.file, line=first.line, hint=hint) from first.error
 
     def emit_failures(self, result: dict[str, Any], *, quiet: bool) -> None:
-        """Says what has no answer: how many among the facts, and which on stderr."""
+        """Adds the number of failures to the result and prints which ones on stderr."""
         if not self.without:
             return
         result["unanswered"] = len(self.without)
@@ -600,7 +617,9 @@ class PartialResults:
         if len(arguments) > MAX_NAMED_FAILURES:
             notes.append(f"{len(arguments) - MAX_NAMED_FAILURES:,} more texts have no answer")
         if lines:
-            numbers = ", ".join(f"{failure.line:,}" for failure in lines[: 2 * MAX_NAMED_FAILURES]) + " …" * (len(lines) > 2 * MAX_NAMED_FAILURES)
+            numbers = ", ".join(f"{failure.line:,}" for failure in lines[: 2 * MAX_NAMED_FAILURES]) + " …" * (
+                len(lines) > 2 * MAX_NAMED_FAILURES
+            )
             subject = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
             notes.append(f"{subject} no answer, of {self.count:,} texts: {numbers}")
             notes.append(f"line {lines[0].line:,}: {_failure_reason(lines[0])}")
@@ -612,7 +631,7 @@ def _failure_reason(failure: FailedInput) -> str:
 
 
 def _ask_each(texts: list[str], ask: AskFn) -> list[Any]:
-    """What `ask` says of each, or its complaint: one about a text parts those before it from those behind."""
+    """A result or an error for each text: an error about one text splits the batch there."""
     answers: list[Any] = []
     while texts:
         try:

@@ -1,4 +1,4 @@
-"""`forebear compare`: every milestone on the same text, one table, one page."""
+"""`forebear compare`: models on the same text or task, as one table and one page."""
 
 from __future__ import annotations
 
@@ -29,72 +29,77 @@ if TYPE_CHECKING:
     )
     from forebear.experiments.comparison.trials import WordEvalRow
 
-# Word vectors beside each other, for people: what milestones or finished runs reach on files of judged words.
+# --- Word vectors of finished runs ---
 
 
 LEGEND = (
     "files of words: Spearman's correlation with what people say of all pairs, a missing one having the mean cosine; "
     "or the share of all analogies that are solved, a missing one being wrong; in brackets how many are covered"
 )
-NOTHING = "—"
+NOT_APPLICABLE = "—"
 
 
 def compare_words_command(
-    runs: Sequence[str], files: Sequence[str], given: Mapping[str, Any], speaking: Output
+    runs: Sequence[str], files: Sequence[str], other_options: Mapping[str, Any], speaking: Output
 ) -> None:
-    """Finished runs by files of words; whatever is about training means nothing here."""
+    """Compares finished runs on word-similarity and analogy files; training options are rejected."""
     from forebear.experiments.comparison.trials import compare_words
 
-    for name, value in given.items():
+    for name, value in other_options.items():
         if value:
             hint = "leave it out: the runs are finished, and are measured as they are"
             raise InputError(f"{name} means nothing beside --runs and --words", hint=hint)
-    found = compare_words(runs, files)
-    speaking.emit({"runs": [one.to_dict() for one in found]}, lambda console: _draw(console, found))
+    rows = compare_words(runs, files)
+    speaking.emit({"runs": [row.to_dict() for row in rows]}, lambda console: _draw_word_comparison(console, rows))
 
 
-def _draw(console: Console, found: Sequence[WordEvalRow]) -> None:
-    names = list(dict.fromkeys(name for one in found for name in one.results))
-    made = make_table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
-    for one in found:
-        words = NOTHING if one.num_words is None else f"{one.num_words:,}"
-        told = (one.results.get(name) for name in names)
-        cells = (NOTHING if at is None else _cell(at.metric, (at.num_covered, at.total)) for at in told)
-        made.add_row(printable_cell(one.run), str(one.year), printable_cell(one.title), words, *cells)
-    console.print(made)
+def _draw_word_comparison(console: Console, rows: Sequence[WordEvalRow]) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row.results))
+    table = make_table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
+    for row in rows:
+        words = NOT_APPLICABLE if row.num_words is None else f"{row.num_words:,}"
+        results = (row.results.get(name) for name in names)
+        cells = (
+            NOT_APPLICABLE if result is None else _metric_cell(result.metric, (result.num_covered, result.total))
+            for result in results
+        )
+        table.add_row(printable_cell(row.run), str(row.year), printable_cell(row.title), words, *cells)
+    console.print(table)
     console.print(LEGEND, style="dim", soft_wrap=True)
-    for one in found:
-        if one.error:
-            console.print(f"{one.run}: {one.error}", style="red", markup=False, soft_wrap=True)
-        for why in dict.fromkeys(file.note for file in one.files if file.note):
-            console.print(f"{one.run}: {why}", style="yellow", markup=False, soft_wrap=True)
+    for row in rows:
+        if row.error:
+            console.print(f"{row.run}: {row.error}", style="red", markup=False, soft_wrap=True)
+        for note in dict.fromkeys(file.note for file in row.files if file.note):
+            console.print(f"{row.run}: {note}", style="yellow", markup=False, soft_wrap=True)
 
 
-def print_other_metrics(console: Console, found: TextComparison) -> None:
-    """What is no bits per byte, where a milestone has it: of neighbours, of hidden tokens, and of files of words."""
-    shares = {"neighbours told apart": "told_apart", "hidden tokens found": "found"}
-    shares = {name: what for name, what in shares.items() if any(row.values(what) for row in found.rows)}
-    if not shares and not found.measured_rows:
+def print_other_metrics(console: Console, comparison: TextComparison) -> None:
+    """Prints metrics other than bits per byte: neighbors, masked tokens, word files."""
+    metrics = {"neighbours told apart": "told_apart", "hidden tokens found": "found"}
+    metrics = {name: metric for name, metric in metrics.items() if any(row.values(metric) for row in comparison.rows)}
+    if not metrics and not comparison.measured_rows:
         return
-    made = make_table("milestone", *(f">{name}" for name in (*shares, *found.measured_rows)))
-    for row in found.rows:
-        cells = [NOTHING if (value := row.mean(what)) is None else f"{value:.1%}" for what in shares.values()]
-        cells += [_cell(row.word_figures(name), row.word_coverage(name)) for name in found.measured_rows]
-        if set(cells) != {NOTHING}:
-            made.add_row(printable_cell(f"{row.title} {row.size}".strip()), *cells)
-    if made.row_count:
-        console.print(made)
-        if found.measured_rows:
+    table = make_table("milestone", *(f">{name}" for name in (*metrics, *comparison.measured_rows)))
+    for row in comparison.rows:
+        cells = [
+            NOT_APPLICABLE if (value := row.mean(metric)) is None else f"{value:.1%}" for metric in metrics.values()
+        ]
+        cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.measured_rows]
+        if set(cells) != {NOT_APPLICABLE}:
+            table.add_row(printable_cell(f"{row.title} {row.size}".strip()), *cells)
+    if table.row_count:
+        console.print(table)
+        if comparison.measured_rows:
             console.print(LEGEND, style="dim", soft_wrap=True)
 
 
-def _cell(figure: float | None, covered: tuple[int, int] | None) -> str:
-    told = NOTHING if figure is None else f"{figure:.3f}"
-    return told if covered is None else f"{told} ({covered[0]:,} of {covered[1]:,})"
+def _metric_cell(score: float | None, coverage: tuple[int, int] | None) -> str:
+    value = NOT_APPLICABLE if score is None else f"{score:.3f}"
+    return value if coverage is None else f"{value} ({coverage[0]:,} of {coverage[1]:,})"
 
 
-PLACE = Path("comparison")
-TASK = Group("A task of your own")
+DEFAULT_FOLDER = Path("comparison")
+TASK_GROUP = Group("A task of your own")
 TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
 
 
@@ -109,7 +114,7 @@ class ComparisonDataOptions(LabeledDataOptions):
     "The share of the examples that is held out for the test where there is no --test."
 
 
-@Parameter(name="*", group=TASK)
+@Parameter(name="*", group=TASK_GROUP)
 @dataclass(frozen=True)
 class ComparisonTaskOptions:
     """What is asked of everyone, beside the text."""
@@ -128,7 +133,7 @@ class ComparisonTaskOptions:
     "Variants of BERT instead of milestones, with commas: nsp, direction, whole-words, pretraining."
 
 
-USUAL_TASK, USUAL_EXAMPLES = ComparisonTaskOptions(), ComparisonDataOptions()
+DEFAULT_TASK_OPTIONS, DEFAULT_DATA_OPTIONS = ComparisonTaskOptions(), ComparisonDataOptions()
 
 
 def compare(
@@ -137,7 +142,7 @@ def compare(
     ] = None,
     /,
     *,
-    to: Path = PLACE,
+    to: Path = DEFAULT_FOLDER,
     time: str | None = None,
     seeds: int = 1,
     only: str | None = None,
@@ -150,8 +155,8 @@ def compare(
     limit: float | None = None,
     words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    on_task: ComparisonTaskOptions = USUAL_TASK,
-    examples: ComparisonDataOptions = USUAL_EXAMPLES,
+    on_task: ComparisonTaskOptions = DEFAULT_TASK_OPTIONS,
+    examples: ComparisonDataOptions = DEFAULT_DATA_OPTIONS,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -205,17 +210,19 @@ def compare(
     if on_task.runs and words and on_task.task is None and not texts:
         given = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
         given |= {"--vocabulary": vocabulary, "--threads": threads, "--prompt": prompt, "--limit": limit}
-        compare_words_command(on_task.runs, words, given | {"--overwrite": overwrite, "--to": to != PLACE}, speaking)
+        compare_words_command(
+            on_task.runs, words, given | {"--overwrite": overwrite, "--to": to != DEFAULT_FOLDER}, speaking
+        )
         return
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}", hint="give a number of at least 1")
-    _refuse_useless(on_task, examples, prompt, limit, words)
+    _refuse_unused_settings(on_task, examples, prompt, limit, words)
     given: dict[str, Any] = {
         "to": to,
         "only": only.split(",") if only else None,
         "time": time,
         "seeds": seeds,
-        "size": _sizes(size),
+        "size": _parse_sizes(size),
         "tokenizer": tokenizer,
         "vocabulary": vocabulary,
         "held_out": held_out,
@@ -225,56 +232,58 @@ def compare(
         "command": shlex.join(["forebear", *sys.argv[1:]]),
     }
     if on_task.task is None:
-        _on_text(texts or [], given | {"limit": limit, "prompt": prompt, "words": words or ()}, speaking)
+        _compare_on_text(texts or [], given | {"limit": limit, "prompt": prompt, "words": words or ()}, speaking)
     else:
-        _on_task(texts or [], given, on_task, examples, speaking)
+        _compare_on_task(texts or [], given, on_task, examples, speaking)
 
 
-def _refuse_useless(
+def _refuse_unused_settings(
     on_task: ComparisonTaskOptions,
     examples: ComparisonDataOptions,
     prompt: str | None,
     limit: float | None,
     words: list[str] | None,
 ) -> None:
-    """A setting that would change nothing is refused: who gives it believes that it does."""
+    """Rejects settings that would have no effect."""
     if on_task.task is None:
-        given = [*_changed(on_task, USUAL_TASK), *_changed(examples, USUAL_EXAMPLES)]
-        if given:
+        changed = [*_changed_options(on_task, DEFAULT_TASK_OPTIONS), *_changed_options(examples, DEFAULT_DATA_OPTIONS)]
+        if changed:
             hint = "say which task and examples: --task classification train.tsv"
-            hint += "; or compare runs by words, without a text: --words FILE" if given[0] == "runs" else ""
-            raise InputError(f"--{given[0]} means nothing without --task", hint=hint)
+            hint += "; or compare runs by words, without a text: --words FILE" if changed[0] == "runs" else ""
+            raise InputError(f"--{changed[0]} means nothing without --task", hint=hint)
     elif prompt is not None or limit is not None or words:
         raise InputError("--prompt, --limit and --words mean nothing beside --task", hint="leave them out")
-    elif on_task.test is not None and examples.test_share != USUAL_EXAMPLES.test_share:
+    elif on_task.test is not None and examples.test_share != DEFAULT_DATA_OPTIONS.test_share:
         raise InputError("--test-share means nothing beside --test", hint="leave one of them out")
 
 
-def _changed(options: Any, usual: Any) -> list[str]:
+def _changed_options(options: Any, default: Any) -> list[str]:
     names = {"encoding": "examples-encoding"}
-    given = [one.name for one in fields(options) if getattr(options, one.name) != getattr(usual, one.name)]
-    return [names.get(name, name.replace("_", "-")) for name in given]
+    changed = [
+        option.name for option in fields(options) if getattr(options, option.name) != getattr(default, option.name)
+    ]
+    return [names.get(name, name.replace("_", "-")) for name in changed]
 
 
-def _on_text(texts: list[str], words: dict[str, Any], speaking: Output) -> None:
+def _compare_on_text(texts: list[str], options: dict[str, Any], speaking: Output) -> None:
     from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare_on_text
     from forebear.experiments.comparison.verdict import text_conclusions
 
-    with comparison_progress(speaking) as hear:
-        found = compare_on_text(texts, **words, on_progress=hear)
-    to = words["to"]
-    facts = {
-        **found.to_dict(),
-        "folder": str(to),
-        "page": str(to / COMPARISON_PAGE),
-        "verdict": text_conclusions(found),
+    with comparison_progress(speaking) as on_progress:
+        comparison = compare_on_text(texts, **options, on_progress=on_progress)
+    folder = options["to"]
+    result = {
+        **comparison.to_dict(),
+        "folder": str(folder),
+        "page": str(folder / COMPARISON_PAGE),
+        "verdict": text_conclusions(comparison),
     }
-    speaking.emit(facts, lambda console: print_comparison(console, found, facts))
+    speaking.emit(result, lambda console: print_comparison(console, comparison, result))
 
 
-def _on_task(
+def _compare_on_task(
     texts: list[str],
-    words: dict[str, Any],
+    options: dict[str, Any],
     on_task: ComparisonTaskOptions,
     examples: ComparisonDataOptions,
     speaking: Output,
@@ -283,8 +292,8 @@ def _on_task(
     from forebear.experiments.comparison.verdict import task_conclusions
 
     assert on_task.task is not None
-    with comparison_progress(speaking, unit="") as hear:
-        found = compare_on_task(
+    with comparison_progress(speaking, unit="") as on_progress:
+        comparison = compare_on_task(
             texts,
             task=on_task.task,
             test=on_task.test,
@@ -295,23 +304,23 @@ def _on_task(
             ablate=on_task.ablate.split(",") if on_task.ablate else (),
             form=examples.form(),
             labelled=examples.settings(),
-            on_progress=hear,
-            **words,
+            on_progress=on_progress,
+            **options,
         )
-    to = words["to"]
-    facts = {
-        **found.to_dict(),
-        "folder": str(to),
-        "page": str(to / COMPARISON_PAGE),
-        "verdict": task_conclusions(found),
+    folder = options["to"]
+    result = {
+        **comparison.to_dict(),
+        "folder": str(folder),
+        "page": str(folder / COMPARISON_PAGE),
+        "verdict": task_conclusions(comparison),
     }
-    facts["use"] = usage_command(found, found.best, to) if found.best is not None else None
-    speaking.emit(facts, lambda console: _draw_task(console, found, facts))
+    result["use"] = usage_command(comparison, comparison.best, folder) if comparison.best is not None else None
+    speaking.emit(result, lambda console: _draw_task_comparison(console, comparison, result))
 
 
-def _sizes(text: str | None) -> dict[str, str]:
+def _parse_sizes(text: str | None) -> dict[str, str]:
     """`gpt2=mini,ngram=five` as a dictionary."""
-    pairs = [part.partition("=") for part in text.split(",")] if text else []
+    pairs = [item.partition("=") for item in text.split(",")] if text else []
     for name, equals, value in pairs:
         if not (name and equals and value):
             raise InputError(f"--size is {text!r}", hint="say which milestone's: --size gpt2=mini,ngram=five")
@@ -320,110 +329,114 @@ def _sizes(text: str | None) -> dict[str, str]:
 
 @contextmanager
 def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
-    """What goes on, on stderr: a line that moves on a terminal, and a line for each result."""
+    """Progress on stderr: a status line on a terminal, and a line for each result."""
     from rich.console import Console
 
     from forebear.experiments.comparison.results import TaskTrial
 
-    screen = Console(stderr=True, highlight=False, quiet=speaking.quiet)
-    with screen.status("reading the text") as status:
+    console = Console(stderr=True, highlight=False, quiet=speaking.quiet)
+    with console.status("reading the text") as status:
 
-        def hear(name: str, seed: int, told: dict[str, Any] | TextTrial | TaskTrial) -> None:
-            if isinstance(told, dict):
-                losses = told.get("held_out") or told.get("losses") or {}
-                more = "".join(f", {name} {loss:.3f}{unit}" for name, loss in losses.items())
-                status.update(f"{name}, seed {seed}: step {told['step']:,}, {told['seconds']:.0f} s{more}")
+        def hear(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:
+            if isinstance(event, dict):
+                losses = event.get("held_out") or event.get("losses") or {}
+                loss_text = "".join(f", {name} {loss:.3f}{unit}" for name, loss in losses.items())
+                status.update(f"{name}, seed {seed}: step {event['step']:,}, {event['seconds']:.0f} s{loss_text}")
                 return
-            if isinstance(told, TaskTrial):
-                screen.print(f"{name}, seed {seed}: {told.error or f'{told.score:.4f} on the test'}", markup=False)
+            if isinstance(event, TaskTrial):
+                console.print(f"{name}, seed {seed}: {event.error or f'{event.score:.4f} on the test'}", markup=False)
                 return
-            bits = f"{told.bits_per_byte:.3f} bits per byte" if told.bits_per_byte is not None else "no bits per byte"
-            bits = bits if told.found is None else f"{told.found:.1%} of hidden tokens found"
-            bits = bits if told.told_apart is None else f"{told.told_apart:.1%} of neighbours told apart"
-            screen.print(f"{name}, seed {seed}: {told.error or bits}", markup=False, soft_wrap=True)
+            bits = f"{event.bits_per_byte:.3f} bits per byte" if event.bits_per_byte is not None else "no bits per byte"
+            bits = bits if event.found is None else f"{event.found:.1%} of hidden tokens found"
+            bits = bits if event.told_apart is None else f"{event.told_apart:.1%} of neighbours told apart"
+            console.print(f"{name}, seed {seed}: {event.error or bits}", markup=False, soft_wrap=True)
 
         yield hear
 
 
-def print_comparison(console: Console, found: TextComparison, facts: dict[str, Any]) -> None:
-    made = make_table(
+def print_comparison(console: Console, comparison: TextComparison, result: dict[str, Any]) -> None:
+    table = make_table(
         ">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning", ">tokens\nper s",
         ">memory", "tokenizer",
     )  # fmt: skip
-    for row in found.rows:
-        _add(made, row, best=facts["best"] == row.name)
-    for stick in found.yardsticks:
-        made.add_row("", stick.name, f"{stick.bits_per_byte:.3f}", *[""] * 6, "yardstick", style="dim")
-    if found.limit is not None:
-        made.add_row("", "true entropy", f"{found.limit:.3f}", *[""] * 6, "limit", style="dim")
-    console.print(made)
-    print_other_metrics(console, found)
-    for row in found.rows:
+    for row in comparison.rows:
+        _add_row(table, row, best=result["best"] == row.name)
+    for yardstick in comparison.yardsticks:
+        table.add_row("", yardstick.name, f"{yardstick.bits_per_byte:.3f}", *[""] * 6, "yardstick", style="dim")
+    if comparison.limit is not None:
+        table.add_row("", "true entropy", f"{comparison.limit:.3f}", *[""] * 6, "limit", style="dim")
+    console.print(table)
+    print_other_metrics(console, comparison)
+    for row in comparison.rows:
         if row.error:
             console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
-    for text in (*facts["verdict"], *filter(None, [found.facts.get("note")])):
+    for text in (*result["verdict"], *filter(None, [comparison.facts.get("note")])):
         console.print(text, markup=False)
-    console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)
+    console.print(f"the page: {result['page']}", markup=False, soft_wrap=True)
 
 
-def _add(made: Any, row: TextComparisonRow, *, best: bool) -> None:
+def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
     from rich.markup import escape
 
     from forebear.settings.units import format_bytes, format_count, format_duration
 
     bits, spread = row.mean("bits_per_byte"), row.spread
-    marks = [f"± {spread:.3f}"] if spread is not None else []
-    marks += ["best"] if best else []
+    remarks = [f"± {spread:.3f}"] if spread is not None else []
+    remarks += ["best"] if best else []
     if row.error:
-        marks.append("[red]failed[/]")
+        remarks.append("[red]failed[/]")
     elif bits is None and sum(row.values("impossible")):
-        marks.append(f"infinite: {sum(row.values('impossible')):,} tokens are impossible to it")
-    shown = [
+        remarks.append(f"infinite: {sum(row.values('impossible')):,} tokens are impossible to it")
+    cells = [
         (row.mean("perplexity"), lambda value: f"{value:,.1f}"),
         (row.mean("parameters"), format_count),
         (row.mean("seconds"), format_duration),
         (row.mean("speed"), format_count),
         (row.mean("memory"), format_bytes),
     ]
-    kind = next((f"{trial.tokenizer}, {trial.vocabulary:,}" for trial in row.trials if trial.vocabulary), "")
-    made.add_row(
+    tokenizer = next((f"{trial.tokenizer}, {trial.vocabulary:,}" for trial in row.trials if trial.vocabulary), "")
+    table.add_row(
         str(row.year),
         escape(f"{row.title} {row.size}".strip()),
         "—" if bits is None else f"{bits:.3f}",
-        " ".join(marks),
-        *("—" if value is None else say(value) for value, say in shown),
-        kind,
+        " ".join(remarks),
+        *("—" if value is None else format_value(value) for value, format_value in cells),
+        tokenizer,
         style="bold" if best else "",
     )
 
 
-def _draw_task(console: Console, found: TaskComparison, facts: dict[str, Any]) -> None:
+def _draw_task_comparison(console: Console, comparison: TaskComparison, result: dict[str, Any]) -> None:
     from rich.markup import escape
 
     from forebear.experiments.comparison.report import table_cells, table_columns, table_legend
     from forebear.experiments.comparison.verdict import format_points
 
-    names = table_columns(found)
-    made = make_table(">year", "model", *(f">{name}" for name in names))
-    for row in found.rows:
+    names = table_columns(comparison)
+    table = make_table(">year", "model", *(f">{name}" for name in names))
+    for row in comparison.rows:
         title = escape(f"{row.title} {row.size}".strip())
-        shown = ["[red]failed[/]"] if row.error and row.score is None else [str(one) for one in table_cells(row, found)]
-        made.add_row(str(row.year), title, *shown, style="bold" if facts["best"] == row.name else "")
-    for base in found.baselines:
-        made.add_row("", base.name, format_points(base.score), style="dim")
-    console.print(made)
-    console.print(table_legend(found), style="dim", markup=False)
-    for row in found.rows:
+        cells = (
+            ["[red]failed[/]"]
+            if row.error and row.score is None
+            else [str(cell) for cell in table_cells(row, comparison)]
+        )
+        table.add_row(str(row.year), title, *cells, style="bold" if result["best"] == row.name else "")
+    for baseline in comparison.baselines:
+        table.add_row("", baseline.name, format_points(baseline.score), style="dim")
+    console.print(table)
+    console.print(table_legend(comparison), style="dim", markup=False)
+    for row in comparison.rows:
         if row.error:
             console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
-    for text in facts["verdict"]:
+    for text in result["verdict"]:
         console.print(text, markup=False, soft_wrap=True)
-    for row in found.rows:
+    for row in comparison.rows:
         if row.papers:
-            told = f"{row.title}: {row.differs}. {row.papers}"
-            console.print(told, style="dim", markup=False, soft_wrap=True)
-    for text in found.remarks:
+            note = f"{row.title}: {row.differs}. {row.papers}"
+            console.print(note, style="dim", markup=False, soft_wrap=True)
+    for text in comparison.remarks:
         console.print(text, style="yellow", markup=False, soft_wrap=True)
-    if facts["use"]:
-        console.print(f"what now: {facts['use']}", markup=False, soft_wrap=True)
-    console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)
+    if result["use"]:
+        console.print(f"what now: {result['use']}", markup=False, soft_wrap=True)
+    console.print(f"the page: {result['page']}", markup=False, soft_wrap=True)

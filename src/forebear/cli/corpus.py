@@ -1,10 +1,10 @@
-"""`forebear corpus`: what a text is, what is wrong with it, and its cleaned copy."""
+"""`forebear corpus` and `prepare`: report on text, clean it, prepare it for training."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from forebear.data.corpus_report import CorpusReport, Issue
     from forebear.data.io.documents import Document
     from forebear.data.io.ledger import Ledger
+    from forebear.data.io.reader import TextFormat
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
 CLEANING = Group("Cleaning (with --clean)")
-COLOURS = {"problem": "bold red", "warning": "yellow", "note": "cyan", "good": "green"}
+SEVERITY_COLORS = {"problem": "bold red", "warning": "yellow", "note": "cyan", "good": "green"}
 
 
 def corpus(
@@ -69,24 +70,25 @@ def corpus(
         _refuse_input(clean, texts)
     given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
     with speaking.progress("examining") as progress:
-        documents, read = _watched(texts, how, progress)
+        documents, read = _read_with_progress(texts, how, progress)
         report = text_report(documents, ledger=read, tokenizers=given or None)
     read.verify()
     facts: dict[str, Any] = {**report.to_dict(), "ledger": read.to_dict()}
     cleaned: Ledger | None = None
     if clean is not None:
-        from forebear.data.cleaning import clean_documents as cleaned_documents
-        from forebear.data.cleaning import write_documents
+        from forebear.data.cleaning import clean_documents, write_documents
 
         with speaking.progress("cleaning") as progress:
-            documents, cleaned = _watched(texts, how, progress)
-            write_documents(cleaned_documents(documents, cleaning, cleaned), clean, cleaned, overwrite=overwrite)
+            documents, cleaned = _read_with_progress(texts, how, progress)
+            write_documents(clean_documents(documents, cleaning, cleaned), clean, cleaned, overwrite=overwrite)
         facts["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": cleaned.to_dict()}
-    speaking.emit(facts, lambda console: _draw(console, report, cleaned or read, clean))
+    speaking.emit(facts, lambda console: _draw_report(console, report, cleaned or read, clean))
 
 
-def _watched(texts: list[str], how: Any, progress: Any) -> tuple[Iterator[Document], Ledger]:
-    """The documents and the ledger that reading them fills, with progress by bytes read."""
+def _read_with_progress(
+    texts: list[str], text_format: TextFormat, progress: Callable[[int, int], None]
+) -> tuple[Iterator[Document], Ledger]:
+    """The documents and the ledger that reading fills; reports progress by bytes read."""
     from forebear.data.io.files import find_sources
     from forebear.data.io.ledger import Ledger
 
@@ -98,18 +100,18 @@ def _watched(texts: list[str], how: Any, progress: Any) -> tuple[Iterator[Docume
             progress(ledger.position, total)
             yield document
 
-    return passing(how.read(find_sources(texts, ledger), ledger)), ledger
+    return passing(text_format.documents_in(find_sources(texts, ledger), ledger)), ledger
 
 
-def _refuse_input(clean: Path, texts: list[str]) -> None:
-    """The cleaned text must not take the place of what it is made from."""
+def _refuse_input(output: Path, texts: list[str]) -> None:
+    """Rejects a cleaned file that would overwrite its source."""
     from forebear.data.io.files import find_sources
 
-    if clean.exists() and any(os.path.samefile(clean, source.path) for source in find_sources(texts)):
-        raise InputError("is one of the texts to be cleaned", file=clean, hint="choose another name for --clean")
+    if output.exists() and any(os.path.samefile(output, source.path) for source in find_sources(texts)):
+        raise InputError("is one of the texts to be cleaned", file=output, hint="choose another name for --clean")
 
 
-def _draw(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
+def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
     from rich.markup import escape
 
     size = report.size
@@ -125,7 +127,7 @@ def _draw(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path 
         )
     _draw_shares(console, report)
     _draw_tokenizers(console, report)
-    _draw_loss(console, report)
+    _draw_dropped(console, report)
     console.print(ledger_table(ledger))
     if cleaned is not None:
         console.print(f"[bold]cleaned text:[/] {escape(str(cleaned))}", soft_wrap=True)
@@ -136,13 +138,13 @@ def _draw(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path 
 
 def _draw_shares(console: Console, report: CorpusReport) -> None:
     letters = report.scripts["letters"]
-    made = make_table("", ">", "", title="Languages of the documents, scripts of the letters")
+    table = make_table("", ">", "", title="Languages of the documents, scripts of the letters")
     for counts in (report.languages, letters):
-        whole = max(sum(counts.values()), 1)
-        for name, number in sorted(counts.items(), key=lambda it: -it[1])[:6]:
-            made.add_row(name, f"{number / whole:.1%}", text_bar(number / whole))
-        made.add_section()
-    console.print(made)
+        total = max(sum(counts.values()), 1)
+        for name, number in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
+            table.add_row(name, f"{number / total:.1%}", text_bar(number / total))
+        table.add_section()
+    console.print(table)
     if report.chinese["is"] not in ("", None):
         console.print(f"Chinese: {report.chinese['is']}")
 
@@ -152,37 +154,37 @@ def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
 
     sample = report.tokenizers["sample"]["characters"]
     title = f"Tokenizers on a sample of {sample:,} characters"
-    made = make_table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
-    for name, facts in report.tokenizers["kinds"].items():
-        unknown = f"{facts['unknown_share']:.2%}"
-        examples = escape(" ".join(facts["examples"][:5]))
-        made.add_row(escape(name), f"{facts['size']:,}", f"{facts['characters_per_token']:.2f}", unknown, examples)
-    console.print(made)
+    table = make_table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
+    for name, stats in report.tokenizers["kinds"].items():
+        unknown = f"{stats['unknown_share']:.2%}"
+        examples = escape(" ".join(stats["examples"][:5]))
+        table.add_row(escape(name), f"{stats['size']:,}", f"{stats['characters_per_token']:.2f}", unknown, examples)
+    console.print(table)
     learned = report.tokenizers["trained_on"]
     if learned["characters"]:
-        others = "these very" if learned == report.tokenizers["sample"] else f"{learned['characters']:,} other"
-        console.print(f"(learned from {others} characters of the same text)")
+        source = "these very" if learned == report.tokenizers["sample"] else f"{learned['characters']:,} other"
+        console.print(f"(learned from {source} characters of the same text)")
 
 
-def _draw_loss(console: Console, report: CorpusReport) -> None:
-    made = make_table("rule", ">documents", ">characters", title="What cleaning would change or drop")
+def _draw_dropped(console: Console, report: CorpusReport) -> None:
+    table = make_table("rule", ">documents", ">characters", title="What cleaning would change or drop")
     for counts in report.would_drop:
         if counts["documents"] or counts["characters"]:
-            made.add_row(counts["option"], f"{counts['documents']:,}", f"{counts['characters']:,}")
-    if made.row_count:
-        console.print(made)
+            table.add_row(counts["option"], f"{counts['documents']:,}", f"{counts['characters']:,}")
+    if table.row_count:
+        console.print(table)
 
 
-def _draw_finding(console: Console, finding: Issue) -> None:
+def _draw_finding(console: Console, issue: Issue) -> None:
     from rich.markup import escape
 
-    colour = COLOURS[finding.severity]
-    console.print(f"[{colour}]{finding.severity:>8}[/]  {escape(finding.what)}", soft_wrap=True)
-    if finding.hint:
-        console.print(f"          → {escape(finding.hint)}", soft_wrap=True)
+    color = SEVERITY_COLORS[issue.severity]
+    console.print(f"[{color}]{issue.severity:>8}[/]  {escape(issue.what)}", soft_wrap=True)
+    if issue.hint:
+        console.print(f"          → {escape(issue.hint)}", soft_wrap=True)
 
 
-# `forebear prepare`: text becomes a corpus on disk.
+# --- prepare ---
 
 
 def prepare(
@@ -234,7 +236,7 @@ def prepare(
     workers
         Processes to use. [default: one, and soon as many as there are cores]
     """
-    from forebear.data.corpus.prepare import prepare_corpus as prepared
+    from forebear.data.corpus.prepare import prepare_corpus
     from forebear.data.entities import EntityDictionary
     from forebear.data.source import tokenizer_for
 
@@ -245,43 +247,43 @@ def prepare(
             file=tokenizer,
             hint=hint,
         )
-    how, cutter = reading.reading(), segmenter_for(segment or entities is not None, user_dict)
+    text_format, segmenter = reading.reading(), segmenter_for(segment or entities is not None, user_dict)
     names = EntityDictionary.from_file(entities) if entities is not None else None
-    began = time.monotonic()
+    started = time.monotonic()
     with speaking.progress("learning the tokenizer") as progress:
-        chosen = tokenizer_for(tokenizer, texts, how, learning.learning(), cutter, progress)
+        tokenizer_used = tokenizer_for(tokenizer, texts, text_format, learning.learning(), segmenter, progress)
     done: list[int] = []
     with speaking.progress("preparing") as progress:
-        corpus = prepared(
+        corpus = prepare_corpus(
             texts,
-            chosen,
-            reading=how,
+            tokenizer_used,
+            reading=text_format,
             sentences=sentences,
-            segmenter=cutter,
+            segmenter=segmenter,
             entities=names,
             to=to,
             overwrite=overwrite,
             workers=workers,
             progress=lambda at, total: (done.append(at), progress(at, total)),
         )
-    facts = {"seconds": round(time.monotonic() - began, 3), "was_there": not done}
-    speaking.emit({**_facts(corpus), **facts}, lambda console: _prepare_draw(console, corpus, facts))
+    facts = {"seconds": round(time.monotonic() - started, 3), "was_there": not done}
+    speaking.emit({**_corpus_facts(corpus), **facts}, lambda console: _draw_corpus(console, corpus, facts))
 
 
-def _facts(corpus: Corpus) -> dict[str, Any]:
-    told = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
-    return {**told, "tokenizer": corpus.tokenizer.describe()}
+def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
+    facts = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
+    return {**facts, "tokenizer": corpus.tokenizer.describe()}
 
 
-def _prepare_draw(console: Console, corpus: Corpus, facts: dict[str, Any]) -> None:
+def _draw_corpus(console: Console, corpus: Corpus, timing: dict[str, Any]) -> None:
     from rich.markup import escape
 
     counts, tokenizer = corpus.metadata["counts"], corpus.tokenizer
     console.print(ledger_table(corpus.ledger))
     unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unk_id is not None else ""
-    entries = f"{tokenizer.kind}, {tokenizer.vocab_size:,} entries{unknown}"
-    how = "were there already" if facts["was_there"] else f"in {facts['seconds']:.1f} s"
-    console.print(f"[bold]{counts['tokens']:,} tokens[/] {how} ({entries})")
+    vocabulary = f"{tokenizer.kind}, {tokenizer.vocab_size:,} entries{unknown}"
+    timing_note = "were there already" if timing["was_there"] else f"in {timing['seconds']:.1f} s"
+    console.print(f"[bold]{counts['tokens']:,} tokens[/] {timing_note} ({vocabulary})")
     if counts.get("entities"):
         console.print(f"{counts['entities']:,} entities")
     for note in ledger_notes(corpus.ledger):

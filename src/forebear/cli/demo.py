@@ -1,4 +1,4 @@
-"""`forebear demo`: the whole lineage, once, on text that comes with forebear."""
+"""`forebear demo`: train and compare every model on embedded text, and adapt some of them to tasks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from forebear.demo.world import DemoDocument
     from forebear.experiments.comparison.results import TextComparison
 
-# The demo's second half: four tasks, learned by counting, by one that looks back and by one that looks both ways.
+# --- Four tasks, learned by an n-gram model, a decoder and an encoder ---
 
 
 DEMO_MODELS = ("ngram", "gpt2", "bert")  # one of each kind
-EXAMPLES, TESTS = 2000, 300
-# What is asked, in the words of the small world's files; and a text to try it on.
+NUM_EXAMPLES, NUM_TEST_EXAMPLES = 2000, 300
+# Each task as a question, and a text to try it on.
 TASK_QUESTIONS = {
     "coherence": ("is this a sentence?", '"The tall doctor sold a red kite."'),
     "paraphrase": ("do two sentences say the same?", '"我很喜欢你。" "我很中意你。"'),
@@ -32,63 +32,63 @@ TASK_QUESTIONS = {
 
 
 def adapt_demo_runs(
-    folder: Path, found: TextComparison, home: Path, seconds: float, speaking: Output
+    folder: Path, comparison: TextComparison, runs_folder: Path, seconds: float, speaking: Output
 ) -> list[dict[str, Any]]:
-    """Adapts the runs of the comparison to each task for so many seconds; a row for each, what is finished stays."""
+    """Adapts the runs of the comparison to each task, `seconds` each; a row per run, also of finished ones."""
     from forebear.data.labeled.source import labeled_source
     from forebear.demo.labeled_examples import TASK_FILES, write_demo_tasks
     from forebear.experiments.pipeline import plan_adaptation, run_adaptation
 
-    runs = {row.name: home / trial.run for row in found.rows for trial in row.trials[:1] if trial.finished}
-    files = write_demo_tasks(folder, EXAMPLES, TESTS)
+    runs = {row.name: runs_folder / trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
+    files = write_demo_tasks(folder, NUM_EXAMPLES, NUM_TEST_EXAMPLES)
     rows = []
     with watching(Output(quiet=True)) as watcher:
-        for name, (what, _) in TASK_QUESTIONS.items():
+        for name, (question, _) in TASK_QUESTIONS.items():
             train, test = map(str, files[name])
             source, _notes = labeled_source(train, task=TASK_FILES[name][0], test=test)
             for milestone in DEMO_MODELS:
-                begin = "ngram" if milestone == "ngram" else str(runs.get(milestone, ""))
-                if not begin:
+                base_model = "ngram" if milestone == "ngram" else str(runs.get(milestone, ""))
+                if not base_model:
                     continue
                 if not speaking.quiet:
-                    _say(f"{milestone} learns: {what}")
+                    _say(f"{milestone} learns: {question}")
                 settings: dict[str, Any] = {"time": seconds}
-                made = run_adaptation(
-                    plan_adaptation(begin, source, settings=settings),
-                    home / "tasks" / f"{name}-{milestone}",
+                run = run_adaptation(
+                    plan_adaptation(base_model, source, settings=settings),
+                    runs_folder / "tasks" / f"{name}-{milestone}",
                     watcher=watcher,
                 )
-                assert made.task is not None
-                score = made.metadata["metrics"]["test"][made.task.score]
-                rows.append({"task": name, "asks": what, "milestone": milestone, "score": score})
-                rows[-1] |= {"figure": made.task.score, "seconds": made.metadata["seconds"], "run": str(made.path)}
-                rows[-1] |= {"verb": made.task.verb}
+                assert run.task is not None
+                score = run.metadata["metrics"]["test"][run.task.score]
+                rows.append({"task": name, "asks": question, "milestone": milestone, "score": score})
+                rows[-1] |= {"figure": run.task.score, "seconds": run.metadata["seconds"], "run": str(run.path)}
+                rows[-1] |= {"verb": run.task.verb}
     return rows
 
 
-def _say(words: str) -> None:
+def _say(message: str) -> None:
     import sys
 
-    print(words, file=sys.stderr)  # noqa: T201
+    print(message, file=sys.stderr)  # noqa: T201
 
 
 def print_task_table(console: Console, rows: list[dict[str, Any]]) -> None:
-    """A line for each task, a column for each who learned it."""
-    made = make_table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
-    for name, (what, _) in TASK_QUESTIONS.items():
-        own = {row["milestone"]: row for row in rows if row["task"] == name}
-        if own:
-            figure = next(iter(own.values()))["figure"].replace("_", " ")
-            scores = [f"{own[one]['score']:.3f}" if one in own else "" for one in DEMO_MODELS]
-            made.add_row(what, figure, *scores)
-    console.print(made)
+    """Prints a row for each task and a column for each model."""
+    table = make_table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
+    for name, (question, _) in TASK_QUESTIONS.items():
+        task_rows = {row["milestone"]: row for row in rows if row["task"] == name}
+        if task_rows:
+            metric = next(iter(task_rows.values()))["figure"].replace("_", " ")
+            scores = [f"{task_rows[model]['score']:.3f}" if model in task_rows else "" for model in DEMO_MODELS]
+            table.add_row(question, metric, *scores)
+    console.print(table)
     console.print(
         "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)", style="dim"
     )
 
 
 def next_steps(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """What to try with the best of each task."""
+    """Commands that try the best run of each task."""
     best: Mapping[str, dict[str, Any]] = {
         name: max((row for row in rows if row["task"] == name), key=lambda row: row["score"])
         for name in TASK_QUESTIONS
@@ -99,12 +99,14 @@ def next_steps(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     ]
 
 
-SIZE = 2_000_000  # bytes of text
+TEXT_BYTES = 2_000_000  # bytes of text
 SEED = 7
-OF_TASKS = 0.4  # of the time
-LEARNED = len(TASK_QUESTIONS) * (len(DEMO_MODELS) - 1)  # adaptations that take their time; counting does not
-# A blank to fill, how a text may begin, a word, and two sentences to weigh against each other: as the text speaks.
-ASKED = {
+TASK_TIME_FRACTION = 0.4  # of the time
+NUM_TIMED_ADAPTATIONS = len(TASK_QUESTIONS) * (
+    len(DEMO_MODELS) - 1
+)  # adaptations that take their time; counting does not
+# In the style of each text: a blank to fill, a prompt, a word, and two sentences to score.
+SAMPLE_INPUTS = {
     "world": (
         "鸥湾今天有____，和前几天一样。",
         "The river",
@@ -157,101 +159,111 @@ def demo(
     with explain_disk_errors(to):
         to.mkdir(parents=True, exist_ok=True)
         file, limit = write_text(to, text)
-    kinds = [model_spec(name) for name in text_models()]
-    timed = sum(kind.learning != "counting" or kind.counts_again for kind in kinds)
-    share = OF_TASKS if tasks and text == "world" else 0.0
-    with comparison_progress(speaking) as hear:
-        found = compare(
+    specs = [model_spec(name) for name in text_models()]
+    num_timed = sum(spec.learning != "counting" or spec.counts_again for spec in specs)
+    task_fraction = TASK_TIME_FRACTION if tasks and text == "world" else 0.0
+    with comparison_progress(speaking) as on_progress:
+        comparison = compare(
             str(file),
             to=to / text,
-            time=(1 - share) * parse_duration(time) / max(1, timed),
+            time=(1 - task_fraction) * parse_duration(time) / max(1, num_timed),
             limit=limit,
             overwrite=overwrite,
             command=f"forebear demo --text {text} --time {time} --to {to}",
-            hear=hear,
+            on_progress=on_progress,
         )
-    rows = adapt_demo_runs(to, found, to / text, share * parse_duration(time) / LEARNED, speaking) if share else []
+    rows = (
+        adapt_demo_runs(
+            to, comparison, to / text, task_fraction * parse_duration(time) / NUM_TIMED_ADAPTATIONS, speaking
+        )
+        if task_fraction
+        else []
+    )
     facts = {
-        **found.to_dict(),
+        **comparison.to_dict(),
         "tasks": rows,
         "folder": str(to),
         "text": str(file),
         "page": str(to / text / COMPARISON_PAGE),
     }
-    further_ = [*next_steps(rows), *_further(to, text, found)]
-    facts |= {"verdict": text_conclusions(found), "next": [command for command, _ in further_]}
-    speaking.emit(facts, lambda console: _draw(console, found, facts, further_))
+    suggestions = [*next_steps(rows), *_suggested_commands(to, text, comparison)]
+    facts |= {"verdict": text_conclusions(comparison), "next": [command for command, _ in suggestions]}
+    speaking.emit(facts, lambda console: _draw_demo(console, comparison, facts, suggestions))
 
 
 def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
-    """The chosen text as a file, and its true entropy in bits per byte where that is known."""
+    """Writes the chosen text; returns the file and its true entropy in bits per byte, if known."""
     from forebear.demo import demo_text, world
 
     limit = None
     if text == "world":
-        stories = list(world.world_documents("both", SIZE, SEED))
+        stories = list(world.world_documents("both", TEXT_BYTES, SEED))
         documents = [story.text for story in stories]
-        limit = _limit(stories)
+        limit = _entropy_limit(stories)
     else:
-        documents = demo_text.manual_documents() if text == "manual" else list(demo_text.mixed_documents(SIZE, SEED))
+        documents = (
+            demo_text.manual_documents() if text == "manual" else list(demo_text.mixed_documents(TEXT_BYTES, SEED))
+        )
     file = folder / f"{text}.txt"
-    told = "\n\n".join(documents) + "\n"
-    if not file.exists() or file.read_text(encoding="utf-8") != told:
-        file.write_text(told, encoding="utf-8")
+    content = "\n\n".join(documents) + "\n"
+    if not file.exists() or file.read_text(encoding="utf-8") != content:
+        file.write_text(content, encoding="utf-8")
     return file, limit
 
 
-def _limit(stories: list[DemoDocument]) -> float:
-    """What the held-out stories tell, by their bytes: no model can predict them with less."""
+def _entropy_limit(stories: list[DemoDocument]) -> float:
+    """The entropy of the held-out stories in bits per byte: a lower bound for every model."""
     import numpy as np
 
     from forebear.data.corpus.encode import content_hash
     from forebear.data.corpus.subset import held_out_mask
     from forebear.training.settings import Recipe
 
-    apart = held_out_mask(np.array([content_hash(story.text) for story in stories], np.uint64), Recipe().held_out)
-    chosen = [story for story, examines in zip(stories, apart.tolist(), strict=True) if examines]
-    return sum(story.bits for story in chosen) / sum(len(story.text.encode()) for story in chosen)
+    held_out = held_out_mask(np.array([content_hash(story.text) for story in stories], np.uint64), Recipe().held_out)
+    held_out_stories = [story for story, is_held_out in zip(stories, held_out.tolist(), strict=True) if is_held_out]
+    return sum(story.bits for story in held_out_stories) / sum(len(story.text.encode()) for story in held_out_stories)
 
 
-def _further(to: Path, text: str, found: TextComparison) -> list[tuple[str, str]]:
-    """What to try next, with what is there now."""
-    runs = {row.name: trial.run for row in found.rows for trial in row.trials[:1] if trial.finished}
-    blank, begun, word, *sentences = ASKED["manual" if text == "manual" else "world"]
-    said = []
+def _suggested_commands(to: Path, text: str, comparison: TextComparison) -> list[tuple[str, str]]:
+    """Commands to try next with the trained runs."""
+    runs = {row.name: trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
+    blank, prompt, word, *sentences = SAMPLE_INPUTS["manual" if text == "manual" else "world"]
+    commands = []
     for name, run in runs.items():
-        place = to / text / run
+        path = to / text / run
         if name == "ngram":
-            said.append((f'forebear next {place} "{blank}"', "what fills a blank, by counting"))
+            commands.append((f'forebear next {path} "{blank}"', "what fills a blank, by counting"))
         elif name == "word2vec":
-            said.append((f"forebear neighbours {place} {word}", "which words stand where this one does"))
+            commands.append((f"forebear neighbours {path} {word}", "which words stand where this one does"))
         elif name == "bert":
             tokens = "" if text == "manual" else " --tokens 2"
-            said.append((f'forebear fill {place} "{blank}"{tokens}', "what fills a blank, seen from both sides"))
+            commands.append((f'forebear fill {path} "{blank}"{tokens}', "what fills a blank, seen from both sides"))
         elif name == "gpt2":
-            said.append((f'forebear generate {place} "{begun}"', "let it write on"))
+            commands.append((f'forebear generate {path} "{prompt}"', "let it write on"))
             pair = " ".join(f'"{sentence}"' for sentence in sentences)
-            said.append((f"forebear score {place} {pair} --tokens", "which sentence is likelier, and why"))
+            commands.append((f"forebear score {path} {pair} --tokens", "which sentence is likelier, and why"))
     longer = f"forebear demo --text {text} --time 30m --to {to}-longer"
-    said.append((longer, "networks gain by time, counting does not"))
-    said.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
-    said.append(("forebear compare YOUR.txt --time 2m", "the same on your own text"))
-    return said
+    commands.append((longer, "networks gain by time, counting does not"))
+    commands.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
+    commands.append(("forebear compare YOUR.txt --time 2m", "the same on your own text"))
+    return commands
 
 
-def _draw(console: Console, found: TextComparison, facts: dict[str, Any], further: list[tuple[str, str]]) -> None:
+def _draw_demo(
+    console: Console, comparison: TextComparison, result: dict[str, Any], suggestions: list[tuple[str, str]]
+) -> None:
     from rich.markup import escape
 
-    print_comparison(console, found, facts)
-    for row in found.rows:
+    print_comparison(console, comparison, result)
+    for row in comparison.rows:
         sample = next((trial.sample for trial in row.trials if trial.sample), "")
         if sample:
-            words = " ".join(f"{found.prompt}{sample}".split())
+            words = " ".join(f"{comparison.prompt}{sample}".split())
             console.print(f"[bold]{escape(row.title)}[/] writes: {escape(words[:300])}", soft_wrap=True)
-    if facts["tasks"]:
-        print_task_table(console, facts["tasks"])
+    if result["tasks"]:
+        print_task_table(console, result["tasks"])
     console.print("\n[bold]try next[/]")
-    for command, what in further:
-        console.print(f"# {what}", style="dim", markup=False, soft_wrap=True)
+    for command, description in suggestions:
+        console.print(f"# {description}", style="dim", markup=False, soft_wrap=True)
         console.print(command, markup=False, soft_wrap=True)
     console.print("(. .venv/bin/activate puts the forebear command on your path)", style="dim", markup=False)

@@ -1,4 +1,4 @@
-"""`forebear distil`: a smaller run learns from a larger one, with its price measured."""
+"""`forebear distil`: train a smaller model on the outputs of a larger one and compare both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from forebear.inference.run import Run
 
-SIDES = (("dev", "dev"), ("test", "test"), ("held_out", "held out"))
+SPLIT_LABELS = (("dev", "dev"), ("test", "test"), ("held_out", "held out"))
 
 
 def distil(
@@ -133,25 +133,25 @@ def distil(
                 watcher=watcher,
                 **settings,
             )
-    speaking.emit({"folder": str(run.folder.path), **run.metadata}, lambda console: drawn(console, run))
+    speaking.emit({"folder": str(run.folder.path), **run.metadata}, lambda console: _draw_distillation(console, run))
 
 
-def drawn(console: Console, run: Run) -> None:
-    """Teacher and student side by side."""
-    facts: dict[str, Any] = run.metadata
-    rows = facts["price"]
-    sides = [(side, words) for side, words in SIDES if side in rows[0]]
+def _draw_distillation(console: Console, run: Run) -> None:
+    """Prints teacher and student in one table."""
+    metadata: dict[str, Any] = run.metadata
+    rows = metadata["price"]
+    splits = [(split, label) for split, label in SPLIT_LABELS if split in rows[0]]
     score = rows[0]["score"].replace("_", " ")
-    names = [f">{score}, {words}" for _, words in sides]
-    made = make_table("", ">parameters", ">MB", *names, ">kept", ">ms a text")
+    names = [f">{score}, {label}" for _, label in splits]
+    table = make_table("", ">parameters", ">MB", *names, ">kept", ">ms a text")
     for row in rows:
-        figures = [f"{row[side]:.4f}" if row.get(side) is not None else "" for side, _ in sides]
-        kept = "" if row["kept"] is None else f"{row['kept']:.1%}"
+        scores = [f"{row[split]:.4f}" if row.get(split) is not None else "" for split, _ in splits]
+        retained = "" if row["kept"] is None else f"{row['kept']:.1%}"
         milliseconds = "" if row["milliseconds"] is None else f"{row['milliseconds']:.1f}"
-        cells = [f"{row['parameters']:,}", f"{row['megabytes']:.1f}", *figures, kept, milliseconds]
-        made.add_row(row["who"], *cells, style="bold" if row["who"] == "student" else "")
-    console.print(made)
-    console.print(f"{facts['step']:,} steps in {format_clock(facts['seconds'])}")
+        cells = [f"{row['parameters']:,}", f"{row['megabytes']:.1f}", *scores, retained, milliseconds]
+        table.add_row(row["who"], *cells, style="bold" if row["who"] == "student" else "")
+    console.print(table)
+    console.print(f"{metadata['step']:,} steps in {format_clock(metadata['seconds'])}")
     console.print(f"run: {run.folder.path}", markup=False, soft_wrap=True)
     verb = run.task.verb if run.task is not None else "measure"
     console.print(f"what now: forebear {verb} {run.folder.path} …", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`forebear embed`: vectors of texts and of words."""
+"""`forebear embed` and `neighbours`: vectors of texts and words, and nearest-neighbor search."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.inference.similarity import SentenceIndex, SentenceNeighbors
 
-ARRAYS = (".npy", ".safetensors")
-TOGETHER = 2048  # texts that are sorted by length and read at once
-SHOWN = 12  # texts or words whose cosines fit into a table
-NAMED = 10  # lines without a word that are told one by one
+ARRAY_SUFFIXES = (".npy", ".safetensors")
+BATCH_TEXTS = 2048  # texts that are sorted by length and read at once
+MAX_SHOWN_TEXTS = 12  # texts or words whose cosines fit into a table
+MAX_NAMED_LINES = 10  # lines without a word that are told one by one
 
 
 def embed(
@@ -98,47 +98,52 @@ def embed(
     from forebear.inference.embed import is_word_table, parse_layers, resolve_embedding_options
 
     output = many.output_file
-    as_array = _is_array(output, words)
-    using = open_run(run, "embed", speaking)
-    chosen = None if layers is None else parse_layers(layers)
-    zeros = is_word_table(using) and many.reads_lines(texts)
-    how = resolve_embedding_options(using, layers=chosen, pooling=pooling, long=long, normalise=normalise, zeros=zeros)
+    as_array = _writes_array(output, words)
+    loaded_run = open_run(run, "embed", speaking)
+    layer_choice = None if layers is None else parse_layers(layers)
+    zeros = is_word_table(loaded_run) and many.reads_lines(texts)
+    how = resolve_embedding_options(
+        loaded_run, layers=layer_choice, pooling=pooling, long=long, normalise=normalise, zeros=zeros
+    )
     if compiled:
-        _compile(using)
-    total, texts_told, nothing = many.count_inputs(texts, blank=zeros), Counter[str](), list[int]()
+        _compile(loaded_run)
+    total, counts, zero_texts = many.count_inputs(texts, blank=zeros), Counter[str](), list[int]()
     with speaking.counter("texts") as progress:
 
-        def tell(cut: Sequence[int], read: Sequence[int]) -> None:
-            nothing.extend(texts_told["texts"] + number for number, tokens in enumerate(read, 1) if not tokens)
-            texts_told.update(texts=len(cut), cut=sum(cut))
-            progress(texts_told["texts"], total)
+        def report(cut: Sequence[int], read: Sequence[int]) -> None:
+            zero_texts.extend(counts["texts"] + number for number, tokens in enumerate(read, 1) if not tokens)
+            counts.update(texts=len(cut), cut=sum(cut))
+            progress(counts["texts"], total)
 
         if as_array:
             assert output is not None
-            _save(using, output, many.valid_inputs(texts), how, tell)
+            _write_array(loaded_run, output, many.valid_inputs(texts), how, report)
             answers = []
         else:
 
             def ask(group: list[str]) -> list[EmbeddedText]:
-                made = using.embed(group, words=words, **how)
-                tell([one.num_truncated for one in made], [one.tokens for one in made])
-                return made
+                embeddings = loaded_run.embed(group, words=words, **how)
+                report(
+                    [embedding.num_truncated for embedding in embeddings],
+                    [embedding.tokens for embedding in embeddings],
+                )
+                return embeddings
 
-            answers = many.run_batch(many.valid_inputs(texts), ask, lambda answer: answer.to_dict(), TOGETHER)
-    if not (count := texts_told["texts"]):
+            answers = many.run_batch(many.valid_inputs(texts), ask, lambda answer: answer.to_dict(), BATCH_TEXTS)
+    if not (count := counts["texts"]):
         raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
-    facts: dict[str, Any] = {"run": using.name, "texts": count, "cut": texts_told["cut"], "out": str(output)}
+    facts: dict[str, Any] = {"run": loaded_run.name, "texts": count, "cut": counts["cut"], "out": str(output)}
     if output is None:
-        facts = {"run": using.name, "texts": [answer.to_dict() for answer in answers]}
+        facts = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in answers]}
     if zeros:
-        facts["zeros"] = nothing
-    if long_words := _too_long(using):
+        facts["zeros"] = zero_texts
+    if long_words := _truncated_words(loaded_run):
         facts["long_words"] = long_words
-    speaking.emit(facts, lambda console: _draw(console, facts, answers, nothing))
+    speaking.emit(facts, lambda console: _draw_embeddings(console, facts, answers, zero_texts))
 
 
-def _too_long(run: Run) -> list[str]:
-    """Of a run that reads words by their letters: those that came and are longer than it reads."""
+def _truncated_words(run: Run) -> list[str]:
+    """Input words that a character-level encoder truncated."""
     from forebear.inference.embed import is_word_table
 
     embedding = None if is_word_table(run) else run.model.encoder.embedding
@@ -146,12 +151,12 @@ def _too_long(run: Run) -> list[str]:
     return [] if spelling is None else spelling.truncated_words()
 
 
-def _is_array(output: Path | None, words: bool) -> bool:
-    """Whether the answers are an array; what cannot be one is refused."""
-    as_array = output is not None and output.suffix in ARRAYS
+def _writes_array(output: Path | None, words: bool) -> bool:
+    """Whether vectors are written as an array; rejects names and options that do not allow it."""
+    as_array = output is not None and output.suffix in ARRAY_SUFFIXES
     if as_array and words:
         raise InputError("--words gives texts different numbers of vectors", hint="write them to a .jsonl file")
-    if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
+    if output is not None and Path(output.stem).suffix in ARRAY_SUFFIXES and output.suffix in (".gz", ".zst"):
         hint = "leave .gz or .zst out of the name"
         raise InputError(f"{output}: files of vectors are read where they lie", hint=hint)
     return as_array
@@ -161,15 +166,17 @@ def _compile(run: Run) -> None:
     from forebear.inference.embed import is_word_table
 
     if is_word_table(run):
-        what = "--compile is for networks, and this is a table of words"
-        raise InputError(what, file=run.folder.path, hint="leave it out")
+        message = "--compile is for networks, and this is a table of words"
+        raise InputError(message, file=run.folder.path, hint="leave it out")
     from forebear.nn.encode_rows import compile_blocks
 
     compile_blocks(run.network)
 
 
-def _save(run: Run, file: Path, lines: Iterable[InputLine], how: dict[str, Any], tell: Callable[..., object]) -> None:
-    """All vectors in a file, a group of texts at a time."""
+def _write_array(
+    run: Run, file: Path, lines: Iterable[InputLine], how: dict[str, Any], report: Callable[..., object]
+) -> None:
+    """Writes all vectors to an array file, batch by batch."""
     import json
 
     from forebear.data.io.atomic import file_digest
@@ -178,61 +185,67 @@ def _save(run: Run, file: Path, lines: Iterable[InputLine], how: dict[str, Any],
 
     def groups() -> Iterator[np.ndarray]:
         count = 0
-        for group in group_inputs(lines, TOGETHER):
+        for group in group_inputs(lines, BATCH_TEXTS):
             made = relocate_errors(group, lambda texts: embed_texts(run, texts, **how))
-            tell(made.num_truncated.tolist(), made.num_tokens.tolist())
+            report(made.num_truncated.tolist(), made.num_tokens.tolist())
             count += len(group)
             yield made.vectors
         if not count:
             raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
 
-    facts = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(how)}
-    write_vectors(file, groups(), facts)
+    metadata = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(how)}
+    write_vectors(file, groups(), metadata)
 
 
-def _draw(console: Console, facts: dict[str, Any], answers: list[EmbeddedText], nothing: list[int]) -> None:
-    if "out" in facts:
-        lost = f", {facts['cut']:,} token{'s' * (facts['cut'] != 1)} left away" if facts["cut"] else ""
-        console.print(f"vectors of {count_phrase(facts['texts'], 'text')}{lost}: {facts['out']}", markup=False)
+def _draw_embeddings(
+    console: Console, result: dict[str, Any], answers: list[EmbeddedText], zero_texts: list[int]
+) -> None:
+    if "out" in result:
+        truncated_note = f", {result['cut']:,} token{'s' * (result['cut'] != 1)} left away" if result["cut"] else ""
+        console.print(
+            f"vectors of {count_phrase(result['texts'], 'text')}{truncated_note}: {result['out']}", markup=False
+        )
     else:
         _draw_cosines(console, answers)
-    if nothing:
-        named = ", ".join(f"{number:,}" for number in nothing[:NAMED]) + ", …" * (len(nothing) > NAMED)
-        told = "1 line has" if len(nothing) == 1 else f"{len(nothing):,} lines have"
-        console.print(f"{told} no word with a vector, and zeros: {named}", style="yellow", soft_wrap=True)
-    if long_words := facts.get("long_words"):
-        told = "1 word is" if len(long_words) == 1 else f"{len(long_words):,} words are"
-        shown = f"{told} longer than the run reads, and read as far as that: {shorten(long_words[0])}"
-        console.print(shown, style="yellow", soft_wrap=True)
+    if zero_texts:
+        numbers = ", ".join(f"{number:,}" for number in zero_texts[:MAX_NAMED_LINES]) + ", …" * (
+            len(zero_texts) > MAX_NAMED_LINES
+        )
+        subject = "1 line has" if len(zero_texts) == 1 else f"{len(zero_texts):,} lines have"
+        console.print(f"{subject} no word with a vector, and zeros: {numbers}", style="yellow", soft_wrap=True)
+    if long_words := result.get("long_words"):
+        subject = "1 word is" if len(long_words) == 1 else f"{len(long_words):,} words are"
+        note = f"{subject} longer than the run reads, and read as far as that: {shorten(long_words[0])}"
+        console.print(note, style="yellow", soft_wrap=True)
 
 
 def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
     import numpy as np
 
     words = [(word.text, word.vector) for answer in answers for word in answer.words or ()]
-    named = words or [(answer.text, answer.vector) for answer in answers]
+    vectors = words or [(answer.text, answer.vector) for answer in answers]
     for answer in answers:
-        told = f"{len(answer.vector):,} numbers from {answer.tokens:,} tokens"
+        size = f"{len(answer.vector):,} numbers from {answer.tokens:,} tokens"
         console.print(
-            f"{shorten(answer.text)}: {told}"
+            f"{shorten(answer.text)}: {size}"
             + (f", {answer.num_truncated:,} left away" if answer.num_truncated else "")
         )
-    named = named[:SHOWN]
-    if len(named) < 2:
+    vectors = vectors[:MAX_SHOWN_TEXTS]
+    if len(vectors) < 2:
         console.print("(--json or --out has the numbers)", style="dim")
         return
-    units = np.stack([vector / max(float(np.linalg.norm(vector)), 1e-12) for _, vector in named])
-    made = make_table("cosine", *(f">{at}" for at in range(1, len(named) + 1)))
-    for at, ((text, _), row) in enumerate(zip(named, units @ units.T, strict=True), 1):
-        made.add_row(f"{at} {printable_cell(text[:40])}", *(f"{value:.3f}" for value in row))
+    units = np.stack([vector / max(float(np.linalg.norm(vector)), 1e-12) for _, vector in vectors])
+    made = make_table("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
+    for number, ((text, _), row) in enumerate(zip(vectors, units @ units.T, strict=True), 1):
+        made.add_row(f"{number} {printable_cell(text[:40])}", *(f"{value:.3f}" for value in row))
     console.print(made)
 
 
-# `forebear neighbours`: the nearest words of a run, or the nearest sentences of a file.
+# --- neighbours ---
 
 
-NEIGHBOURS_TOGETHER = 2048  # texts whose neighbours are looked for at once
-WORDS, SENTENCES = 10, 5  # shown, unless another number is asked for
+NEIGHBORS_BATCH = 2048  # texts whose neighbours are looked for at once
+DEFAULT_TOP_WORDS, DEFAULT_TOP_SENTENCES = 10, 5  # shown, unless another number is asked for
 
 Ask = Callable[[list[str]], Sequence[Any]]
 
@@ -293,33 +306,38 @@ def neighbours(
     from forebear.inference.embed import embed_texts, parse_layers
     from forebear.inference.similarity import SentenceIndex, reject_search_options
 
-    using = open_run(run, "neighbours", speaking)
-    how = {"layers": None if layers is None else parse_layers(layers), "pooling": pooling, "long": long}
+    loaded_run = open_run(run, "neighbours", speaking)
+    search_options = {"layers": None if layers is None else parse_layers(layers), "pooling": pooling, "long": long}
     if top is not None and top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least one neighbour")
-    facts: dict[str, Any] = {"run": using.name}
-    searching: SentenceIndex | Lexicon
+    facts: dict[str, Any] = {"run": loaded_run.name}
+    index: SentenceIndex | Lexicon
     if among is None:
-        reject_search_options({**how, "vectors": vectors})
-        most, searching = top or WORDS, using.lexicon
-        facts["words"] = len(using.word_table.words)
+        reject_search_options({**search_options, "vectors": vectors})
+        top_k, index = top or DEFAULT_TOP_WORDS, loaded_run.lexicon
+        facts["words"] = len(loaded_run.word_table.words)
     else:
         file = BatchInputOptions(among, encoding=many.encoding)
-        most, searching = top or SENTENCES, _searched(using, file, speaking, vectors=vectors, **how)
-        facts |= {"among": str(among), "sentences": len(searching.texts)}
+        top_k, index = (
+            top or DEFAULT_TOP_SENTENCES,
+            _index_file(loaded_run, file, speaking, vectors=vectors, **search_options),
+        )
+        facts |= {"among": str(among), "sentences": len(index.texts)}
     if approximate:
-        facts["recall"] = round(searching.index.recall(most), 4)
+        facts["recall"] = round(index.index.recall(top_k), 4)
 
     def ask(group: list[str]) -> list[WordNeighbors] | list[SentenceNeighbors]:
-        if isinstance(searching, SentenceIndex):
-            return searching.search(group, embed_texts(using, group, **how).vectors, most, approximate=approximate)
-        return searching.neighbors(group, most, approximate=approximate)
+        if isinstance(index, SentenceIndex):
+            return index.search(
+                group, embed_texts(loaded_run, group, **search_options).vectors, top_k, approximate=approximate
+            )
+        return index.neighbors(group, top_k, approximate=approximate)
 
-    _answer(facts, many, texts, ask, speaking)
+    _answer_neighbors(facts, many, texts, ask, speaking)
 
 
-def _searched(run: Run, file: BatchInputOptions, speaking: Output, **how: Any) -> SentenceIndex:
-    """The sentences of a file with their vectors; a fault in its last line is told before any work."""
+def _index_file(run: Run, file: BatchInputOptions, speaking: Output, **how: Any) -> SentenceIndex:
+    """Embeds the sentences of a file; all lines are checked before."""
     from forebear.inference.embed import is_word_table
     from forebear.inference.similarity import index_sentences
 
@@ -328,47 +346,47 @@ def _searched(run: Run, file: BatchInputOptions, speaking: Output, **how: Any) -
         return index_sentences(run, (line.text for line in file.valid_inputs(None)), progress=progress, **how)
 
 
-def _answer(
-    facts: dict[str, Any], many: BatchInputOptions, texts: list[str] | None, ask: Ask, speaking: Output
+def _answer_neighbors(
+    result: dict[str, Any], many: BatchInputOptions, texts: list[str] | None, ask: Ask, speaking: Output
 ) -> None:
-    """Tells what is near to each text, or writes it to a file."""
-    partly = PartialResults()
+    """Prints the neighbors of each text, or writes them to a file."""
+    partial = PartialResults()
     answers = many.run_batch(
         many.valid_inputs(texts),
         lambda group: list(ask(group)),
         lambda answer: answer.to_dict(),
-        NEIGHBOURS_TOGETHER,
-        partly,
+        NEIGHBORS_BATCH,
+        partial,
     )
-    if not partly.count:
+    if not partial.count:
         hint = 'forebear neighbours RUN word, or RUN "some text" --among FILE, or --in FILE'
         raise InputError("there is no text", hint=hint)
     if many.output_file is not None:
-        facts |= {"texts": partly.count, "out": str(many.output_file)}
+        result |= {"texts": partial.count, "out": str(many.output_file)}
     else:
-        facts["texts"] = [answer.to_dict() for answer in answers]
-    partly.emit_failures(facts, quiet=speaking.quiet)
-    shown = [answer for answer in answers if not isinstance(answer, FailedInput)]
-    speaking.emit(facts, lambda console: _neighbours_draw(console, facts, shown))
+        result["texts"] = [answer.to_dict() for answer in answers]
+    partial.emit_failures(result, quiet=speaking.quiet)
+    answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
+    speaking.emit(result, lambda console: _draw_neighbors(console, result, answered))
 
 
-def _table(answer: SentenceNeighbors | WordNeighbors) -> Table:
+def _neighbors_table(answer: SentenceNeighbors | WordNeighbors) -> Table:
     from forebear.inference.similarity import SentenceNeighbors
 
     if isinstance(answer, SentenceNeighbors):
-        made = make_table(">cosine", ">line", "sentence")
-        for one in answer.nearest:
-            made.add_row(f"{one.cosine:.3f}", f"{one.line:,}", printable_cell(one.text))
-        return made
-    counted = any(one.count is not None for one in answer.nearest)
-    made = make_table(">cosine", *[">seen"] * counted, "word")
-    for one in answer.nearest:
-        seen = ["" if one.count is None else f"{one.count:,}"] * counted
-        made.add_row(f"{one.cosine:.3f}", *seen, printable_cell(one.word))
-    return made
+        table = make_table(">cosine", ">line", "sentence")
+        for neighbor in answer.nearest:
+            table.add_row(f"{neighbor.cosine:.3f}", f"{neighbor.line:,}", printable_cell(neighbor.text))
+        return table
+    has_counts = any(neighbor.count is not None for neighbor in answer.nearest)
+    table = make_table(">cosine", *[">seen"] * has_counts, "word")
+    for neighbor in answer.nearest:
+        count = ["" if neighbor.count is None else f"{neighbor.count:,}"] * has_counts
+        table.add_row(f"{neighbor.cosine:.3f}", *count, printable_cell(neighbor.word))
+    return table
 
 
-def _neighbours_draw(console: Console, facts: dict[str, Any], answers: list[SentenceNeighbors | WordNeighbors]) -> None:
+def _draw_neighbors(console: Console, result: dict[str, Any], answers: list[SentenceNeighbors | WordNeighbors]) -> None:
     from forebear.embeddings.lexicon import WordNeighbors
 
     for answer in answers:
@@ -377,11 +395,13 @@ def _neighbours_draw(console: Console, facts: dict[str, Any], answers: list[Sent
             f"[bold]{printable_cell(answer.text)}[/]" + (f"  ({printable_cell(note)})" if note else ""), soft_wrap=True
         )
         if answer.nearest:
-            console.print(_table(answer))
-    if "out" in facts:
-        some = f"{facts['texts'] - facts['unanswered']:,} of " if "unanswered" in facts else ""
+            console.print(_neighbors_table(answer))
+    if "out" in result:
+        answered = f"{result['texts'] - result['unanswered']:,} of " if "unanswered" in result else ""
         console.print(
-            f"neighbours of {some}{count_phrase(facts['texts'], 'text')}: {facts['out']}", markup=False, soft_wrap=True
+            f"neighbours of {answered}{count_phrase(result['texts'], 'text')}: {result['out']}",
+            markup=False,
+            soft_wrap=True,
         )
-    if "recall" in facts:
-        console.print(f"the index finds {facts['recall']:.1%} of the nearest, measured against exact search")
+    if "recall" in result:
+        console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")

@@ -1,4 +1,4 @@
-"""`forebear import`: another program's model becomes a run."""
+"""`forebear import` and `export`: convert models of other programs to runs and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ImportFormat = Literal["word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"]
 
 
-def imported(
+def import_command(
     source: str,
     /,
     *,
@@ -84,25 +84,25 @@ def imported(
     with speaking.progress("reading") as vectors["progress"]:
         run = convert.import_model(source, str(to), heads=heads, task=task, **vectors)
     facts = {"folder": str(run.path), **run.metadata}
-    speaking.emit(facts, lambda console: _draw(console, run, [] if speaking.quiet else run.metadata["notes"]))
+    speaking.emit(facts, lambda console: _draw_imported(console, run, [] if speaking.quiet else run.metadata["notes"]))
 
 
-def _draw(console: Console, run: RunFolder, notes: list[str]) -> None:
-    told = f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}"
-    console.print(told, markup=False, soft_wrap=True)
+def _draw_imported(console: Console, run: RunFolder, notes: list[str]) -> None:
+    line = f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}"
+    console.print(line, markup=False, soft_wrap=True)
     if "heads" in run.metadata:
         heads = ", ".join(run.metadata["heads"]) or "none, an encoder only"
         console.print(f"heads: {heads}", markup=False, soft_wrap=True)
     if run.task is not None:
         labels = run.task.labels or run.task.tags
-        named = f"; labels: {join_faults(labels)}" if labels else ""
-        told = f"task: {run.task.name}{named}; forebear {run.task.verb} {run.path}"
-        console.print(told, markup=False, soft_wrap=True)
+        label_note = f"; labels: {join_faults(labels)}" if labels else ""
+        line = f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}"
+        console.print(line, markup=False, soft_wrap=True)
     for note in notes:
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
 
 
-# `forebear export`: a run becomes files that other programs read.
+# --- export ---
 
 
 ExportFormat = Literal[
@@ -110,7 +110,7 @@ ExportFormat = Literal[
 ]
 
 
-def exported(
+def export_command(
     run: Path,
     /,
     *,
@@ -151,17 +151,21 @@ def exported(
     from forebear.interop import convert
     from forebear.interop.word_vectors import VECTOR_FORMATS
 
-    opened = Run.open(run)
-    chosen = form or convert.default_export_format(opened)
-    if chosen in VECTOR_FORMATS and not speaking.quiet and (before := convert.export_note(opened, chosen, to)):
-        print(f"note: {before}", file=sys.stderr)  # noqa: T201
-    place = convert.export_run(opened, chosen, str(to))
-    facts = {"run": str(run), "format": chosen, "to": str(place), "notes": opened.notes}
-    notes = [] if speaking.quiet else opened.notes
-    speaking.emit(facts, lambda console: _exporting_draw(console, f"{chosen}: {place}", notes))
+    loaded_run = Run.open(run)
+    export_format = form or convert.default_export_format(loaded_run)
+    if (
+        export_format in VECTOR_FORMATS
+        and not speaking.quiet
+        and (size_note := convert.export_note(loaded_run, export_format, to))
+    ):
+        print(f"note: {size_note}", file=sys.stderr)  # noqa: T201
+    path = convert.export_run(loaded_run, export_format, str(to))
+    facts = {"run": str(run), "format": export_format, "to": str(path), "notes": loaded_run.notes}
+    notes = [] if speaking.quiet else loaded_run.notes
+    speaking.emit(facts, lambda console: _draw_exported(console, f"{export_format}: {path}", notes))
 
 
-def _exporting_draw(console: Console, told: str, notes: list[str]) -> None:
-    console.print(told, markup=False, soft_wrap=True)
+def _draw_exported(console: Console, summary: str, notes: list[str]) -> None:
+    console.print(summary, markup=False, soft_wrap=True)
     for note in notes:
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)

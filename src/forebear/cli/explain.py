@@ -1,4 +1,4 @@
-"""`forebear explain`: what a milestone is, and what it weighs."""
+"""`forebear explain` and `lineage`: a model's paper, settings and sizes; the list of all models."""
 
 from __future__ import annotations
 
@@ -41,96 +41,99 @@ def explain(
     vocabulary
         Entries of the vocabulary for which sizes are computed. [default: GPT-2's]
     """
-    from forebear.experiments.explain import explain_model as explained
+    from forebear.experiments.explain import explain_model
 
     settings = {name.replace("-", "_"): value for name, value in fields.items()}
-    told = explained(milestone, size=size, settings=settings, vocabulary=vocabulary)
-    speaking.emit(told.to_dict(), lambda console: _draw(console, told))
+    explanation = explain_model(milestone, size=size, settings=settings, vocabulary=vocabulary)
+    speaking.emit(explanation.to_dict(), lambda console: _draw_explanation(console, explanation))
 
 
-def _draw(console: Console, told: ModelExplanation) -> None:
+def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
     from rich.markup import escape
 
-    entry = told.entry
+    entry = explanation.entry
     console.print(f"[bold]{escape(entry.title)}[/] ({entry.year}, {escape(entry.authors)}): {escape(entry.idea)}\n")
-    console.print(told.paper, style="italic", markup=False)
-    console.print(told.changed + "\n", markup=False)
-    console.print(told.sentence, style="cyan", markup=False)
-    _draw_example(console, told)
-    made = make_table("field", ">value", "meaning", title=f"Fields{f' of size {told.size}' if told.size else ''}")
-    for name, (value, meaning) in told.fields.items():
-        made.add_row(f"--{name.replace('_', '-')}", escape(str(value)), escape(meaning))
-    console.print(made)
-    _draw_sizes(console, told)
-    settings = " ".join(f"--{name} {_shown(name, value)}" for name, value in told.recipe.items())
+    console.print(explanation.paper, style="italic", markup=False)
+    console.print(explanation.changed + "\n", markup=False)
+    console.print(explanation.sentence, style="cyan", markup=False)
+    _draw_example(console, explanation)
+    table = make_table(
+        "field", ">value", "meaning", title=f"Fields{f' of size {explanation.size}' if explanation.size else ''}"
+    )
+    for name, (value, meaning) in explanation.fields.items():
+        table.add_row(f"--{name.replace('_', '-')}", escape(str(value)), escape(meaning))
+    console.print(table)
+    _draw_sizes(console, explanation)
+    settings = " ".join(f"--{name} {_format_setting(name, value)}" for name, value in explanation.recipe.items())
     console.print(f"Unless you say otherwise it learns with: {settings}", markup=False)
-    console.print(f"A run of it can be asked to: {', '.join(told.verbs)}.")
+    console.print(f"A run of it can be asked to: {', '.join(explanation.verbs)}.")
 
 
-def _shown(name: str, value: Any) -> str:
-    """As it is written on the command line."""
+def _format_setting(name: str, value: Any) -> str:
+    """The value as written on the command line."""
     return f"{value / 60:g}m" if name == "time" else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _draw_example(console: Console, told: ModelExplanation) -> None:
-    """Tokens over what is asked of them, as a table whose columns are tokens."""
+def _draw_example(console: Console, explanation: ModelExplanation) -> None:
+    """A table with a column for each token: inputs above targets."""
     from rich.markup import escape
 
-    width = len(told.example["seen"])
-    made = make_table(*[""] * (width + 1))
-    for name, tokens in told.example.items():
-        made.add_row(f"[dim]{escape(name)}[/]", *(escape(token) for token in tokens))
-    console.print(made)
+    width = len(explanation.example["seen"])
+    table = make_table(*[""] * (width + 1))
+    for name, tokens in explanation.example.items():
+        table.add_row(f"[dim]{escape(name)}[/]", *(escape(token) for token in tokens))
+    console.print(table)
 
 
-def _draw_sizes(console: Console, told: ModelExplanation) -> None:
+def _draw_sizes(console: Console, explanation: ModelExplanation) -> None:
     from forebear.settings.units import format_bytes, format_count
 
-    if told.remark:
-        made = make_table("size", "fields", title="Sizes")
-        for name, one in told.sizes.items():
-            made.add_row(name, _fields(one["fields"], told))
-        console.print(made)
-        console.print(told.remark, markup=False)
+    if explanation.remark:
+        table = make_table("size", "fields", title="Sizes")
+        for name, size in explanation.sizes.items():
+            table.add_row(name, _differing_fields(size["fields"], explanation))
+        console.print(table)
+        console.print(explanation.remark, markup=False)
         return
     columns = (">parameters", ">longest input", ">FLOPs a token", ">to train", ">to use", "fields")
-    made = make_table("size", *columns, title="Sizes")
-    for name, one in told.sizes.items():
-        figures: dict[str, Any] = one["figures"]
-        made.add_row(
+    table = make_table("size", *columns, title="Sizes")
+    for name, size in explanation.sizes.items():
+        figures: dict[str, Any] = size["figures"]
+        table.add_row(
             name,
             f"{figures['parameters']:,}",
             "any" if figures["longest_input"] is None else f"{figures['longest_input']:,}",
             format_count(figures["flops_per_token"]),
             format_bytes(figures["memory_to_train"]),
             format_bytes(figures["memory_to_use"]),
-            _fields(one["fields"], told),
-            style="bold" if name == told.size else "",
+            _differing_fields(size["fields"], explanation),
+            style="bold" if name == explanation.size else "",
         )
-    console.print(made)
-    batch = next(iter(told.sizes.values()))["figures"]["memory_to_train_parts"]["batch_tokens"]
-    parts = f"weights, gradients, Adam's moments, activations of {batch:,} tokens or one row"
-    parts = parts if told.encoder else "the tables themselves"
-    exact = "float32"
-    if told.learning == "counting":
-        parts, exact = "the tables, and as much for what is expected", "float64"
+    console.print(table)
+    batch = next(iter(explanation.sizes.values()))["figures"]["memory_to_train_parts"]["batch_tokens"]
+    memory_parts = f"weights, gradients, Adam's moments, activations of {batch:,} tokens or one row"
+    memory_parts = memory_parts if explanation.encoder else "the tables themselves"
+    dtype = "float32"
+    if explanation.learning == "counting":
+        memory_parts, dtype = "the tables, and as much for what is expected", "float64"
     console.print(
-        f"[dim]Computed for a vocabulary of {told.vocabulary:,} (--vocabulary); FLOPs of reading a token forward;"
-        f" to train: {parts}; {exact}.[/]"
+        f"[dim]Computed for a vocabulary of {explanation.vocabulary:,} (--vocabulary);"
+        " FLOPs of reading a token forward;"
+        f" to train: {memory_parts}; {dtype}.[/]"
     )
 
 
-def _fields(own: dict[str, Any], told: ModelExplanation) -> str:
-    """What distinguishes the sizes: the fields in which they are not all alike."""
-    alike = {
+def _differing_fields(values: dict[str, Any], explanation: ModelExplanation) -> str:
+    """The settings in which the sizes differ."""
+    shared = {
         name
-        for name in own
-        if len({str(one["fields"][name]) for one in told.sizes.values()}) == 1 and len(told.sizes) > 1
+        for name in values
+        if len({str(size["fields"][name]) for size in explanation.sizes.values()}) == 1 and len(explanation.sizes) > 1
     }
-    return ", ".join(f"{name} {value}" for name, value in own.items() if name not in alike)
+    return ", ".join(f"{name} {value}" for name, value in values.items() if name not in shared)
 
 
-# `forebear lineage`: the table of contents.
+# --- lineage ---
 
 
 def lineage(*, speaking: Output = Output()) -> None:
@@ -144,20 +147,27 @@ def lineage(*, speaking: Output = Output()) -> None:
     from forebear.experiments.explain import model_capabilities
     from forebear.registry import LINEAGE
 
-    told = []
+    models = []
     for entry in LINEAGE.values():
-        verbs, wrong = model_capabilities(entry.name)
-        told.append({**asdict(entry), "verbs": verbs, "ready": not wrong, "error": wrong})
-    speaking.emit({"milestones": told}, lambda console: _lineage_draw(console, told))
+        verbs, error = model_capabilities(entry.name)
+        models.append({**asdict(entry), "verbs": verbs, "ready": not error, "error": error})
+    speaking.emit({"milestones": models}, lambda console: _draw_lineage(console, models))
 
 
-def _lineage_draw(console: Console, told: list[dict[str, Any]]) -> None:
+def _draw_lineage(console: Console, models: list[dict[str, Any]]) -> None:
     from rich.markup import escape
 
-    made = make_table(">year", "name", "milestone", "idea", "by", "can")
-    for one in told:
-        can = ", ".join(one["verbs"]) if one["ready"] else f"[red]not ready: {escape(one['error'])}[/]"
-        name = f"[bold]{one['name']}[/]"
-        made.add_row(str(one["year"]), name, escape(one["title"]), escape(one["idea"]), escape(one["authors"]), can)
-    console.print(made)
+    table = make_table(">year", "name", "milestone", "idea", "by", "can")
+    for model in models:
+        capabilities = ", ".join(model["verbs"]) if model["ready"] else f"[red]not ready: {escape(model['error'])}[/]"
+        name = f"[bold]{model['name']}[/]"
+        table.add_row(
+            str(model["year"]),
+            name,
+            escape(model["title"]),
+            escape(model["idea"]),
+            escape(model["authors"]),
+            capabilities,
+        )
+    console.print(table)
     console.print("more about one: forebear explain NAME    train one: forebear pretrain NAME TEXT")

@@ -1,4 +1,4 @@
-"""`forebear fill`: what stands in the blanks of a text."""
+"""`forebear fill`: predict masked tokens."""
 
 from __future__ import annotations
 
@@ -54,31 +54,31 @@ def fill(
     tokens
         How many tokens a ____ hides: 2 for a Chinese word of two characters.
     """
-    using = open_run(run, "fill", speaking)
+    loaded_run = open_run(run, "fill", speaking)
     run_per_text(
-        using,
+        loaded_run,
         texts,
         many,
         speaking,
-        lambda text: using.fill(text, top=top, tokens=tokens),
+        lambda text: loaded_run.fill(text, top=top, tokens=tokens),
         hint='forebear fill RUN "some ____ text"',
         done="filled",
-        draw=_draw,
+        draw=_draw_filled,
     )
 
 
-def _draw(console: Console, answer: FilledText) -> None:
+def _draw_filled(console: Console, answer: FilledText) -> None:
     console.print(
         f"[bold]{printable_cell(answer.filled_text)}[/]  (log P {format_number(answer.log_prob)})", soft_wrap=True
     )
-    made = make_table(">blank", "token", "text", ">P", "")
-    for at, candidates in enumerate(answer.blanks, 1):
-        for rank, filler in enumerate(candidates):
+    table = make_table(">blank", "token", "text", ">P", "")
+    for blank, candidates in enumerate(answer.blanks, 1):
+        for rank, candidate in enumerate(candidates):
             cells = (
-                printable_cell(filler.token),
-                printable_cell(filler.text),
-                f"{filler.probability:.4f}",
-                text_bar(filler.probability),
+                printable_cell(candidate.token),
+                printable_cell(candidate.text),
+                f"{candidate.probability:.4f}",
+                text_bar(candidate.probability),
             )
-            made.add_row(str(at) if rank == 0 else "", *cells)
-    console.print(made)
+            table.add_row(str(blank) if rank == 0 else "", *cells)
+    console.print(table)

@@ -1,4 +1,4 @@
-"""`forebear generate`: a run continues texts."""
+"""`forebear generate` and `translate`: text generation and translation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from forebear.inference.stream_decode import GeneratedText
     from forebear.inference.translate import TranslatedText
 
-SHOWN = 20  # choices in a table
+MAX_SHOWN_CHOICES = 20  # choices in a table
 
 
 @Parameter(name="*")
@@ -109,52 +109,57 @@ def generate(
     """
     from forebear.inference.generate import generate_texts, generation_method, resolve_generation_options
 
-    said = {"length": length, "stop": stop, **vars(chance), **vars(search), "choices": read_choices(search.choices)}
-    how = {name: value for name, value in said.items() if value is not None}
-    meant = generation_method(how)
-    using = open_run(run, "generate", speaking)
+    options = {"length": length, "stop": stop, **vars(chance), **vars(search), "choices": read_choices(search.choices)}
+    given_options = {name: value for name, value in options.items() if value is not None}
+    method = generation_method(given_options)
+    loaded_run = open_run(run, "generate", speaking)
     single = many == SINGLE_INPUT and len(prompts or [""]) == 1 and prompts != [STDIN_PATH]
-    streams = single and not meant and how.get("samples", 1) == 1
+    streams = single and not method and given_options.get("samples", 1) == 1
     with counting_progress(speaking, "tokens") as count:
         if streams and not (speaking.json or speaking.quiet):
-            _stream(using, (prompts or [""])[0], {name: how[name] for name in how if name != "samples"}, count)
+            _stream(
+                loaded_run,
+                (prompts or [""])[0],
+                {name: given_options[name] for name in given_options if name != "samples"},
+                count,
+            )
             return
         lines = [InputLine("")] if many.input_file is None and not prompts else many.valid_inputs(prompts)
-        told = 0
+        num_texts = 0
 
         def ask(group: list[str]) -> list[GeneratedText]:
-            nonlocal told
-            answers = generate_texts(using.predictor, using.vocabulary_tokenizer, group, **how)
-            told += len(answers)
+            nonlocal num_texts
+            answers = generate_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, **given_options)
+            num_texts += len(answers)
             count(sum(len(answer.ids) for answer in answers))
             return answers
 
         answers: list[GeneratedText] = many.run_batch(lines, ask, lambda answer: answer.to_dict())
-    facts: dict[str, Any] = {"run": using.name, "settings": resolve_generation_options(how)}
+    result: dict[str, Any] = {"run": loaded_run.name, "settings": resolve_generation_options(given_options)}
     if many.output_file is not None:
-        done = f"{count_phrase(told, 'text')}: {many.output_file}"
-        facts |= {"texts": told, "out": str(many.output_file)}
-        speaking.emit(facts, lambda console: console.print(done, soft_wrap=True, markup=False))
+        summary = f"{count_phrase(num_texts, 'text')}: {many.output_file}"
+        result |= {"texts": num_texts, "out": str(many.output_file)}
+        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
     else:
-        facts |= {"texts": [answer.to_dict() for answer in answers]}
-        speaking.emit(facts, lambda console: _draw(console, answers))
+        result |= {"texts": [answer.to_dict() for answer in answers]}
+        speaking.emit(result, lambda console: _draw_generated(console, answers))
 
 
-def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
-    """Prompt and continuation as it comes; every call of `hear` is at least one token, `ids` has them all."""
-    from forebear.inference.sampling import sample_texts as generated
+def _stream(loaded_run: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
+    """Prints the prompt and streams its continuation; counts the generated tokens."""
+    from forebear.inference.sampling import sample_texts
 
-    using.stream(prompt, **how)  # refuses what is wrong before we write anything
-    sys.stdout.write(_harmless(prompt))
+    loaded_run.stream(prompt, **how)  # refuses what is wrong before we write anything
+    sys.stdout.write(_replace_controls(prompt))
     after_space = prompt[-1:].isspace()
 
-    def hear(_: int, piece: str) -> None:
+    def on_token(_: int, piece: str) -> None:
         nonlocal after_space
-        sys.stdout.write(_harmless(piece[1:] if after_space and piece[:1] == " " else piece))
+        sys.stdout.write(_replace_controls(piece[1:] if after_space and piece[:1] == " " else piece))
         sys.stdout.flush()
         after_space = False
 
-    (answer,) = generated(using.predictor, using.vocabulary_tokenizer, prompt, hear=hear, **how)
+    (answer,) = sample_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, prompt, hear=on_token, **how)
     sys.stdout.write("\n")
     sys.stdout.flush()
     count(len(answer.ids))
@@ -162,32 +167,32 @@ def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
         print("the run ends the text here: another --seed or a higher --temperature may go on", file=sys.stderr)  # noqa: T201
 
 
-def _draw(console: Console, answers: list[GeneratedText]) -> None:
+def _draw_generated(console: Console, answers: list[GeneratedText]) -> None:
     prompt, several = 0, any(answer.sample for answer in answers)
     for answer in answers:
         prompt += answer.sample == 0
         if len(answers) > 1:
             ranked = "" if answer.score is None else f"rank {answer.sample + 1}: score {answer.score:.3f}"
-            which = f", {ranked or f'sample {answer.sample + 1}'}" if several else ""
-            console.rule(f"{prompt}{which}", align="left", style="dim")
-        console.print(_harmless(answer.full_text), markup=False, soft_wrap=True)
+            label = f", {ranked or f'sample {answer.sample + 1}'}" if several else ""
+            console.rule(f"{prompt}{label}", align="left", style="dim")
+        console.print(_replace_controls(answer.full_text), markup=False, soft_wrap=True)
         if answer.choices:
             _draw_choices(console, answer)
 
 
 def _draw_choices(console: Console, answer: GeneratedText) -> None:
-    made = make_table("choice", ">P", "")
-    for name, share in sorted(answer.choices, key=lambda choice: -choice[1])[:SHOWN]:
-        made.add_row(printable_cell(name), f"{share:.2%}", text_bar(share, 20))
-    console.print(made)
+    table = make_table("choice", ">P", "")
+    for name, fraction in sorted(answer.choices, key=lambda choice: -choice[1])[:MAX_SHOWN_CHOICES]:
+        table.add_row(printable_cell(name), f"{fraction:.2%}", text_bar(fraction, 20))
+    console.print(table)
 
 
-def _harmless(text: str) -> str:
-    """What a run says may hold control characters; none of them reaches the terminal but line ends and tabs."""
+def _replace_controls(text: str) -> str:
+    """Generated text without control characters except line ends and tabs."""
     return "".join("\ufffd" if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c for c in text)
 
 
-# `forebear translate`: texts in another language.
+# --- translate ---
 
 
 def translate(
@@ -231,52 +236,56 @@ def translate(
     sentences
         split: each sentence of a text by itself; whole: only where the text is longer than the run's context.
     """
-    using = open_run(run, "translate", speaking)
-    how: dict[str, Any] = {"beams": beams, "best": best, "penalty": length_penalty, "length": length}
-    how |= {"sentences": sentences}
+    loaded_run = open_run(run, "translate", speaking)
+    options: dict[str, Any] = {"beams": beams, "best": best, "penalty": length_penalty, "length": length}
+    options |= {"sentences": sentences}
     output = many.output_file
-    as_text = output is not None and output.suffix not in (".jsonl", ".json")
-    if as_text and best > 1:
+    writes_text = output is not None and output.suffix not in (".jsonl", ".json")
+    if writes_text and best > 1:
         raise InputError(f"--best {best} does not fit into {output}, a line each", hint="write to a .jsonl file")
-    count = cut = unknown = divided = 0
+    count = num_unfinished = num_with_unknown = num_split = 0
 
     def ask(group: list[str]) -> list[TranslatedText]:
-        nonlocal count, cut, unknown, divided
-        done = 0  # of this group, as far as was told
+        nonlocal count, num_unfinished, num_with_unknown, num_split
+        num_reported = 0  # of this group
 
-        def look(now: int, _: int) -> None:
-            nonlocal done
-            told(min(now, len(group)) - done)
-            done = max(done, min(now, len(group)))
+        def on_progress(num_done: int, _: int) -> None:
+            nonlocal num_reported
+            count_texts(min(num_done, len(group)) - num_reported)
+            num_reported = max(num_reported, min(num_done, len(group)))
 
-        made = using.translate(group, **how, progress=look)
-        count, cut = count + len(made), cut + sum(not one.is_finished for one in made)
-        unknown += sum(one.num_unknown > 0 for one in made)
-        divided += sum(one.num_parts > 1 for one in made) if sentences == "whole" else 0
-        told(len(made) - done)
-        return made
+        translations = loaded_run.translate(group, **options, progress=on_progress)
+        count += len(translations)
+        num_unfinished += sum(not translation.is_finished for translation in translations)
+        num_with_unknown += sum(translation.num_unknown > 0 for translation in translations)
+        num_split += sum(translation.num_parts > 1 for translation in translations) if sentences == "whole" else 0
+        count_texts(len(translations) - num_reported)
+        return translations
 
-    with counting_progress(speaking, "texts") as told:
-        write = (lambda one: one.text) if as_text else (lambda one: one.to_dict())
+    with counting_progress(speaking, "texts") as count_texts:
+        write = (lambda answer: answer.text) if writes_text else (lambda answer: answer.to_dict())
         answers: list[TranslatedText] = many.run_batch(many.valid_inputs(texts), ask, write)
     if not count:
         raise InputError("there is no text to translate", hint='forebear translate RUN "a text", or --in FILE')
-    told_of = ((unknown, "with words that the run does not know"), (divided, "too long for it: read in parts"))
-    notes = [f"{number:,} {'text' if number == 1 else 'texts'} {what}" for number, what in told_of if number]
+    issues = (
+        (num_with_unknown, "with words that the run does not know"),
+        (num_split, "too long for it: read in parts"),
+    )
+    notes = [f"{number:,} {'text' if number == 1 else 'texts'} {issue}" for number, issue in issues if number]
     for note in () if speaking.quiet else notes:
         print(f"note: {note}", file=sys.stderr)  # noqa: T201
-    facts: dict[str, Any] = {"run": using.name, "settings": how, "notes": [*using.notes, *notes]}
+    result: dict[str, Any] = {"run": loaded_run.name, "settings": options, "notes": [*loaded_run.notes, *notes]}
     if output is not None:
-        facts |= {"texts": count, "cut_off": cut, "out": str(output)}
-        longest = f"; {cut:,} reached the greatest length" if cut else ""
-        said = f"{count_phrase(count, 'text')} translated: {output}{longest}"
-        speaking.emit(facts, lambda console: console.print(said, soft_wrap=True, markup=False))
+        result |= {"texts": count, "cut_off": num_unfinished, "out": str(output)}
+        unfinished_note = f"; {num_unfinished:,} reached the greatest length" if num_unfinished else ""
+        summary = f"{count_phrase(count, 'text')} translated: {output}{unfinished_note}"
+        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
         return
-    facts |= {"texts": [answer.to_dict() for answer in answers]}
-    speaking.emit(facts, lambda console: [_translate_draw(console, answer) for answer in answers])
+    result |= {"texts": [answer.to_dict() for answer in answers]}
+    speaking.emit(result, lambda console: [_draw_translation(console, answer) for answer in answers])
 
 
-def _translate_draw(console: Console, answer: TranslatedText) -> None:
+def _draw_translation(console: Console, answer: TranslatedText) -> None:
     if len(answer.hypotheses) == 1:
         console.print(answer.text, markup=False, soft_wrap=True)
         return

@@ -27,7 +27,7 @@ NUM_STRONGEST_EDGES = 8  # edges below a map
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 BAR_WIDTH = 16  # of a bar to either side
 MIN_COLORED, STRONG_COLOR = 0.08, 0.6  # of the strongest word: less is not coloured, more has light letters
-# Weak and strong, so that letters can be read on dark and on light terminals.
+# Weak and strong; readable on dark and light terminals.
 POSITIVE_COLORS, NEGATIVE_COLORS = ((219, 233, 255), (31, 95, 208)), ((255, 227, 214), (194, 65, 12))
 
 # --- inspect attention ---
@@ -91,48 +91,52 @@ def attention(
 
     if top is not None and top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least 1 edge")
-    form = image_format(to, "png", "svg", "html")
-    using, given = Run.open(run), list(texts or ())
-    maps = _select_maps(using, compute_attention_maps(using, given, bare=bare), part, to, rollout=rollout)
-    speaking.note(using.notes)
-    views = [attention_view(one, layer, head, rollout=rollout) for one in maps]
-    both = [(one, MAX_EDGES if top is None and one.is_long else top) for one in views]
-    facts: dict[str, Any] = {"run": using.name, "what": "attention", "texts": given}
-    facts["maps"] = [one.to_dict(most) for one, most in both]
-    written = [] if to is None else _write_attention(to, form, both, using.name, given)
-    facts |= {"to": written} if written else {}
-    speaking.emit(facts, lambda console: _draw_attention_views(console, both, written))
+    image_format_name = image_format(to, "png", "svg", "html")
+    loaded_run, given_texts = Run.open(run), list(texts or ())
+    maps = _select_maps(
+        loaded_run, compute_attention_maps(loaded_run, given_texts, bare=bare), part, to, rollout=rollout
+    )
+    speaking.note(loaded_run.notes)
+    views = [attention_view(attention_map, layer, head, rollout=rollout) for attention_map in maps]
+    limited_views = [
+        (attention_map, MAX_EDGES if top is None and attention_map.is_long else top) for attention_map in views
+    ]
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "attention", "texts": given_texts}
+    result["maps"] = [attention_map.to_dict(max_edges) for attention_map, max_edges in limited_views]
+    files = [] if to is None else _write_attention(to, image_format_name, limited_views, loaded_run.name, given_texts)
+    result |= {"to": files} if files else {}
+    speaking.emit(result, lambda console: _draw_attention_views(console, limited_views, files))
 
 
 def _select_maps(
-    using: Run, maps: list[AttentionMap], part: str | None, to: Path | None, *, rollout: bool
+    loaded_run: Run, maps: list[AttentionMap], part: str | None, to: Path | None, *, rollout: bool
 ) -> list[AttentionMap]:
-    """Of a run that translates, what was asked for; by itself a picture shows how a translation looks at its source."""
+    """The requested maps of a translation model; pictures show cross-attention by default."""
     from forebear.inspection.attention import ATTENTION_KINDS
 
-    if "translation" not in using.heads:
+    if "translation" not in loaded_run.heads:
         if part is not None:
             raise InputError(f"--part {part} is for runs that translate", hint="leave it out")
-        return [one for one in maps if not rollout or one.kind != "cross"]
+        return [attention_map for attention_map in maps if not rollout or attention_map.kind != "cross"]
     if len(maps) == 1 and (rollout or part in ("source", "target")):
-        what = "nothing looks within the source or the translation, which are read token by token"
-        raise InputError(what, hint="leave out --rollout" if rollout else f"leave out --part {part}")
+        message = "nothing looks within the source or the translation, which are read token by token"
+        raise InputError(message, hint="leave out --rollout" if rollout else f"leave out --part {part}")
     if rollout and part == "cross":
         raise InputError("a source is not rolled out into a translation", hint="--part source or --part target")
     if part is None and to is not None and to.suffix != ".html":
         part = "source" if rollout else "cross"
-    chosen = maps if part is None else [maps[ATTENTION_KINDS.index(part)]]
-    return [one for one in chosen if not rollout or one.kind != "cross"]
+    selected = maps if part is None else [maps[ATTENTION_KINDS.index(part)]]
+    return [attention_map for attention_map in selected if not rollout or attention_map.kind != "cross"]
 
 
 def _write_attention(
-    to: Path, form: str, views: list[tuple[AttentionView, int | None]], run: str, texts: list[str]
+    to: Path, image_type: str, views: list[tuple[AttentionView, int | None]], run: str, texts: list[str]
 ) -> list[str]:
-    """One page for all maps, or a picture of each: several are numbered."""
+    """Writes one page for all maps, or a numbered picture of each; returns the files."""
     from forebear.reports.plotting import title_quote
 
     title = f"{run}: " + " | ".join(map(title_quote, texts))
-    if form == "html":
+    if image_type == "html":
         from forebear.inspection.attention_plots import attention_page
 
         write_image(to, attention_page(views, title).encode())
@@ -140,73 +144,85 @@ def _write_attention(
     from forebear.inspection.attention_plots import plot_attention
 
     files = [to] if len(views) == 1 else [to.with_stem(f"{to.stem}-{number + 1}") for number in range(len(views))]
-    made = [plot_attention(one, title, form, most) for one, most in views]
-    for file, content in zip(files, made, strict=True):
+    images = [plot_attention(view, title, image_type, max_edges) for view, max_edges in views]
+    for file, content in zip(files, images, strict=True):
         write_image(file, content)
     return [str(file) for file in files]
 
 
-def _draw_attention_views(console: Console, views: list[tuple[AttentionView, int | None]], written: list[str]) -> None:
-    for one, most in views:
-        _draw_attention(console, one, most)
-    for file in written:
+def _draw_attention_views(console: Console, views: list[tuple[AttentionView, int | None]], files: list[str]) -> None:
+    for view, max_edges in views:
+        _draw_attention(console, view, max_edges)
+    for file in files:
         console.print(f"written: {file}", markup=False, soft_wrap=True)
 
 
 def _draw_attention(console: Console, view: AttentionView, top: int | None) -> None:
     from forebear.inspection.token_labels import label_notes
 
-    of = view.attention_map
-    tokens = f"{len(of.rows):,} tokens" + (f" that look at {len(of.columns):,}" if of.kind == "cross" else "")
-    shape = f"{of.layers} layer{'s' * (of.layers > 1)} of {of.heads} head{'s' * (of.heads > 1)}"
-    console.print(f"[bold]{of.name}[/], {shape}, {tokens}")
-    for note in label_notes((*of.rows, *of.columns)):
+    attention_map = view.attention_map
+    tokens = f"{len(attention_map.rows):,} tokens"
+    if attention_map.kind == "cross":
+        tokens += f" that look at {len(attention_map.columns):,}"
+    shape = f"{attention_map.layers} layer{'s' * (attention_map.layers > 1)} of "
+    shape += f"{attention_map.heads} head{'s' * (attention_map.heads > 1)}"
+    console.print(f"[bold]{attention_map.name}[/], {shape}, {tokens}")
+    for note in label_notes((*attention_map.rows, *attention_map.columns)):
         console.print(note, style="dim")
     if top is None:
         _draw_attention_maps(console, view)
-    several = len(view.panels) > 1
-    console.print("the strongest edges" if several else f"the strongest edges of {view.panels[0].title}")
-    made = make_table(*([">layer", ">head"] if several else []), ">", "token", "looks at", ">", ">weight")
+    has_panels = len(view.panels) > 1
+    console.print("the strongest edges" if has_panels else f"the strongest edges of {view.panels[0].title}")
+    table = make_table(*([">layer", ">head"] if has_panels else []), ">", "token", "looks at", ">", ">weight")
     for edge in view.strongest_edges(top or NUM_STRONGEST_EDGES):
-        where = [str(edge.panel.layer), str(edge.panel.head)] if several else []
+        panel_cells = [str(edge.panel.layer), str(edge.panel.head)] if has_panels else []
         ends = (
             str(edge.row + 1),
-            printable_cell(of.rows[edge.row]),
-            printable_cell(of.columns[edge.column]),
+            printable_cell(attention_map.rows[edge.row]),
+            printable_cell(attention_map.columns[edge.column]),
             str(edge.column + 1),
         )
-        made.add_row(*where, *ends, f"{edge.weight:.3f}")
-    console.print(made)
+        table.add_row(*panel_cells, *ends, f"{edge.weight:.3f}")
+    console.print(table)
 
 
 def _draw_attention_maps(console: Console, view: AttentionView) -> None:
-    """One map with its numbers; of several small ones, one for each layer where all heads of all were asked for."""
+    """Prints one map with numbers, or several small ones; for all layers and heads, the mean of each layer."""
     from forebear.cli.output import heat, maps_side_by_side, small_heatmap
-    from forebear.inspection.attention import attention_view as chosen
+    from forebear.inspection.attention import attention_view
 
-    of, colours = view.attention_map, console.color_system is not None
+    attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        how = {"width": console.width, "colours": colours, "borders": of.word_borders}
-        lines = heat(of.rows, of.columns, view.panels[0].weights, of.visible_mask, **how)
+        options = {"width": console.width, "colours": colors, "borders": attention_map.word_borders}
+        lines = heat(
+            attention_map.rows, attention_map.columns, view.panels[0].weights, attention_map.visible_mask, **options
+        )
     else:
         heads = {panel.head for panel in view.panels}
         layers = {panel.layer for panel in view.panels}
-        everything = len(heads) > 1 and len(layers) > 1
-        shown = chosen(of, head="mean") if everything else view
-        most = max(float(panel.weights.max()) for panel in shown.panels)
-        told = [
-            (shown.summary(one), list(small_heatmap(one.weights, of.visible_mask, colours=colours, highest_value=most)))
-            for one in shown.panels
+        is_overview = len(heads) > 1 and len(layers) > 1
+        shown_view = attention_view(attention_map, head="mean") if is_overview else view
+        highest = max(float(panel.weights.max()) for panel in shown_view.panels)
+        panels = [
+            (
+                shown_view.summary(panel),
+                list(small_heatmap(panel.weights, attention_map.visible_mask, colours=colors, highest_value=highest)),
+            )
+            for panel in shown_view.panels
         ]
-        lines = maps_side_by_side(told, width=console.width)
-        same = "down those that look, across those they look at"
-        sides = [("down", of.rows), ("across", of.columns)] if of.kind == "cross" else [(same, of.rows)]
-        for side, names in sides:
-            console.print(f"{side}: {printable_cell(' '.join(names))}", soft_wrap=True)
-        if everything:
-            more = "--layer N shows the heads of one layer, --layer N --head N one with its numbers"
-            console.print(f"the mean of each layer's heads ({more})", style="dim")
+        lines = maps_side_by_side(panels, width=console.width)
+        legend = "down those that look, across those they look at"
+        axes = (
+            [("down", attention_map.rows), ("across", attention_map.columns)]
+            if attention_map.kind == "cross"
+            else [(legend, attention_map.rows)]
+        )
+        for axis, names in axes:
+            console.print(f"{axis}: {printable_cell(' '.join(names))}", soft_wrap=True)
+        if is_overview:
+            hint = "--layer N shows the heads of one layer, --layer N --head N one with its numbers"
+            console.print(f"the mean of each layer's heads ({hint})", style="dim")
     for line in lines:
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
@@ -258,29 +274,33 @@ def why(
         Write a page with all explanations to this file, too.
     """
     from forebear.inference.run import Run
-    from forebear.inspection.attribution import attribute as explain
+    from forebear.inspection.attribution import attribute
 
-    using = Run.open(run)
+    loaded_run = Run.open(run)
     if top < 0:
         raise InputError(f"--top is {top}", hint="give a number of rows, or 0 for none")
-    given = list(_group_texts(using, list(texts or ())))
-    told = []
-    for number, text in enumerate(given, 1):
+    groups = list(_group_texts(loaded_run, list(texts or ())))
+    attributions = []
+    for number, text in enumerate(groups, 1):
         try:
-            told.append(explain(using, text, of=of, at=at, method=method))
+            attributions.append(attribute(loaded_run, text, of=of, at=at, method=method))
         except InputError as error:
-            error.line = error.line or (number if len(given) > 1 and error.file is None else None)
+            error.line = error.line or (number if len(groups) > 1 and error.file is None else None)
             raise
-    speaking.note(using.notes)
-    facts: dict[str, Any] = {"run": using.name, "what": "why", "texts": [one.to_dict() for one in told]}
+    speaking.note(loaded_run.notes)
+    result: dict[str, Any] = {
+        "run": loaded_run.name,
+        "what": "why",
+        "texts": [attribution.to_dict() for attribution in attributions],
+    }
     if html is not None:
-        _write_attribution_page(told, using.name, html)
-        facts["html"] = str(html)
-    speaking.emit(facts, lambda console: _draw_attributions(console, told, top, html))
+        _write_attribution_page(attributions, loaded_run.name, html)
+        result["html"] = str(html)
+    speaking.emit(result, lambda console: _draw_attributions(console, attributions, top, html))
 
 
 def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
-    """As many texts together as the task takes."""
+    """Texts grouped as the task takes them: single, in pairs, or all."""
     if not texts:
         raise InputError("there is no text", hint='forebear inspect why RUN "a text"')
     name = run.task.name if run.task is not None else ""
@@ -288,76 +308,82 @@ def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
         yield texts
     elif name in ("pairs", "answering"):
         if len(texts) % 2:
-            both = "pairs of texts" if name == "pairs" else "questions and their passages"
-            raise InputError(f"this run is about {both}, and one text is left over", hint="give two texts, or four …")
+            description = "pairs of texts" if name == "pairs" else "questions and their passages"
+            raise InputError(
+                f"this run is about {description}, and one text is left over", hint="give two texts, or four …"
+            )
         yield from zip(texts[::2], texts[1::2], strict=True)
     else:
         yield from texts
 
 
-def _write_attribution_page(told: list[Attribution], run: str, file: Path) -> None:
+def _write_attribution_page(attributions: list[Attribution], run: str, file: Path) -> None:
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
     from forebear.inspection.attribution import attribution_page
 
     if file.is_dir() or not file.absolute().parent.is_dir():
-        what = "is a folder" if file.is_dir() else "the folder of this file does not exist"
-        raise InputError(what, file=file, hint="name a file in a folder that exists, such as why.html")
-    with explain_disk_errors(file), atomic_write(file) as aside:
-        aside.write(attribution_page(told, run).encode("utf-8"))
+        message = "is a folder" if file.is_dir() else "the folder of this file does not exist"
+        raise InputError(message, file=file, hint="name a file in a folder that exists, such as why.html")
+    with explain_disk_errors(file), atomic_write(file) as output:
+        output.write(attribution_page(attributions, run).encode("utf-8"))
 
 
-def _draw_attributions(console: Console, told: list[Attribution], top: int, html: Path | None) -> None:
-    for one in told:
-        _draw_attribution(console, one, top)
+def _draw_attributions(console: Console, attributions: list[Attribution], top: int, html: Path | None) -> None:
+    for attribution in attributions:
+        _draw_attribution(console, attribution, top)
     if html is not None:
         console.print(f"page: {html}", markup=False, soft_wrap=True)
 
 
-def _draw_attribution(console: Console, told: Attribution, top: int) -> None:
-    sure = "" if told.probability is None else f" {told.probability:.1%}"
-    other = f", the run itself says {printable_cell(told.said)}" if told.said != told.target else ""
-    console.print(f"[bold]{printable_cell(told.target)}[/]{sure}{other}", soft_wrap=True)
-    for number, part in enumerate(told.parts):
-        label = f"{part}: " if len(told.parts) > 1 else ""
-        console.print(_highlighted_text(told, number, label, colours=console.color_system is not None), soft_wrap=True)
-    shown = told.strongest(top)
-    if shown:
-        made = make_table("word", ">adds", ">against", "for")
-        for word in shown:
-            made.add_row(
+def _draw_attribution(console: Console, attribution: Attribution, top: int) -> None:
+    probability = "" if attribution.probability is None else f" {attribution.probability:.1%}"
+    prediction = (
+        f", the run itself says {printable_cell(attribution.said)}" if attribution.said != attribution.target else ""
+    )
+    console.print(f"[bold]{printable_cell(attribution.target)}[/]{probability}{prediction}", soft_wrap=True)
+    for number, part in enumerate(attribution.parts):
+        label = f"{part}: " if len(attribution.parts) > 1 else ""
+        console.print(
+            _highlighted_text(attribution, number, label, colors=console.color_system is not None), soft_wrap=True
+        )
+    strongest = attribution.strongest(top)
+    if strongest:
+        table = make_table("word", ">adds", ">against", "for")
+        for word in strongest:
+            table.add_row(
                 printable_cell(word.text),
                 f"{word.attribution:+.4f}",
-                *_attribution_bars(word.attribution / told.strongest_value),
+                *_attribution_bars(word.attribution / attribution.strongest_value),
             )
-        console.print(made)
-    if told.features and top:
-        made = make_table("n-gram", "where", ">adds")
-        for one in told.features[:top]:
-            made.add_row(printable_cell(one.text), printable_cell(one.position), f"{one.value:+.4f}")
-        console.print(made)
-    unread = sum(not word.is_visible for word in told.words)
-    more = f" {unread:,} words do not fit into a row and were not read." if unread else ""
-    console.print(f"{told.description}{more}\n", markup=False, soft_wrap=True, style="dim")
+        console.print(table)
+    if attribution.features and top:
+        table = make_table("n-gram", "where", ">adds")
+        for feature in attribution.features[:top]:
+            table.add_row(printable_cell(feature.text), printable_cell(feature.position), f"{feature.value:+.4f}")
+        console.print(table)
+    num_unread = sum(not word.is_visible for word in attribution.words)
+    unread_note = f" {num_unread:,} words do not fit into a row and were not read." if num_unread else ""
+    console.print(f"{attribution.description}{unread_note}\n", markup=False, soft_wrap=True, style="dim")
 
 
-def _attribution_bars(share: float) -> tuple[str, str]:
-    bar = "█" * max(1, round(abs(share) * BAR_WIDTH)) if share else ""
-    return (bar, "") if share < 0 else ("", bar)
+def _attribution_bars(fraction: float) -> tuple[str, str]:
+    bar = "█" * max(1, round(abs(fraction) * BAR_WIDTH)) if fraction else ""
+    return (bar, "") if fraction < 0 else ("", bar)
 
 
-def _highlighted_text(told: Attribution, number: int, label: str, *, colours: bool) -> Text:
-    """A text with its words coloured; where there are no colours, signs stand behind the strong ones."""
+def _highlighted_text(attribution: Attribution, number: int, label: str, *, colors: bool) -> Text:
+    """The text with words colored by attribution; without colors, signs follow strong words."""
     from rich.text import Text
 
-    text, done, made = told.texts[number], 0, Text(label)
-    for word in (word for word in told.words if word.text_index == number):
-        made.append(printable(text[done : word.start]))
-        strength = abs(word.attribution) / told.strongest_value
-        made.append(printable(word.text), style=_word_style(word, strength) if colours else "")
-        signs = min(3, int(strength * 4)) if not colours else 0
-        made.append(f"({('+' if word.attribution > 0 else '-') * signs})" if signs else "")
-        done = word.end
-    return made.append(printable(text[done:]))
+    text, offset, highlighted = attribution.texts[number], 0, Text(label)
+    for word in (word for word in attribution.words if word.text_index == number):
+        highlighted.append(printable(text[offset : word.start]))
+        strength = abs(word.attribution) / attribution.strongest_value
+        highlighted.append(printable(word.text), style=_word_style(word, strength) if colors else "")
+        signs = min(3, int(strength * 4)) if not colors else 0
+        highlighted.append(f"({('+' if word.attribution > 0 else '-') * signs})" if signs else "")
+        offset = word.end
+    return highlighted.append(printable(text[offset:]))
 
 
 def _word_style(word: WordAttribution, strength: float) -> str:
@@ -366,8 +392,8 @@ def _word_style(word: WordAttribution, strength: float) -> str:
     if strength < MIN_COLORED:
         return ""
     weak, strong = POSITIVE_COLORS if word.attribution > 0 else NEGATIVE_COLORS
-    mixed = (round(a + (b - a) * strength) for a, b in zip(weak, strong, strict=True))
-    return f"{'#ffffff' if strength > STRONG_COLOR else '#000000'} on rgb({','.join(map(str, mixed))})"
+    channels = (round(a + (b - a) * strength) for a, b in zip(weak, strong, strict=True))
+    return f"{'#ffffff' if strength > STRONG_COLOR else '#000000'} on rgb({','.join(map(str, channels))})"
 
 
 inspect = App(

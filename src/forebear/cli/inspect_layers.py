@@ -82,31 +82,33 @@ def next(  # noqa: A001 - the command's name
     from forebear.inference.run import Run
     from forebear.inspection.logit_lens import logit_lens
 
-    form = image_format(to, "png", "svg")
-    using = Run.open(run)
-    found = logit_lens(using, text, at=at, top=top)
-    speaking.note(using.notes)
-    facts: dict[str, Any] = {"run": using.name, "what": "next"} | found.to_dict()
+    image_type = image_format(to, "png", "svg")
+    loaded_run = Run.open(run)
+    lens = logit_lens(loaded_run, text, at=at, top=top)
+    speaking.note(loaded_run.notes)
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "next"} | lens.to_dict()
     if to is not None:
         from forebear.inspection.logit_lens import plot_logit_lens
         from forebear.reports.plotting import title_quote
 
-        write_image(to, plot_logit_lens(found, f"{using.name}: {title_quote(text)}", form))
-        facts["to"] = str(to)
-    speaking.emit(facts, lambda console: _draw_logit_lens(console, found, to))
+        write_image(to, plot_logit_lens(lens, f"{loaded_run.name}: {title_quote(text)}", image_type))
+        result["to"] = str(to)
+    speaking.emit(result, lambda console: _draw_logit_lens(console, lens, to))
 
 
-def _draw_logit_lens(console: Console, found: LogitLens, to: Path | None) -> None:
-    asked = printable_cell(found.tokens[found.position - 1])
-    where = f"after {asked}" if found.head == "next" else f"in place of {asked}"
-    console.print(f"[bold]{printable_cell(found.text)}[/]  {where} ({found.position}), in the end: "
-                  f"[bold]{printable_cell(found.predicted_token.text)}[/]", soft_wrap=True)  # fmt: skip
-    made = make_table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
-    for layer in found.layers:
-        told = "  ".join(f"{printable_cell(one.text)} [dim]{one.probability:.1%}[/]" for one in layer.candidates)
-        figures = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
-        made.add_row(str(layer.layer), told, *figures)
-    console.print(made)
+def _draw_logit_lens(console: Console, lens: LogitLens, to: Path | None) -> None:
+    token = printable_cell(lens.tokens[lens.position - 1])
+    where = f"after {token}" if lens.head == "next" else f"in place of {token}"
+    console.print(f"[bold]{printable_cell(lens.text)}[/]  {where} ({lens.position}), in the end: "
+                  f"[bold]{printable_cell(lens.predicted_token.text)}[/]", soft_wrap=True)  # fmt: skip
+    table = make_table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
+    for layer in lens.layers:
+        candidates = "  ".join(
+            f"{printable_cell(candidate.text)} [dim]{candidate.probability:.1%}[/]" for candidate in layer.candidates
+        )
+        values = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
+        table.add_row(str(layer.layer), candidates, *values)
+    console.print(table)
     if to is not None:
         console.print(f"written: {to}", markup=False, soft_wrap=True)
 
@@ -140,40 +142,42 @@ def layers(
         Write a picture (.png, .svg).
     """
     from forebear.inference.run import Run
-    from forebear.inspection.layer_weights import layer_weights as looked_at
+    from forebear.inspection.layer_weights import layer_weights
 
-    form = image_format(to, "png", "svg")
-    found: list[LayerWeights] = []
+    image_type = image_format(to, "png", "svg")
+    mixtures: list[LayerWeights] = []
     for folder in runs:
-        run = Run.open(folder)
-        found += looked_at(run)
-        speaking.note(run.notes)
-    facts: dict[str, Any] = {"what": "layers", "mixtures": [one.to_dict() for one in found]}
+        loaded_run = Run.open(folder)
+        mixtures += layer_weights(loaded_run)
+        speaking.note(loaded_run.notes)
+    result: dict[str, Any] = {"what": "layers", "mixtures": [mixture.to_dict() for mixture in mixtures]}
     if to is not None:
         from forebear.inspection.layer_weights import plot_layer_weights
 
-        write_image(to, plot_layer_weights(found, form))
-        facts["to"] = str(to)
-    speaking.emit(facts, lambda console: _draw_layer_weights(console, found, to))
+        write_image(to, plot_layer_weights(mixtures, image_type))
+        result["to"] = str(to)
+    speaking.emit(result, lambda console: _draw_layer_weights(console, mixtures, to))
 
 
-def _draw_layer_weights(console: Console, found: list[LayerWeights], to: Path | None) -> None:
+def _draw_layer_weights(console: Console, mixtures: list[LayerWeights], to: Path | None) -> None:
     from forebear.inspection.layer_weights import layer_names
 
-    most = max(weight for one in found for weight in one.weights)
-    for one in found:
-        task = f", {printable_cell(one.task)}" if one.task else ""
-        told = f"[bold]{printable_cell(one.run)}[/]{task}, {printable_cell(one.position)}: γ {one.gain:.3f}"
-        console.print(told, soft_wrap=True)
-        made = make_table("layer", ">weight", "", ">of an even share")
-        for name, weight in reversed(list(zip(layer_names(one), one.weights, strict=True))):
-            made.add_row(
+    highest = max(weight for mixture in mixtures for weight in mixture.weights)
+    for mixture in mixtures:
+        task = f", {printable_cell(mixture.task)}" if mixture.task else ""
+        title = (
+            f"[bold]{printable_cell(mixture.run)}[/]{task}, {printable_cell(mixture.position)}: γ {mixture.gain:.3f}"
+        )
+        console.print(title, soft_wrap=True)
+        table = make_table("layer", ">weight", "", ">of an even share")
+        for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
+            table.add_row(
                 name,
                 f"{weight:.4f}",
-                text_bar(weight / most, LAYER_BAR_WIDTH),
-                f"{weight / one.uniform_weight:.2f} ×",
+                text_bar(weight / highest, LAYER_BAR_WIDTH),
+                f"{weight / mixture.uniform_weight:.2f} ×",
             )
-        console.print(made)
+        console.print(table)
     if to is not None:
         console.print(f"written: {to}", markup=False, soft_wrap=True)
 
@@ -214,48 +218,54 @@ def positions(
         Write a picture (.png, .svg).
     """
     from forebear.inference.run import Run
-    from forebear.inspection.position_embeddings import position_table as looked_at
+    from forebear.inspection.position_embeddings import position_table
 
-    form = image_format(to, "png", "svg")
-    using = None if run is None else Run.open(run)
-    found = looked_at(using, width=width, count=count)
-    speaking.note(using.notes if using is not None else ())
-    facts: dict[str, Any] = {"what": "positions"} | found.to_dict()
+    image_type = image_format(to, "png", "svg")
+    loaded_run = None if run is None else Run.open(run)
+    table = position_table(loaded_run, width=width, count=count)
+    speaking.note(loaded_run.notes if loaded_run is not None else ())
+    result: dict[str, Any] = {"what": "positions"} | table.to_dict()
     if to is not None:
         from forebear.inspection.position_embeddings import plot_positions
 
-        rows, wide = found.table.shape
-        whose = "the Transformer's sinusoid" if using is None else f"{found.name} ({found.kind})"
-        write_image(to, plot_positions(found, f"positions of {whose}: {rows:,}, each a vector of {wide:,}", form))
-        facts["to"] = str(to)
-    speaking.emit(facts, lambda console: _draw_positions(console, found, to))
+        rows, size = table.table.shape
+        subject = "the Transformer's sinusoid" if loaded_run is None else f"{table.name} ({table.kind})"
+        write_image(
+            to, plot_positions(table, f"positions of {subject}: {rows:,}, each a vector of {size:,}", image_type)
+        )
+        result["to"] = str(to)
+    speaking.emit(result, lambda console: _draw_positions(console, table, to))
 
 
-def _draw_positions(console: Console, found: PositionTable, to: Path | None) -> None:
+def _draw_positions(console: Console, position_table: PositionTable, to: Path | None) -> None:
     import numpy as np
 
     from forebear.cli.output import small_heatmap
 
-    count, width = found.table.shape
-    console.print(f"[bold]{found.kind}[/] positions: {count:,}, each a vector of {width:,}")
-    shown = np.unique(np.linspace(0, count - 1, min(count, MAX_SHOWN_POSITIONS)).round().astype(int))
-    cosines = np.clip(found.cosines[np.ix_(shown, shown)], 0, 1)
-    console.print(f"cosines between {len(shown)} of them, from 0 (or less) to 1" if len(shown) < count else "cosines")
-    colours = console.color_system is not None
-    names = [str(number) for number in shown.tolist()]
-    for line in small_heatmap(cosines, np.ones_like(cosines, bool), colours=colours, rows=names, highest_value=1.0):
+    count, width = position_table.table.shape
+    console.print(f"[bold]{position_table.kind}[/] positions: {count:,}, each a vector of {width:,}")
+    sampled = np.unique(np.linspace(0, count - 1, min(count, MAX_SHOWN_POSITIONS)).round().astype(int))
+    cosines = np.clip(position_table.cosines[np.ix_(sampled, sampled)], 0, 1)
+    console.print(
+        f"cosines between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else "cosines"
+    )
+    colors = console.color_system is not None
+    names = [str(number) for number in sampled.tolist()]
+    for line in small_heatmap(cosines, np.ones_like(cosines, bool), colours=colors, rows=names, highest_value=1.0):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
-    turns = found.kind == "sinusoid"
-    own = (">rotation's largest error", ">best map misses") if turns else (">best map misses", ">a sinusoid's")
-    made = make_table(">positions further", *own, ">of random numbers", ">mean cosine")
-    by_distance = found.by_distance
-    for step in found.steps:
+    is_sinusoid = position_table.kind == "sinusoid"
+    columns = (
+        (">rotation's largest error", ">best map misses") if is_sinusoid else (">best map misses", ">a sinusoid's")
+    )
+    table = make_table(">positions further", *columns, ">of random numbers", ">mean cosine")
+    by_distance = position_table.by_distance
+    for step in position_table.steps:
         first = f"{step.map_error:.2%}" if step.rotation_error is None else f"{step.rotation_error:.1e}"
         cells = (first, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}", f"{by_distance[step.step]:.3f}")
-        made.add_row(str(step.step), *cells)
-    console.print(made)
-    about = "misses: the share of variance that the best linear map misses at positions it was not fitted to"
-    console.print(about, style="dim", soft_wrap=True)
+        table.add_row(str(step.step), *cells)
+    console.print(table)
+    legend = "misses: the share of variance that the best linear map misses at positions it was not fitted to"
+    console.print(legend, style="dim", soft_wrap=True)
     if to is not None:
         console.print(f"written: {to}", markup=False, soft_wrap=True)
 
@@ -299,57 +309,59 @@ def gradients(
         Write a picture (.png, .svg).
     """
     from forebear.inference.run import Run
-    from forebear.inspection.gradient_distance import gradient_reach as looked_at
+    from forebear.inspection.gradient_distance import gradient_reach
 
-    form = image_format(to, "png", "svg")
+    image_type = image_format(to, "png", "svg")
     if (text is None) == (input_files is None):
-        what = "there is no text" if text is None else "there are two texts, --text and --in"
-        raise InputError(what, hint='give --in FILE, or --text "a long text"')
-    using = [Run.open(folder) for folder in runs]
+        message = "there is no text" if text is None else "there are two texts, --text and --in"
+        raise InputError(message, hint='give --in FILE, or --text "a long text"')
+    loaded_runs = [Run.open(folder) for folder in runs]
     texts = [text] if text is not None else _documents(input_files or [], reading)
-    found = looked_at(using, texts, far=far)
-    for run in using:
-        speaking.note(run.notes)
-    facts: dict[str, Any] = {"what": "gradients", "runs": [one.to_dict() for one in found]}
+    reaches = gradient_reach(loaded_runs, texts, max_distance=far)
+    for loaded_run in loaded_runs:
+        speaking.note(loaded_run.notes)
+    result: dict[str, Any] = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
     if to is not None:
         from forebear.inspection.gradient_distance import plot_gradient_reach
 
-        write_image(to, plot_gradient_reach(found, form))
-        facts["to"] = str(to)
-    speaking.emit(facts, lambda console: _draw_gradients(console, found, to))
+        write_image(to, plot_gradient_reach(reaches, image_type))
+        result["to"] = str(to)
+    speaking.emit(result, lambda console: _draw_gradients(console, reaches, to))
 
 
 def _documents(files: list[str], reading: ReadingOptions) -> list[str]:
-    """As many as are enough."""
+    """Documents of the files, up to MAX_CHARACTERS in all."""
     from forebear.inspection.gradient_distance import MAX_CHARACTERS
     from forebear.inspection.occurrences import read_sense_texts
 
-    made, size = [], 0
+    texts, size = [], 0
     for document in read_sense_texts(files, reading.reading()):
-        made.append(document.text)
+        texts.append(document.text)
         size += len(document.text)
         if size >= MAX_CHARACTERS:
             break
-    return made
+    return texts
 
 
-def _draw_gradients(console: Console, found: list[GradientReach], to: Path | None) -> None:
-    furthest = max(one.max_distance for one in found)
-    told = [distance for distance in SHOWN_DISTANCES if distance < furthest] + [furthest]
-    made = make_table(
-        ">tokens back", *(cell for one in found for cell in (f">{printable_cell(one.name)}", ">of its own"))
+def _draw_gradients(console: Console, reaches: list[GradientReach], to: Path | None) -> None:
+    furthest = max(reach.max_distance for reach in reaches)
+    distances = [distance for distance in SHOWN_DISTANCES if distance < furthest] + [furthest]
+    table = make_table(
+        ">tokens back", *(cell for reach in reaches for cell in (f">{printable_cell(reach.name)}", ">of its own"))
     )
-    for distance in told:
+    for distance in distances:
         cells = []
-        for one in found:
-            there = distance <= one.max_distance
-            cells += [f"{one.magnitudes[distance]:.2e}", f"{one.relative[distance]:.2e}"] if there else ["", ""]
-        made.add_row(str(distance), *cells)
-    console.print(made)
-    for one in found:
-        limit = f" ({one.limit})" if one.limit else ""
-        console.print(f"[bold]{printable_cell(one.name)}[/] {one.conclusion}{limit}", soft_wrap=True)
-    about = "of its own: of what it is at the token itself, 0 tokens back"
-    console.print(about, style="dim", soft_wrap=True)
+        for reach in reaches:
+            is_measured = distance <= reach.max_distance
+            cells += (
+                [f"{reach.magnitudes[distance]:.2e}", f"{reach.relative[distance]:.2e}"] if is_measured else ["", ""]
+            )
+        table.add_row(str(distance), *cells)
+    console.print(table)
+    for reach in reaches:
+        limit = f" ({reach.limit})" if reach.limit else ""
+        console.print(f"[bold]{printable_cell(reach.name)}[/] {reach.conclusion}{limit}", soft_wrap=True)
+    legend = "of its own: of what it is at the token itself, 0 tokens back"
+    console.print(legend, style="dim", soft_wrap=True)
     if to is not None:
         console.print(f"written: {to}", markup=False, soft_wrap=True)

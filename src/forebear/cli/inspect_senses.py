@@ -17,7 +17,7 @@ from forebear.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text as Marked
+    from rich.text import Text
 
     from forebear.inspection.occurrences import Occurrence, SenseText
     from forebear.inspection.senses import SenseAnalysis
@@ -90,26 +90,31 @@ def senses(
     from forebear.inspection.occurrences import find_occurrences
     from forebear.inspection.senses import analyze_occurrences
 
-    form = image_format(to, *IMAGE_FORMATS)
+    image_type = image_format(to, *IMAGE_FORMATS)
     if top < 0:
         raise InputError(f"--top is {top}", hint="give a number of sentences, or 0 for none")
-    using, others = Run.open(run), None if beside is None else [Run.open(one) for one in beside]
-    chosen = None if layers is None else parse_layers(layers)
+    loaded_run, other_runs = Run.open(run), None if beside is None else [Run.open(folder) for folder in beside]
+    layer_choice = None if layers is None else parse_layers(layers)
     texts = _sense_texts(input_files, known, reading, sentences)
-    with speaking.counter("documents") as look:
-        found = find_occurrences(word, _count_texts(texts, look), most=most, sentences="whole" if known else sentences)
-    told = analyze_occurrences(using, found, layers=chosen, groups=groups, beside=others)
-    for one in (using, *(others or ())):
-        speaking.note(one.notes)
-    facts: dict[str, Any] = {"run": using.name, "what": "senses"} | told.to_dict()
+    with speaking.counter("documents") as progress:
+        occurrences = find_occurrences(
+            word, _count_texts(texts, progress), max_occurrences=most, sentences="whole" if known else sentences
+        )
+    analysis = analyze_occurrences(loaded_run, occurrences, layers=layer_choice, groups=groups, beside=other_runs)
+    for folder in (loaded_run, *(other_runs or ())):
+        speaking.note(folder.notes)
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
     if to is not None:
         from forebear.inspection.embedding_plots import plot_senses
         from forebear.inspection.senses_page import senses_page
 
-        title = f"{using.name}: {word}"
-        write_image(to, senses_page(told, title).encode() if form == "html" else plot_senses(told, title, form))
-        facts["to"] = str(to)
-    speaking.emit(facts, lambda console: _draw_senses(console, told, top, to))
+        title = f"{loaded_run.name}: {word}"
+        write_image(
+            to,
+            senses_page(analysis, title).encode() if image_type == "html" else plot_senses(analysis, title, image_type),
+        )
+        result["to"] = str(to)
+    speaking.emit(result, lambda console: _draw_senses(console, analysis, top, to))
 
 
 def _sense_texts(
@@ -119,83 +124,90 @@ def _sense_texts(
 
     if not known:
         return read_sense_texts(files, reading.reading())
-    usual = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
-    if reading != usual or sentences != "split":
+    supported = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
+    if reading != supported or sentences != "split":
         hint = "leave it out, or leave out --senses"
         raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
-    return read_labeled_sense_texts(files, replace(usual).reading())
+    return read_labeled_sense_texts(files, replace(supported).reading())
 
 
-def _count_texts(texts: Iterable[SenseText], look: Any) -> Iterator[SenseText]:
+def _count_texts(texts: Iterable[SenseText], progress: Any) -> Iterator[SenseText]:
     for number, text in enumerate(texts, 1):
         yield text
-        look(number, 0)
+        progress(number, 0)
 
 
-def _draw_senses(console: Console, told: SenseAnalysis, top: int, to: Path | None) -> None:
-    own = told.result
-    places = f"[bold]{printable_cell(told.word)}[/] in {len(own.occurrences):,} places, by {printable_cell(own.name)}"
-    console.print(f"{places}: {printable_cell(own.conclusion)}", soft_wrap=True)
-    for number, group in enumerate(own.groups):
-        size = f"{len(group.members):,} of {len(own.occurrences):,}, mean cosine {group.cohesion:.3f}"
-        size += printable_cell(told.labels_of(group.members))
+def _draw_senses(console: Console, analysis: SenseAnalysis, top: int, to: Path | None) -> None:
+    result = analysis.result
+    title = f"[bold]{printable_cell(analysis.word)}[/] in {len(result.occurrences):,} places, "
+    title += f"by {printable_cell(result.name)}"
+    console.print(f"{title}: {printable_cell(result.conclusion)}", soft_wrap=True)
+    for number, group in enumerate(result.groups):
+        size = f"{len(group.members):,} of {len(result.occurrences):,}, mean cosine {group.cohesion:.3f}"
+        size += printable_cell(analysis.labels_of(group.members))
         console.print(f"\n[bold {_cluster_style(number)}]group {number + 1}[/]  {size}", soft_wrap=True)
-        for one in own.typical(number, top):
+        for occurrence in result.typical(number, top):
             console.print(
-                _highlight_word(one, _cluster_style(number), console.color_system is not None), soft_wrap=True
+                _highlight_word(occurrence, _cluster_style(number), console.color_system is not None), soft_wrap=True
             )
     console.print()
-    console.print(_comparison_table(told))
-    if told.labels:
-        console.print(_agreement_table(told))
-        about = (
+    console.print(_comparison_table(analysis))
+    if analysis.labels:
+        console.print(_agreement_table(analysis))
+        legend = (
             "joined: groups whose commonest meaning is the same are taken for one; Rand index: 0 by chance, 1 at best"
         )
-        console.print(about, style="dim", soft_wrap=True)
-    if own.clustering_result.baseline is not None:
-        looked = "  ".join(f"{one.num_clusters}: {one.silhouette:.2f}" for one in own.clustering_result.candidates)
-        chance = f"clouds without groups have {own.clustering_result.baseline.silhouette:.2f} on average"
-        console.print(f"silhouettes by number of groups: {looked}; {chance}", style="dim", soft_wrap=True)
-    for note in told.notes:
+        console.print(legend, style="dim", soft_wrap=True)
+    if result.clustering_result.baseline is not None:
+        candidates = "  ".join(
+            f"{occurrence.num_clusters}: {occurrence.silhouette:.2f}"
+            for occurrence in result.clustering_result.candidates
+        )
+        baseline = f"clouds without groups have {result.clustering_result.baseline.silhouette:.2f} on average"
+        console.print(f"silhouettes by number of groups: {candidates}; {baseline}", style="dim", soft_wrap=True)
+    for note in analysis.notes:
         console.print(printable_cell(note), style="dim", soft_wrap=True)
     if to is not None:
         console.print(f"written: {to}", markup=False, soft_wrap=True)
 
 
-def _comparison_table(told: SenseAnalysis) -> Any:
-    """A row for each run: its groups, and how well they hang together."""
-    made = make_table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
-    for one in (told.result, *told.others):
-        silhouette = one.clustering_result.silhouette
-        figures = ("" if silhouette is None else f"{silhouette:.3f}", f"{one.similarity:.3f}")
-        made.add_row(
-            printable_cell(one.name), str(one.clustering_result.num_clusters), *figures, printable_cell(one.note)
+def _comparison_table(analysis: SenseAnalysis) -> Any:
+    """A row for each run: its clusters and their silhouette."""
+    table = make_table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
+    for result in (analysis.result, *analysis.others):
+        silhouette = result.clustering_result.silhouette
+        values = ("" if silhouette is None else f"{silhouette:.3f}", f"{result.similarity:.3f}")
+        table.add_row(
+            printable_cell(result.name),
+            str(result.clustering_result.num_clusters),
+            *values,
+            printable_cell(result.note),
         )
-    return made
+    return table
 
 
-def _agreement_table(told: SenseAnalysis) -> Any:
-    """A row for each run and number of groups: how far they agree with known meanings."""
-    made = make_table("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
-    for one in (told.result, *told.others):
-        for agreement in dict.fromkeys(one.agreement or ()):
-            figures = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
-            made.add_row(printable_cell(one.name), str(agreement.groups), *(f"{figure:.3f}" for figure in figures))
-    return made
+def _agreement_table(analysis: SenseAnalysis) -> Any:
+    """A row for each run and number of clusters: agreement with gold senses."""
+    table = make_table("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
+    for result in (analysis.result, *analysis.others):
+        for agreement in dict.fromkeys(result.agreement or ()):
+            values = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
+            table.add_row(printable_cell(result.name), str(agreement.groups), *(f"{figure:.3f}" for figure in values))
+    return table
 
 
 def _cluster_style(number: int) -> str:
     return CLUSTER_STYLES[number % len(CLUSTER_STYLES)]
 
 
-def _highlight_word(one: Occurrence, style: str, colours: bool) -> Marked:
-    """The sentence, its word in the group's colour, or between signs where there are no colours."""
-    from rich.text import Text as Marked
+def _highlight_word(occurrence: Occurrence, style: str, colors: bool) -> Text:
+    """The sentence with its word in the cluster's color, or between « » without colors."""
+    from rich.text import Text
 
-    before, behind = one.sentence[: one.start], one.sentence[one.end :]
-    made = Marked("  " + printable(before))
-    if colours:
-        made.append(printable(one.surface), style=f"bold {style}")
+    prefix, suffix = occurrence.sentence[: occurrence.start], occurrence.sentence[occurrence.end :]
+    sentence = Text("  " + printable(prefix))
+    if colors:
+        sentence.append(printable(occurrence.surface), style=f"bold {style}")
     else:
-        made.append(f"«{printable(one.surface)}»")
-    return made.append(printable(behind))
+        sentence.append(f"«{printable(occurrence.surface)}»")
+    return sentence.append(printable(suffix))

@@ -1,4 +1,4 @@
-"""The command line's front door: finds the command, runs it, and turns every failure into words and an exit code."""
+"""Entry point of the command line: finds and runs the command; turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forebear._version import __version__
 from forebear.cli.output import make_console
 from forebear.errors import ForebearError, InputError, UserInterrupt
 
-# Each command lives in its own file, imported only when it is called, so that `--help` costs nothing.
+# The module of a command is imported only when it is called, so that --help is fast.
 COMMANDS = {
     "lineage": "The table of contents: every milestone, in the order history made them.",
     "explain": "A milestone: the paper, what it predicts and by what, its sizes and what they cost.",
@@ -81,15 +81,20 @@ COMMAND_FUNCTIONS = {  # module and function of each command
     "inspect": "forebear.cli.inspect:inspect",
     "runs": "forebear.cli.runs:runs",
     "rerun": "forebear.cli.runs:rerun",
-    "import": "forebear.cli.exchange:imported",
-    "export": "forebear.cli.exchange:exported",
+    "import": "forebear.cli.exchange:import_command",
+    "export": "forebear.cli.exchange:export_command",
     "demo": "forebear.cli.demo:demo",
     "corpus": "forebear.cli.corpus:corpus",
     "prepare": "forebear.cli.corpus:prepare",
     "tokenize": "forebear.cli.tokenizer:tokenize",
     "tokenizer": "forebear.cli.tokenizer:tokenizer",
 }
-COMMANDS_WITH_MODEL_OPTIONS = ("preview", "pretrain", "explain", "distil")  # commands that take the fields of milestones as options
+COMMANDS_WITH_MODEL_OPTIONS = (
+    "preview",
+    "pretrain",
+    "explain",
+    "distil",
+)  # commands that take the fields of milestones as options
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
 
 Every command takes --json (one JSON document on stdout), --quiet, --config FILE.toml and --help.
@@ -97,11 +102,11 @@ Every command takes --json (one JSON document on stdout), --quiet, --config FILE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 done, 1 failed, 2 bad use or bad input, 130 interrupted."""
+    """Runs one command and returns its exit code: 0 success, 1 failure, 2 usage or input error, 130 interrupted."""
     tokens_given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         tokens, config = _split_config_option(["/dev/stdin" if token == "-" else token for token in tokens_given])
-        return _app(_command(tokens), config)(_switched(tokens), exit_on_error=False, print_error=False) or 0
+        return _app(_command(tokens), config)(_complete_switches(tokens), exit_on_error=False, print_error=False) or 0
     except cyclopts.CycloptsError as error:
         command = f"{tokens_given[0]} " if tokens_given and tokens_given[0] in COMMANDS else ""
         return _fail(InputError(str(error).strip(), hint=f"see: forebear {command}--help"), tokens_given)
@@ -113,7 +118,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except OSError as error:
         file = error.filename if isinstance(error.filename, str) else None
-        return _fail(ForebearError(error.strerror or str(error), file=file, hint="look at the place named"), tokens_given)
+        return _fail(
+            ForebearError(error.strerror or str(error), file=file, hint="look at the place named"), tokens_given
+        )
     except MemoryError:
         return _fail(ForebearError("out of memory", hint="fewer --workers, or a larger machine"), tokens_given)
     except Exception as error:
@@ -124,9 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _app(command: str | None, config: str | None) -> cyclopts.App:
-    """The application: the command that is called, whole, and the others by name only."""
+    """The application: the called command is imported, the others are listed by name."""
     app = cyclopts.App(name="forebear", help=ABOUT, version=__version__, result_action="return_value")
-    app.suppress_keyboard_interrupt = False  # ours to tell, see main
+    app.suppress_keyboard_interrupt = False  # reported in main
     app.console = make_console(wide=False)
     if config is not None:
         app.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
@@ -139,17 +146,17 @@ def _app(command: str | None, config: str | None) -> cyclopts.App:
     return app
 
 
-def _switched(tokens: list[str]) -> list[str]:
-    """Fields of milestones that are switches may stand alone: --whole-words is --whole-words true."""
+def _complete_switches(tokens: list[str]) -> list[str]:
+    """Adds the value `true` to Boolean model options without a value: --whole-words is --whole-words true."""
     if tokens[:1] not in ([name] for name in COMMANDS_WITH_MODEL_OPTIONS):
         return tokens
-    switches, words = _switches(), ("true", "false", "yes", "no", "1", "0")
-    made: list[str] = []
-    for token, after in zip(tokens, [*tokens[1:], ""], strict=True):
-        made.append(token)
-        if token in switches and after not in words:
-            made.append("true")
-    return made
+    switches, values = _switches(), ("true", "false", "yes", "no", "1", "0")
+    completed: list[str] = []
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        completed.append(token)
+        if token in switches and following not in values:
+            completed.append("true")
+    return completed
 
 
 def _switches() -> set[str]:
@@ -162,7 +169,7 @@ def _switches() -> set[str]:
 
 
 def _command(tokens: Sequence[str]) -> str | None:
-    """The command's name; one that does not exist is refused with the nearest that does."""
+    """The command's name; an unknown one is an error with a suggestion."""
     if not tokens or tokens[0].startswith("-"):
         return None
     if tokens[0] not in COMMANDS:
@@ -173,8 +180,10 @@ def _command(tokens: Sequence[str]) -> str | None:
 
 
 def _split_config_option(tokens: list[str]) -> tuple[list[str], str | None]:
-    """Takes `--config FILE` out of the arguments: a file of defaults, one table a command; flags win over it."""
-    tokens = [piece for token in tokens for piece in (token.split("=", 1) if token.startswith("--config=") else [token])]
+    """Splits `--config FILE` off the arguments: a file of defaults with a table per command."""
+    tokens = [
+        piece for token in tokens for piece in (token.split("=", 1) if token.startswith("--config=") else [token])
+    ]
     if "--config" not in tokens:
         return tokens, None
     from forebear.training.settings import read_toml
@@ -205,7 +214,7 @@ def _fail(error: ForebearError, tokens: Sequence[str]) -> int:
 
 
 def run() -> None:
-    """What the installed `forebear` command calls."""
+    """The entry point of the installed `forebear` command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character shows its number

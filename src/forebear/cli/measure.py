@@ -1,4 +1,4 @@
-"""`forebear measure`: how well a run predicts a text."""
+"""`forebear measure`: evaluate a run on text, a task, translations or word files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from forebear.inference.measure import TaskEvaluation
     from forebear.inference.run import Run
 
-# How good word vectors are, for people: agreement with what people say of pairs, and analogies by section.
+# --- Word vectors: similarity pairs and analogies ---
 
 
 @Parameter(name="*", group=Group("Words"))
@@ -41,7 +41,7 @@ class WordEvalOptions:
     "Analogies: add (b - a + c), or multiply cosines. [default: add]"
 
     def alone(self, given: dict[str, Any], reading: ReadingOptions) -> None:
-        """Refuses what concerns texts: it means nothing to files of words."""
+        """Rejects options for texts, which have no effect on word files."""
         for name, value in given.items():
             if value:
                 hint = "measure with words and with texts one after the other"
@@ -51,7 +51,7 @@ class WordEvalOptions:
             raise InputError("files of words are read as they are: only --encoding matters", hint=hint)
 
     def none(self, texts: list[str] | None) -> list[str]:
-        """The texts to measure with, where there are no files of words."""
+        """The texts to evaluate on, if no word files are given; rejects options for word files."""
         for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
             if value is not None:
                 raise InputError(f"{flag} is about analogies", hint="name them: --words FILE")
@@ -65,86 +65,104 @@ NO_WORD_OPTIONS = WordEvalOptions()
 
 
 def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, speaking: Output) -> None:
-    """Measures a run's vectors by files of words and tells what was found."""
+    """Evaluates word vectors on word files and prints the result."""
     from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
 
-    using = open_run(run, "similarity", speaking)
-    how: dict[str, Any] = {"most_frequent": options.most_frequent, "method": options.method or "add"}
-    found = using.measure_words(options.words or [], encoding=encoding, **how)
-    pairs = [one for one in found if isinstance(one, SimilarityEval)]
-    solved = [one for one in found if isinstance(one, AnalogyEval)]
+    loaded_run = open_run(run, "similarity", speaking)
+    options_given: dict[str, Any] = {"most_frequent": options.most_frequent, "method": options.method or "add"}
+    evaluations = loaded_run.measure_words(options.words or [], encoding=encoding, **options_given)
+    pairs = [evaluation for evaluation in evaluations if isinstance(evaluation, SimilarityEval)]
+    analogies = [evaluation for evaluation in evaluations if isinstance(evaluation, AnalogyEval)]
     for flag, value in (("--most-frequent", options.most_frequent), ("--method", options.method)):
-        if value is not None and not solved:
+        if value is not None and not analogies:
             raise InputError(f"{flag} is about analogies, and these files have pairs", hint="leave it out")
-    facts = {"run": using.name, "files": [one.to_dict() for one in found]}
+    result = {"run": loaded_run.name, "files": [evaluation.to_dict() for evaluation in evaluations]}
     speaking.emit(
-        facts, lambda console: (_draw_pairs(console, pairs), [_measured_words_draw(console, one) for one in solved])
+        result,
+        lambda console: (
+            _draw_pairs(console, pairs),
+            [_draw_analogies(console, evaluation) for evaluation in analogies],
+        ),
     )
 
 
-def _draw_pairs(console: Console, found: Sequence[SimilarityEval]) -> None:
+def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None:
     from forebear.embeddings.evaluation import MISSING_PAIRS_NOTE
 
-    if not found:
+    if not evaluations:
         return
-    made = make_table("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
-    for one in found:
-        figures = (one.spearman, one.pearson, one.spearman_all, one.pearson_all)
-        cells = ("none" if value is None else f"{value:.4f}" for value in figures)
-        made.add_row(printable_cell(Path(one.file).name), f"{one.covered:,} of {one.pairs:,}", *cells)
-    console.print(made)
+    table = make_table("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
+    for evaluation in evaluations:
+        correlations = (evaluation.spearman, evaluation.pearson, evaluation.spearman_all, evaluation.pearson_all)
+        cells = ("none" if value is None else f"{value:.4f}" for value in correlations)
+        table.add_row(
+            printable_cell(Path(evaluation.file).name), f"{evaluation.covered:,} of {evaluation.pairs:,}", *cells
+        )
+    console.print(table)
     console.print(MISSING_PAIRS_NOTE, style="dim", soft_wrap=True)
-    for one in found:
-        if one.headings:
-            told = f"{Path(one.file).name}: its first line is taken for headings: {one.headings[:80]!r}"
-            console.print(told, style="yellow", markup=False, soft_wrap=True)
-        if one.undefined:
-            told = f"{Path(one.file).name}: none: {one.undefined}"
-            console.print(told, style="yellow", markup=False, soft_wrap=True)
-        _draw_missing(console, one.file, one.missing, one.note)
-        if one.composed:
-            own = "1 word has a vector" if one.composed == 1 else f"{one.composed:,} words have vectors"
-            told = f"{Path(one.file).name}: {own} composed of parts, for want of one in the vocabulary"
-            console.print(told, style="dim", markup=False, soft_wrap=True)
+    for evaluation in evaluations:
+        if evaluation.headings:
+            note = f"{Path(evaluation.file).name}: its first line is taken for headings: {evaluation.headings[:80]!r}"
+            console.print(note, style="yellow", markup=False, soft_wrap=True)
+        if evaluation.undefined:
+            note = f"{Path(evaluation.file).name}: none: {evaluation.undefined}"
+            console.print(note, style="yellow", markup=False, soft_wrap=True)
+        _draw_missing(console, evaluation.file, evaluation.missing, evaluation.note)
+        if evaluation.composed:
+            subject = (
+                "1 word has a vector" if evaluation.composed == 1 else f"{evaluation.composed:,} words have vectors"
+            )
+            note = f"{Path(evaluation.file).name}: {subject} composed of parts, for want of one in the vocabulary"
+            console.print(note, style="dim", markup=False, soft_wrap=True)
 
 
-def _measured_words_draw(console: Console, found: AnalogyEval) -> None:
+def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
     from forebear.embeddings.evaluation import MISSING_ANALOGIES_NOTE
 
-    made = make_table(
-        "analogies", ">right", ">covered", ">accuracy", ">accuracy, all", title=printable_cell(Path(found.file).name)
+    table = make_table(
+        "analogies",
+        ">right",
+        ">covered",
+        ">accuracy",
+        ">accuracy, all",
+        title=printable_cell(Path(evaluation.file).name),
     )
-    for section, right in found.sections:
-        made.add_row(printable_cell(section.name or "(no name)"), *_cells(right))
-    for kind, right in found.by_kind.items() if len(found.by_kind) > 1 else ():
-        made.add_row(kind, *_cells(right), style="bold")
-    made.add_row("in all", *_cells(found.overall), style="bold")
-    console.print(made)
-    way = "b - a + c" if found.method == "add" else "products of cosines"
+    for section, accuracy in evaluation.sections:
+        table.add_row(printable_cell(section.name or "(no name)"), *_accuracy_cells(accuracy))
+    for kind, accuracy in evaluation.by_kind.items() if len(evaluation.by_kind) > 1 else ():
+        table.add_row(kind, *_accuracy_cells(accuracy), style="bold")
+    table.add_row("in all", *_accuracy_cells(evaluation.overall), style="bold")
+    console.print(table)
+    formula = "b - a + c" if evaluation.method == "add" else "products of cosines"
     console.print(
-        f"answered with the {found.words:,} most frequent words, by {way}; {MISSING_ANALOGIES_NOTE}",
+        f"answered with the {evaluation.words:,} most frequent words, by {formula}; {MISSING_ANALOGIES_NOTE}",
         style="dim",
         soft_wrap=True,
     )
-    _draw_missing(console, found.file, found.missing, found.note)
+    _draw_missing(console, evaluation.file, evaluation.missing, evaluation.note)
 
 
-def _cells(right: AnalogyAccuracy) -> tuple[str, ...]:
-    accuracy = "none" if right.accuracy is None else f"{right.accuracy:.2%}"
-    return f"{right.num_correct:,}", f"{right.num_covered:,} of {right.total:,}", accuracy, f"{right.accuracy_all:.2%}"
+def _accuracy_cells(result: AnalogyAccuracy) -> tuple[str, ...]:
+    accuracy = "none" if result.accuracy is None else f"{result.accuracy:.2%}"
+    return (
+        f"{result.num_correct:,}",
+        f"{result.num_covered:,} of {result.total:,}",
+        accuracy,
+        f"{result.accuracy_all:.2%}",
+    )
 
 
-def _draw_missing(console: Console, file: str, missing: Sequence[str], why: str, most: int = 8) -> None:
+def _draw_missing(console: Console, file: str, missing: Sequence[str], why: str, limit: int = 8) -> None:
     if missing:
-        more = ", …" * (len(missing) > most)
+        ellipsis = ", …" * (len(missing) > limit)
         count = "1 word is" if len(missing) == 1 else f"{len(missing):,} words are"
-        told = f"{Path(file).name}: {count} missing: {', '.join(missing[:most])}{more}"
-        console.print(told, style="dim", markup=False, soft_wrap=True)
+        message = f"{Path(file).name}: {count} missing: {', '.join(missing[:limit])}{ellipsis}"
+        console.print(message, style="dim", markup=False, soft_wrap=True)
     if why:
         console.print(f"{Path(file).name}: {why}", style="yellow", markup=False, soft_wrap=True)
 
 
-ROWS = (  # name among the facts, in words, digits
+TEXT_METRICS = (  # name among the facts, in words, digits
     ("bits_per_byte", "bits per byte", 4),
     ("perplexity", "perplexity, by its own tokens", 2),
     ("perplexity_known", "perplexity without unknown tokens", 2),
@@ -156,7 +174,7 @@ ROWS = (  # name among the facts, in words, digits
     ("ngram_length", "tokens of the n-gram used, in the mean", 2),
     ("seconds", "seconds", 2),
 )
-OF_HIDDEN = (  # of runs that find hidden tokens
+MASKED_LM_METRICS = (  # of runs that find hidden tokens
     ("accuracy", "hidden tokens found", 4),
     ("guess", "found by always saying the commonest", 4),
     ("pair_accuracy", "questions about two halves answered", 4),
@@ -233,122 +251,125 @@ def measure(
     require_output_folder(errors)
     require_output_folder(out)
     if words.words is not None:
-        given = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
-        given |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
-        words.alone(given | {"--beams": beams, "--out": out, "--with": beside, "--tune": tune}, reading)
+        other_options = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors}
+        other_options |= {"--columns": columns, "--on-bad-rows": on_bad_rows != "fail"}
+        other_options |= {"--on-bad-tags": on_bad_tags != "fail", "--beams": beams, "--out": out}
+        words.alone(other_options | {"--with": beside, "--tune": tune}, reading)
         measure_words_command(run, words, reading.encoding, speaking)
         return
     texts = words.none(texts)
     for file in (errors, out):
         refuse_overwriting_input(file, texts)
-    using = open_run(run, "measure", speaking)
-    _mixable(using, beside, tune)
-    if using.task is not None:
-        measure_task_command(using, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
+    loaded_run = open_run(run, "measure", speaking)
+    _check_interpolation(loaded_run, beside, tune)
+    if loaded_run.task is not None:
+        measure_task_command(loaded_run, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
         return
-    _heeded("translation" in using.heads, {"--columns": columns, "--beams": beams, "--out": out}, using)
-    most = None if limit is None else parse_count(limit, "limit")
-    if "translation" in using.heads:
+    _reject_translation_options(
+        "translation" in loaded_run.heads, {"--columns": columns, "--beams": beams, "--out": out}, loaded_run
+    )
+    max_items = None if limit is None else parse_count(limit, "limit")
+    if "translation" in loaded_run.heads:
         from forebear.data.corpus.parallel import ParallelFormat
 
         pairs = ParallelFormat(columns, reading.encoding, reading.on_bad_bytes)
         measure_translation_command(
-            using, texts, pairs, speaking, beams=4 if beams is None else beams, limit=most, out=out
+            loaded_run, texts, pairs, speaking, beams=4 if beams is None else beams, limit=max_items, out=out
         )
         return
     if errors is not None:
         raise InputError("--errors lists mistakes at a task, and this run has none", hint="leave it out")
     if beside:
-        how: dict[str, Any] = {"limit": most, "workers": workers, "reading": reading.reading()}
-        measure_interpolation_command(using, beside, texts, speaking, tune=tune, **how)
+        options: dict[str, Any] = {"limit": max_items, "workers": workers, "reading": reading.reading()}
+        measure_interpolation_command(loaded_run, beside, texts, speaking, tune=tune, **options)
         return
-    _told_of_texts(using, texts, speaking, limit, workers, reading)
+    _measure_texts(loaded_run, texts, speaking, limit, workers, reading)
 
 
-def _told_of_texts(
-    using: Run, texts: list[str], speaking: Output, limit: str | None, workers: int | None, reading: ReadingOptions
+def _measure_texts(
+    loaded_run: Run, texts: list[str], speaking: Output, limit: str | None, workers: int | None, reading: ReadingOptions
 ) -> None:
-    with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
-        measured = using.measure(
-            texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress
+    with speaking.progress("preparing") as preparing, speaking.progress("measuring") as progress:
+        measured = loaded_run.measure(
+            texts, limit=limit, reading=reading.reading(), workers=workers, preparing=preparing, progress=progress
         )
-    facts = {"run": using.name, **measured.to_dict()}
-    draw = drawn_company if "told_apart" in facts else drawn
-    speaking.emit(facts, lambda console: draw(console, facts))
+    result = {"run": loaded_run.name, **measured.to_dict()}
+    draw = _draw_neighbor_eval if "told_apart" in result else _draw_text_eval
+    speaking.emit(result, lambda console: draw(console, result))
 
 
-def _mixable(using: Run, beside: list[Path] | None, tune: str | None) -> None:
-    """Refuses to mix what predicts no token with others, and to weigh one alone."""
+def _check_interpolation(loaded_run: Run, beside: list[Path] | None, tune: str | None) -> None:
+    """Rejects interpolation of runs that do not predict the next token, and --tune with a single run."""
     if tune is not None and not beside:
         raise InputError("--tune weighs several runs, and this is one", hint="name others with --with RUN")
-    if beside and (using.task is not None or "next" not in using.heads):
-        what, hint = "does not predict the next token, and cannot be mixed", "leave out --with"
-        raise InputError(what, file=using.folder.path, hint=hint)
+    if beside and (loaded_run.task is not None or "next" not in loaded_run.heads):
+        message, hint = "does not predict the next token, and cannot be mixed", "leave out --with"
+        raise InputError(message, file=loaded_run.folder.path, hint=hint)
 
 
-def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
-    """What concerns translations means nothing to other runs."""
-    for flag, value in given.items():
+def _reject_translation_options(translates: bool, options: dict[str, Any], loaded_run: Run) -> None:
+    """Rejects translation options for other runs."""
+    for flag, value in options.items():
         if value and not translates:
-            raise InputError(f"{flag} is for runs that translate", file=using.folder.path, hint="leave it out")
+            raise InputError(f"{flag} is for runs that translate", file=loaded_run.folder.path, hint="leave it out")
 
 
-def training_overlap_note(facts: dict[str, Any], who: str) -> str:
-    """Headings and the like may be many, and little text."""
-    share = facts["learned_bytes"] / max(1, facts["bytes"])
-    told = f"{facts['learned_from']:,} of these documents ({share:.1%} of the text)"
-    return f"{told} are text that {who} learned from: no test of it"
+def training_overlap_note(facts: dict[str, Any], subject: str) -> str:
+    """A note on text that was used for training, in documents and as a fraction of bytes."""
+    fraction = facts["learned_bytes"] / max(1, facts["bytes"])
+    documents = f"{facts['learned_from']:,} of these documents ({fraction:.1%} of the text)"
+    return f"{documents} are text that {subject} learned from: no test of it"
 
 
-def drawn_company(console: Console, facts: dict[str, Any]) -> None:
-    """What word vectors know of a text, as a table."""
-    made = make_table("", ">")
-    share = "there are none" if facts["told_apart"] is None else f"{facts['told_apart']:.2%}"
-    made.add_row("neighbours told from words that stand elsewhere (by chance 50%)", share, style="bold")
-    for name, about in (("pairs", "pairs of neighbours"), ("tokens", "words of the text"), ("bytes", "bytes of text")):
-        made.add_row(about, f"{facts[name]:,}")
-    made.add_row("words without a vector", f"{facts['unknown_rate']:.2%}")
-    console.print(made)
-    if facts["learned_from"]:
-        console.print(f"[yellow]{training_overlap_note(facts, 'the run')}[/]", soft_wrap=True)
+def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
+    """Prints the neighbor accuracy of word vectors."""
+    table = make_table("", ">")
+    accuracy = "there are none" if metrics["told_apart"] is None else f"{metrics['told_apart']:.2%}"
+    table.add_row("neighbours told from words that stand elsewhere (by chance 50%)", accuracy, style="bold")
+    for name, label in (("pairs", "pairs of neighbours"), ("tokens", "words of the text"), ("bytes", "bytes of text")):
+        table.add_row(label, f"{metrics[name]:,}")
+    table.add_row("words without a vector", f"{metrics['unknown_rate']:.2%}")
+    console.print(table)
+    if metrics["learned_from"]:
+        console.print(f"[yellow]{training_overlap_note(metrics, 'the run')}[/]", soft_wrap=True)
 
 
-def drawn(console: Console, facts: dict[str, Any]) -> None:
-    """What was measured, as a table."""
-    made = make_table("", ">")
-    for name, about, digits in [*(OF_HIDDEN if facts["pseudo"] else ()), *ROWS]:
-        if name in ("accuracy", "guess", "pair_accuracy", "ngram_length") and facts[name] is None:
+def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
+    """Prints perplexity and related metrics, with notes on their limits."""
+    table = make_table("", ">")
+    for name, label, digits in [*(MASKED_LM_METRICS if metrics["pseudo"] else ()), *TEXT_METRICS]:
+        if name in ("accuracy", "guess", "pair_accuracy", "ngram_length") and metrics[name] is None:
             continue
-        if name == "perplexity_known" and (facts["pseudo"] or not facts["unknown_tokens"]):
+        if name == "perplexity_known" and (metrics["pseudo"] or not metrics["unknown_tokens"]):
             continue
-        value = "infinite" if facts[name] is None else f"{facts[name]:,.{digits}f}"
-        made.add_row(about.format(facts["unit"]), value, style="bold" if name == "bits_per_byte" else "")
-    rate = facts["unknown_rate"]
-    made.add_row("unknown tokens", f"{facts['unknown_tokens']:,} ({rate:.2%})")
-    console.print(made)
-    if facts["pseudo"]:
-        told = "each hidden token is told by both its sides: compare these bits with other runs of its kind only"
-        console.print(f"[yellow]pseudo-likelihood: {told}[/]", soft_wrap=True)
-    if facts["learned_from"]:
-        console.print(f"[yellow]{training_overlap_note(facts, 'the run')}[/]", soft_wrap=True)
-    if facts["units"] != facts["documents"] and not facts["pseudo"]:
-        told = f"each {facts['unit']} is scored by itself, as the run learned them, and pays for its end"
-        console.print(f"[yellow]{told}: compare its perplexity with that of other such runs only[/]", soft_wrap=True)
-    if facts["forgotten"]:
-        told = f"the run's tokenizer does not keep {' and '.join(facts['forgotten'])}: that is not counted"
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
-    if facts["impossible_tokens"]:
-        told = (
-            f"{facts['impossible_tokens']:,} of {facts['tokens']:,} tokens have the probability 0 for this run, so the "
-            "text as a whole is impossible to it; a run with smoothing holds nothing impossible"
+        value = "infinite" if metrics[name] is None else f"{metrics[name]:,.{digits}f}"
+        table.add_row(label.format(metrics["unit"]), value, style="bold" if name == "bits_per_byte" else "")
+    rate = metrics["unknown_rate"]
+    table.add_row("unknown tokens", f"{metrics['unknown_tokens']:,} ({rate:.2%})")
+    console.print(table)
+    if metrics["pseudo"]:
+        note = "each hidden token is told by both its sides: compare these bits with other runs of its kind only"
+        console.print(f"[yellow]pseudo-likelihood: {note}[/]", soft_wrap=True)
+    if metrics["learned_from"]:
+        console.print(f"[yellow]{training_overlap_note(metrics, 'the run')}[/]", soft_wrap=True)
+    if metrics["units"] != metrics["documents"] and not metrics["pseudo"]:
+        note = f"each {metrics['unit']} is scored by itself, as the run learned them, and pays for its end"
+        console.print(f"[yellow]{note}: compare its perplexity with that of other such runs only[/]", soft_wrap=True)
+    if metrics["forgotten"]:
+        note = f"the run's tokenizer does not keep {' and '.join(metrics['forgotten'])}: that is not counted"
+        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+    if metrics["impossible_tokens"]:
+        note = (
+            f"{metrics['impossible_tokens']:,} of {metrics['tokens']:,} tokens have the probability 0 for this run, "
+            "so the text as a whole is impossible to it; a run with smoothing holds nothing impossible"
         )
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
+        console.print(f"[yellow]{note}[/]", soft_wrap=True)
 
 
-# How well a run does its task, for people: figures, per class and kind, confusion, how sure it may be, mistakes.
+# --- Tasks: metrics, per class, confusion, calibration, mistakes ---
 
 
-FIGURES = (
+TASK_METRICS = (
     "accuracy",
     "accuracy_unknown",
     "sentence_accuracy",
@@ -361,105 +382,112 @@ FIGURES = (
     "weighted_f1",
     "mcc",
 )
-FIGURES += ("pearson", "spearman", "rmse", "mae", "chance")
-CONFUSED = 12  # labels whose confusion fits on a screen
+TASK_METRICS += ("pearson", "spearman", "rmse", "mae", "chance")
+MAX_CONFUSION_LABELS = 12  # labels whose confusion fits on a screen
 
 
 def measure_task_command(
     run: Run, files: list[str], errors: Path | None, speaking: Output, *, on_bad_rows: str, on_bad_tags: str
 ) -> None:
-    """Measures a run on a file of examples and tells what was found."""
+    """Evaluates a run on a file of examples and prints the result."""
     from forebear.inference.measure import evaluate_task, write_mispredictions
 
     if len(files) != 1:
         raise InputError(f"{len(files)} files of examples", hint="give one file at a time")
     with speaking.counter("examples") as progress:
-        how: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
-        found = evaluate_task(run, files[0], progress=progress, **how)
-    facts = {"run": run.name, **found.to_dict()}
+        options: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
+        evaluation = evaluate_task(run, files[0], progress=progress, **options)
+    result = {"run": run.name, **evaluation.to_dict()}
     if errors is not None:
-        write_mispredictions(found, errors)
-        facts["errors"] = str(errors)
-    speaking.emit(facts, lambda console: _draw(console, found, errors))
+        write_mispredictions(evaluation, errors)
+        result["errors"] = str(errors)
+    speaking.emit(result, lambda console: _draw_task_eval(console, evaluation, errors))
 
 
-def metrics_headline(told: dict[str, Any]) -> str:
-    """The figures of a task in one line."""
-    shown = [f"{name.replace('_', ' ')} {told[name]:.4f}" for name in FIGURES if isinstance(told.get(name), float)]
-    return f"{', '.join(shown)} ({count_phrase(told.get('examples', 0), 'example')})"
+def metrics_headline(metrics: dict[str, Any]) -> str:
+    """The metrics of a task in one line."""
+    parts = [
+        f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in TASK_METRICS if isinstance(metrics.get(name), float)
+    ]
+    return f"{', '.join(parts)} ({count_phrase(metrics.get('examples', 0), 'example')})"
 
 
-def _draw(console: Console, found: TaskEvaluation, errors: Path | None) -> None:
-    figures = found.metrics
-    made = make_table("", ">")
-    for name in FIGURES:
-        if isinstance(figures.get(name), float):
-            made.add_row(name.replace("_", " "), f"{figures[name]:.4f}", style="bold" if name == found.score else "")
-    made.add_row("examples", f"{figures.get('examples', 0):,}")
-    console.print(made)
-    each = figures.get("per_class") or figures.get("per_kind") or {}
-    if each:
-        made = make_table("label", ">precision", ">recall", ">f1", ">examples")
-        for label, told in each.items():
-            cells = (f"{told[name]:.4f}" for name in ("precision", "recall", "f1"))
-            made.add_row(printable_cell(label), *cells, f"{told['support']:,}")
-        console.print(made)
-    _confusion(console, figures)
-    if found.calibration is not None:
-        _reliability(console, found.calibration)
-    if found.num_unlabeled:
-        console.print(f"[yellow]rows without a label, left out: {found.num_unlabeled:,}[/]", soft_wrap=True)
-    if unseen := figures.get("unseen"):
-        told = printable_cell(join_faults([str(label) for label in unseen]))
-        console.print(f"[yellow]labels that the run never learned: {told}[/]", soft_wrap=True)
-    if (known := found.known_words) is not None and known.num_exact:
-        told = (
-            f"{known.num_exact:,} of these examples have a {known.description} that the run learned from: no test of it"
-        )
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
-    for note in found.notes:
-        console.print(f"[yellow]{printable_cell(note)}[/]", soft_wrap=True)
-    where = f"all in {errors}" if errors is not None else "--errors FILE lists them"
-    console.print(
-        f"{count_phrase(len(found.mispredictions), 'example')} with mistakes ({where})", markup=False, soft_wrap=True
-    )
-    for mistake in found.mispredictions[:3]:
-        told = mistake.to_dict()
-        text = " / ".join(told["texts"])
-        wanted = " | ".join(dict.fromkeys(told["wanted"].split(" | ")))  # people often found the same
-        said = f"{wanted or 'nothing'} taken for {told['said'] or 'nothing'}"
-        console.print(f"  {said}: {text[:100]}", markup=False, soft_wrap=True)
-
-
-def _confusion(console: Console, figures: dict[str, Any]) -> None:
-    rows, labels = figures.get("confusion"), list(figures.get("per_class") or ())
-    if not rows or len(labels) > CONFUSED:
-        return
-    made = make_table("is ╲ said", *(f">{printable_cell(label)}" for label in labels), title="Confusion")
-    for label, row in zip(labels, rows, strict=True):
-        made.add_row(printable_cell(label), *(f"{count:,}" if count else "·" for count in row))
-    console.print(made)
-
-
-def _reliability(console: Console, told: dict[str, Any]) -> None:
-    """Of answers given with some confidence, how many were right: as many, if probabilities are probabilities."""
-    made = make_table(
-        "confidence", ">examples", ">right", "", title=f"Calibration error {told['calibration_error']:.4f}"
-    )
-    for one in told["bins"]:
-        if one["count"]:
-            right = one["accuracy"]
-            made.add_row(
-                f"{one['from']:.1f} to {one['to']:.1f}", f"{one['count']:,}", f"{right:.3f}", text_bar(right, 20)
+def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path | None) -> None:
+    metrics = evaluation.metrics
+    table = make_table("", ">")
+    for name in TASK_METRICS:
+        if isinstance(metrics.get(name), float):
+            table.add_row(
+                name.replace("_", " "), f"{metrics[name]:.4f}", style="bold" if name == evaluation.score else ""
             )
-    console.print(made)
+    table.add_row("examples", f"{metrics.get('examples', 0):,}")
+    console.print(table)
+    per_class = metrics.get("per_class") or metrics.get("per_kind") or {}
+    if per_class:
+        table = make_table("label", ">precision", ">recall", ">f1", ">examples")
+        for label, scores in per_class.items():
+            cells = (f"{scores[name]:.4f}" for name in ("precision", "recall", "f1"))
+            table.add_row(printable_cell(label), *cells, f"{scores['support']:,}")
+        console.print(table)
+    _draw_confusion(console, metrics)
+    if evaluation.calibration is not None:
+        _draw_calibration(console, evaluation.calibration)
+    if evaluation.num_unlabeled:
+        console.print(f"[yellow]rows without a label, left out: {evaluation.num_unlabeled:,}[/]", soft_wrap=True)
+    if unseen := metrics.get("unseen"):
+        labels = printable_cell(join_faults([str(label) for label in unseen]))
+        console.print(f"[yellow]labels that the run never learned: {labels}[/]", soft_wrap=True)
+    if (known := evaluation.known_words) is not None and known.num_exact:
+        overlap = f"{known.num_exact:,} of these examples have a {known.description} that the run learned from"
+        console.print(f"[yellow]{overlap}: no test of it[/]", soft_wrap=True)
+    for note in evaluation.notes:
+        console.print(f"[yellow]{printable_cell(note)}[/]", soft_wrap=True)
+    location = f"all in {errors}" if errors is not None else "--errors FILE lists them"
+    console.print(
+        f"{count_phrase(len(evaluation.mispredictions), 'example')} with mistakes ({location})",
+        markup=False,
+        soft_wrap=True,
+    )
+    for mistake in evaluation.mispredictions[:3]:
+        scores = mistake.to_dict()
+        text = " / ".join(scores["texts"])
+        gold = " | ".join(dict.fromkeys(scores["wanted"].split(" | ")))  # people often found the same
+        comparison = f"{gold or 'nothing'} taken for {scores['said'] or 'nothing'}"
+        console.print(f"  {comparison}: {text[:100]}", markup=False, soft_wrap=True)
 
 
-# What `forebear measure --with` tells: several runs, each alone and their mixture.
+def _draw_confusion(console: Console, metrics: dict[str, Any]) -> None:
+    rows, labels = metrics.get("confusion"), list(metrics.get("per_class") or ())
+    if not rows or len(labels) > MAX_CONFUSION_LABELS:
+        return
+    table = make_table("is ╲ said", *(f">{printable_cell(label)}" for label in labels), title="Confusion")
+    for label, row in zip(labels, rows, strict=True):
+        table.add_row(printable_cell(label), *(f"{count:,}" if count else "·" for count in row))
+    console.print(table)
+
+
+def _draw_calibration(console: Console, calibration: dict[str, Any]) -> None:
+    """Prints accuracy by confidence: equal for a calibrated model."""
+    table = make_table(
+        "confidence", ">examples", ">right", "", title=f"Calibration error {calibration['calibration_error']:.4f}"
+    )
+    for confidence_bin in calibration["bins"]:
+        if confidence_bin["count"]:
+            accuracy = confidence_bin["accuracy"]
+            table.add_row(
+                f"{confidence_bin['from']:.1f} to {confidence_bin['to']:.1f}",
+                f"{confidence_bin['count']:,}",
+                f"{accuracy:.3f}",
+                text_bar(accuracy, 20),
+            )
+    console.print(table)
+
+
+# --- Interpolation of several runs ---
 
 
 def measure_interpolation_command(
-    using: Run,
+    loaded_run: Run,
     others: Sequence[Path],
     texts: Sequence[str],
     speaking: Output,
@@ -469,43 +497,43 @@ def measure_interpolation_command(
     reading: TextFormat,
     workers: int | None,
 ) -> None:
-    """Measures the runs together and prints what came of it."""
+    """Evaluates runs alone and interpolated and prints the result."""
     from forebear.inference.ensemble import evaluate_interpolation
 
-    runs = [using, *(open_run(folder, "measure", speaking) for folder in others)]
-    how: dict[str, Any] = {"tune": tune, "limit": limit, "reading": reading, "workers": workers}
-    with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
-        found = evaluate_interpolation(runs, texts, preparing=prepared, progress=progress, **how)
-    facts = found.to_dict()
-    facts["alone"] = [{"run": run.name, **one} for run, one in zip(runs, facts["alone"], strict=True)]
-    speaking.emit(facts, lambda console: _drawn(console, facts))
+    runs = [loaded_run, *(open_run(folder, "measure", speaking) for folder in others)]
+    options: dict[str, Any] = {"tune": tune, "limit": limit, "reading": reading, "workers": workers}
+    with speaking.progress("preparing") as preparing, speaking.progress("measuring") as progress:
+        evaluation = evaluate_interpolation(runs, texts, preparing=preparing, progress=progress, **options)
+    result = evaluation.to_dict()
+    result["alone"] = [{"run": run.name, **metrics} for run, metrics in zip(runs, result["alone"], strict=True)]
+    speaking.emit(result, lambda console: _draw_interpolation(console, result))
 
 
-def _drawn(console: Console, facts: dict[str, Any]) -> None:
+def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    made = make_table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
-    for one in facts["alone"]:
-        made.add_row(escape(one["run"]), f"{one['weight']:.4f}", *_figures(one))
-    together = facts["mixture"]
-    made.add_row("together", f"{1:.4f}", *_figures(together), style="bold")
-    console.print(made)
-    tokens = f"{together['tokens']:,} tokens of {together['bytes']:,} bytes in {together['documents']:,} documents"
-    weights = "found by text for tuning" if facts["tuned_tokens"] else "equal: --tune FILE finds better ones"
+    table = make_table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
+    for row in result["alone"]:
+        table.add_row(escape(row["run"]), f"{row['weight']:.4f}", *_format_metrics(row))
+    mixture = result["mixture"]
+    table.add_row("together", f"{1:.4f}", *_format_metrics(mixture), style="bold")
+    console.print(table)
+    tokens = f"{mixture['tokens']:,} tokens of {mixture['bytes']:,} bytes in {mixture['documents']:,} documents"
+    weights = "found by text for tuning" if result["tuned_tokens"] else "equal: --tune FILE finds better ones"
     console.print(f"[dim]{tokens}; weights {weights}[/]", soft_wrap=True)
-    if together["learned_from"]:
-        console.print(f"[yellow]{training_overlap_note(together, 'a run')}[/]", soft_wrap=True)
+    if mixture["learned_from"]:
+        console.print(f"[yellow]{training_overlap_note(mixture, 'a run')}[/]", soft_wrap=True)
 
 
-def _figures(one: dict[str, Any]) -> list[str]:
-    told = (("bits_per_byte", 4), ("perplexity", 2), ("nats_per_token", 4))
-    return ["infinite" if one[name] is None else f"{one[name]:,.{digits}f}" for name, digits in told]
+def _format_metrics(metrics: dict[str, Any]) -> list[str]:
+    columns = (("bits_per_byte", 4), ("perplexity", 2), ("nats_per_token", 4))
+    return ["infinite" if metrics[name] is None else f"{metrics[name]:,.{digits}f}" for name, digits in columns]
 
 
-# What `forebear measure` tells of a run that translates: BLEU, chrF, perplexity, and a few examples.
+# --- Translation ---
 
 
-TRANSLATED_ROWS = (  # name among the facts, in words, digits
+TRANSLATION_METRICS = (  # name among the facts, in words, digits
     ("bleu", "BLEU", 2),
     ("chrf", "chrF", 2),
     ("perplexity", "perplexity of the references, by its own tokens", 2),
@@ -517,7 +545,7 @@ TRANSLATED_ROWS = (  # name among the facts, in words, digits
 
 
 def measure_translation_command(
-    using: Run,
+    loaded_run: Run,
     texts: Sequence[str],
     reading: ParallelFormat,
     speaking: Output,
@@ -526,7 +554,7 @@ def measure_translation_command(
     limit: int | None,
     out: Path | None,
 ) -> None:
-    """Translates the sources of these pairs and compares with what stands beside them."""
+    """Translates the sources of parallel texts and compares with the references."""
     from itertools import islice
 
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
@@ -536,26 +564,26 @@ def measure_translation_command(
     ledger = Ledger()
     pairs = list(islice(reading.read_pairs(list(texts), ledger), limit))
     with speaking.progress("translating") as progress:
-        sources, references = [one for _, one, _ in pairs], [two for _, _, two in pairs]
-        measured = evaluate_translations(using, sources, references, beams=beams, progress=progress)
+        sources, references = [source for _, source, _ in pairs], [reference for _, _, reference in pairs]
+        measured = evaluate_translations(loaded_run, sources, references, beams=beams, progress=progress)
     if out is not None:
         with explain_disk_errors(out), atomic_write(out) as file:
-            file.writelines(one.text.encode() + b"\n" for one in measured.translations)
-    dropped = {reason: listed.count for reason, listed in ledger.drops.items()}
-    facts = {"run": using.name, **measured.to_dict(), "dropped": dropped}
-    speaking.emit(facts, lambda console: _translated_drawn(console, facts))
+            file.writelines(source.text.encode() + b"\n" for source in measured.translations)
+    dropped = {reason: entry.count for reason, entry in ledger.drops.items()}
+    result = {"run": loaded_run.name, **measured.to_dict(), "dropped": dropped}
+    speaking.emit(result, lambda console: _draw_translation_eval(console, result))
 
 
-def _translated_drawn(console: Console, facts: dict[str, Any]) -> None:
-    made = make_table("", ">")
-    for name, about, digits in TRANSLATED_ROWS:
-        made.add_row(about, f"{facts[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
-    console.print(made)
-    for (_, words, _), signature in zip(TRANSLATED_ROWS, facts["signatures"].values(), strict=False):
+def _draw_translation_eval(console: Console, result: dict[str, Any]) -> None:
+    table = make_table("", ">")
+    for name, label, digits in TRANSLATION_METRICS:
+        table.add_row(label, f"{result[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
+    console.print(table)
+    for (_, words, _), signature in zip(TRANSLATION_METRICS, result["signatures"].values(), strict=False):
         console.print(f"{words}: {signature}", style="dim", markup=False, soft_wrap=True)
-    for example in facts["examples"]:
+    for example in result["examples"]:
         console.print(f"\n{example['source']}", markup=False, soft_wrap=True)
         console.print(f"  {example['translation']}", markup=False, soft_wrap=True, style="bold")
         console.print(f"  {example['reference']}", markup=False, soft_wrap=True, style="dim")
-    for reason, count in facts["dropped"].items():
+    for reason, count in result["dropped"].items():
         console.print(f"[yellow]{count:,} pairs were left out: {reason}[/]")

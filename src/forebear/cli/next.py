@@ -1,4 +1,4 @@
-"""`forebear next`: what a run expects to come next, or in a blank."""
+"""`forebear next`: the next-token distribution, with the counts behind an n-gram probability."""
 
 from __future__ import annotations
 
@@ -27,49 +27,52 @@ if TYPE_CHECKING:
     from forebear.inference.next import NextTokens
     from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
 
-# The evidence behind a probability, as sentences that a person reads from the longest context to the shortest.
+# --- Evidence for an n-gram probability, from the longest context to the shortest ---
 
 
 TOO_RARE = "too rare for this model (--prune)"
 
 
-def print_evidence(console: Console, found: NgramEvidence, token: str, end: int) -> None:
-    """Prints the lines of one token; `end` is the id with which a text begins."""
-    for line in lines(found, token, end):
+def print_evidence(console: Console, evidence: NgramEvidence, token: str, eos_id: int) -> None:
+    """Prints the evidence for one token; `eos_id` is also the first id of a text."""
+    for line in evidence_lines(evidence, token, eos_id):
         console.print(printable_cell(line), soft_wrap=True, highlight=False)
 
 
-def lines(found: NgramEvidence, token: str, end: int) -> Iterator[str]:
-    """`token: 2 of the 3 times after …`, below it what shorter contexts add, and the sum where there are several."""
-    told = [(_sentence(found, place, end), step.mass) for place, step in enumerate(found.steps)]
-    if found.remainder:
-        told.append((f"it is one of {found.num_shared:,} tokens{_weighed(found.remainder)}", found.uniform_share))
-    added = 0
-    for number, (sentence, part) in enumerate(told):
-        before = f"{token}: " if number == 0 else "  + " if part and added else "    "
-        yield f"{before}{sentence} → {part:.4g}" if part else f"{before}{sentence}"
-        added += part > 0
-    if added > 1:
-        yield f"  = {found.probability:.4g}"
+def evidence_lines(evidence: NgramEvidence, token: str, eos_id: int) -> Iterator[str]:
+    """`token: 2 of the 3 times after …`, the terms of shorter contexts, and their sum if there are several."""
+    sentences = [(_sentence(evidence, index, eos_id), step.mass) for index, step in enumerate(evidence.steps)]
+    if evidence.remainder:
+        sentences.append(
+            (f"it is one of {evidence.num_shared:,} tokens{_weight_left(evidence.remainder)}", evidence.uniform_share)
+        )
+    num_terms = 0
+    for number, (sentence, mass) in enumerate(sentences):
+        prefix = f"{token}: " if number == 0 else "  + " if mass and num_terms else "    "
+        yield f"{prefix}{sentence} → {mass:.4g}" if mass else f"{prefix}{sentence}"
+        num_terms += mass > 0
+    if num_terms > 1:
+        yield f"  = {evidence.probability:.4g}"
 
 
-def _sentence(found: NgramEvidence, place: int, end: int) -> str:
-    step = found.steps[place]
-    last = place + 1 == len(found.steps)
-    onward = "" if last else f"; backed off to {_name(found.steps[place + 1], end)}"
+def _sentence(evidence: NgramEvidence, index: int, eos_id: int) -> str:
+    step = evidence.steps[index]
+    is_last = index + 1 == len(evidence.steps)
+    backoff_note = "" if is_last else f"; backed off to {_context_name(evidence.steps[index + 1], eos_id)}"
     if step.seen is None:
-        return _listed(step, end) + onward
+        return _listed_probability(step, eos_id) + backoff_note
     if step.context and not step.seen:
-        return f"{_name(step, end)} was never seen{onward}"
+        return f"{_context_name(step, eos_id)} was never seen{backoff_note}"
     if not step.is_known:
-        return f"{_name(step, end)} was seen {_often(step.seen)}: {TOO_RARE}{onward}"
-    where = _where(step, end)
+        return f"{_context_name(step, eos_id)} was seen {_count_times(step.seen)}: {TOO_RARE}{backoff_note}"
+    where = _context_position(step, eos_id)
     if not step.is_listed and step.times:
-        return f"{_times(step)} {where}{_followers(step)}: {TOO_RARE}{onward}"
+        return f"{_times(step)} {where}{_followers(step)}: {TOO_RARE}{backoff_note}"
     if not step.is_listed:
-        never = "something else the only time" if step.seen == 1 else f"never in the {step.seen:,} times"
-        return f"{never} {where}{_followers(step)}{onward}"
-    return f"{_times(step)} {where}{_followed(found, step)}{_taken(found, step)}{_weighed(step.weight)}"
+        count = "something else the only time" if step.seen == 1 else f"never in the {step.seen:,} times"
+        return f"{count} {where}{_followers(step)}{backoff_note}"
+    adjustments = f"{_count_adjustments(evidence, step)}{_weight_left(step.weight)}"
+    return f"{_times(step)} {where}{_followers_if_used(evidence, step)}{adjustments}"
 
 
 def _times(step: BackoffStep) -> str:
@@ -78,8 +81,8 @@ def _times(step: BackoffStep) -> str:
     return f"{step.times:,} of the {step.seen:,} times"
 
 
-def _followed(found: NgramEvidence, step: BackoffStep) -> str:
-    return _followers(step) if found.smoothing in ("witten-bell", "kneser-ney") and step.context else ""
+def _followers_if_used(evidence: NgramEvidence, step: BackoffStep) -> str:
+    return _followers(step) if evidence.smoothing in ("witten-bell", "kneser-ney") and step.context else ""
 
 
 def _followers(step: BackoffStep) -> str:
@@ -88,55 +91,59 @@ def _followers(step: BackoffStep) -> str:
     return f" ({step.followers:,} different token{'' if step.followers == 1 else 's'})"
 
 
-def _taken(found: NgramEvidence, step: BackoffStep) -> str:
-    """What was made of the count."""
-    told = ""
+def _count_adjustments(evidence: NgramEvidence, step: BackoffStep) -> str:
+    """How smoothing changed the count."""
+    text = ""
     if (step.counted, step.of) != (step.times, step.seen):
-        told = f", by different tokens before it: {step.counted:,} of {step.of:,}"
+        text = f", by different tokens before it: {step.counted:,} of {step.of:,}"
     if step.pruned:
-        told += f", {step.pruned:,} of them pruned"
+        text += f", {step.pruned:,} of them pruned"
     if step.discount:
-        told += f", less {step.discount:.4g}"
-    if found.smoothing == "stupid" and step.times and step.seen and step.share:
-        told += f", ÷ {step.times / step.seen / step.share:.4g}, to which all after it sum"
-    if found.smoothing == "add":
-        told += f", with {found.add_k:g} more for each of {found.num_shared:,} tokens"
-    return told
+        text += f", less {step.discount:.4g}"
+    if evidence.smoothing == "stupid" and step.times and step.seen and step.share:
+        text += f", ÷ {step.times / step.seen / step.share:.4g}, to which all after it sum"
+    if evidence.smoothing == "add":
+        text += f", with {evidence.add_k:g} more for each of {evidence.num_shared:,} tokens"
+    return text
 
 
-def _weighed(weight: float) -> str:
+def _weight_left(weight: float) -> str:
     return "" if weight == 1 else f", × {weight:.4g} left"
 
 
-def _listed(step: BackoffStep, end: int) -> str:
-    """Of probabilities from elsewhere."""
+def _listed_probability(step: BackoffStep, eos_id: int) -> str:
+    """The entry of an imported ARPA model."""
     if step.log is not None:
-        return f"log10 P {_where(step, end)} is {step.log / math.log(10):.6g}{_weighed(step.weight)}"
+        return f"log10 P {_context_position(step, eos_id)} is {step.log / math.log(10):.6g}{_weight_left(step.weight)}"
     if not step.is_known:
-        return f"{_name(step, end)} is not listed"
+        return f"{_context_name(step, eos_id)} is not listed"
     backoff = 0.0 if step.backoff is None else step.backoff / math.log(10)
-    return f"not listed {_where(step, end)}, which hands on log10 {backoff:.6g}"
+    return f"not listed {_context_position(step, eos_id)}, which hands on log10 {backoff:.6g}"
 
 
-def _often(times: int | None) -> str:
+def _count_times(times: int | None) -> str:
     return "one time" if times == 1 else f"{times:,} times"
 
 
-def _where(step: BackoffStep, end: int) -> str:
+def _context_position(step: BackoffStep, eos_id: int) -> str:
     if not step.context:
         return "in all"
-    return _name(step, end) if step.context == (end,) else f"after {_name(step, end)}"
+    return _context_name(step, eos_id) if step.context == (eos_id,) else f"after {_context_name(step, eos_id)}"
 
 
-def _name(step: BackoffStep, end: int) -> str:
-    """The context in words. What begins with the end of a text is its beginning."""
+def _context_name(step: BackoffStep, eos_id: int) -> str:
+    """The context as text; an end-of-text token at its beginning is the beginning of a text."""
     if not step.context:
         return "the token alone"
-    begins = step.context[0] == end
-    words = " ".join(step.words[begins:])
+    at_beginning = step.context[0] == eos_id
+    words = " ".join(step.words[at_beginning:])
     if any(character.isascii() and not character.isspace() for character in words):
-        words = f"‘{words}’"  # told apart from the sentence that it stands in
-    return "at the beginning of a text" if begins and not words else words + (" at the beginning" if begins else "")
+        words = f"‘{words}’"  # quoted, to separate it from our sentence
+    return (
+        "at the beginning of a text"
+        if at_beginning and not words
+        else words + (" at the beginning" if at_beginning else "")
+    )
 
 
 def next(  # noqa: A001 - the command's name
@@ -180,34 +187,36 @@ def next(  # noqa: A001 - the command's name
         The evidence behind each probability, of a run that counts: how often which context was seen, how often the
         token after it, and what the shorter contexts add.
     """
-    from forebear.inference.next import next_tokens as following
+    from forebear.inference.next import next_tokens
 
-    using = open_run(run, "next", speaking)
-    how = {"top": top, "ends": ends, "among": among, "why": why}
+    loaded_run = open_run(run, "next", speaking)
+    options = {"top": top, "ends": ends, "among": among, "why": why}
     run_per_text(
-        using,
+        loaded_run,
         texts,
         many,
         speaking,
-        lambda text: following(using.predictor, using.vocabulary_tokenizer, text, **how),
+        lambda text: next_tokens(loaded_run.predictor, loaded_run.vocabulary_tokenizer, text, **options),
         hint='forebear next RUN "some text"',
         done="answered",
-        draw=lambda console, answer: _draw(console, answer, using.vocabulary_tokenizer),
+        draw=lambda console, answer: _draw_next(console, answer, loaded_run.vocabulary_tokenizer),
     )
 
 
-def _draw(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> None:
+def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> None:
     from forebear.inference.stream_decode import readable_token
 
     console.print(f"[bold]{printable_cell(answer.text)}[/]", soft_wrap=True)
     columns = (">log P of the text", "text") if answer.has_blank else (">log P",)
-    made = make_table(">", "token", ">probability", "", *columns)
-    for place, candidate in enumerate(answer.candidates, 1):
+    table = make_table(">", "token", ">probability", "", *columns)
+    for rank, candidate in enumerate(answer.candidates, 1):
         cells = [printable_cell(candidate.full_text)] if candidate.full_text is not None else []
-        share = candidate.probability
-        shown = printable_cell(candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id))
-        made.add_row(str(place), shown, f"{share:.2%}", text_bar(share, 20), format_number(candidate.log_prob), *cells)
-    console.print(made)
+        probability = candidate.probability
+        token = printable_cell(candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id))
+        table.add_row(
+            str(rank), token, f"{probability:.2%}", text_bar(probability, 20), format_number(candidate.log_prob), *cells
+        )
+    console.print(table)
     for candidate in answer.candidates:
         if candidate.explanation is not None:
             print_evidence(
@@ -217,7 +226,8 @@ def _draw(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> None:
         console.print("[yellow]nothing that this run holds possible fits here[/]")
     if answer.num_considered < answer.num_fitting:
         console.print(
-            f"tried {answer.num_considered:,} of {answer.num_fitting:,} candidates: those likeliest after the text before the "
-            f"blank, which have {answer.covered_mass:.1%} of the probability there; --among N tries more",
+            f"tried {answer.num_considered:,} of {answer.num_fitting:,} candidates: "
+            "those likeliest after the text before the blank, which have "
+            f"{answer.covered_mass:.1%} of the probability there; --among N tries more",
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""The options that say how labelled examples are read; the same for every command that takes them."""
+"""Options shared by commands: reading labeled examples, reading text, training tokenizers."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class LabeledDataOptions:
     "Tags that break their scheme: fail, or repair them; they are counted."
 
     def form(self) -> dict[str, Any]:
-        """What `tasks.files.guessing.guess` is told."""
-        told: dict[str, Any] = {"number": self.number, "header": self.header, "encoding": self.encoding}
-        told["several"] = True if self.several == "list" else self.several or False
-        told["text_columns"] = [_column(one) for one in self.text_column or ()]
-        told["choice_columns"] = [_column(one) for one in self.choice_column or ()]
-        told["label_column"] = None if self.label_column is None else _column(self.label_column)
-        return told
+        """The arguments of format detection."""
+        options: dict[str, Any] = {"number": self.number, "header": self.header, "encoding": self.encoding}
+        options["several"] = True if self.several == "list" else self.several or False
+        options["text_columns"] = [_column(name) for name in self.text_column or ()]
+        options["choice_columns"] = [_column(name) for name in self.choice_column or ()]
+        options["label_column"] = None if self.label_column is None else _column(self.label_column)
+        return options
 
     def settings(self) -> dict[str, Any]:
-        """Those of training.labelled.LabelledSource."""
+        """The settings of `LabeledSource`."""
         return {"dev_share": self.dev_share, "on_bad_rows": self.on_bad_rows, "on_bad_tags": self.on_bad_tags}
 
 
@@ -80,13 +80,13 @@ def _column(name: str) -> str | int:
     return int(name) if name.isascii() and name.isdecimal() else name
 
 
-# The options that say how a tokenizer is learned and how Chinese words are found.
+# --- Tokenizer training and Chinese word segmentation ---
 
 
-LEARNING = Group("Learning a tokenizer")
+TOKENIZER_GROUP = Group("Learning a tokenizer")
 
 
-@Parameter(name="*", group=LEARNING)
+@Parameter(name="*", group=TOKENIZER_GROUP)
 @dataclass(frozen=True)
 class TokenizerOptions:
     """How a tokenizer is learned from the text, where it is not given as a file."""
@@ -109,7 +109,7 @@ class TokenizerOptions:
 
 
 def segmenter_for(segment: bool, user_dict: Path | None) -> Segmenter | None:
-    """The Chinese word segmenter that the options ask for, if any."""
+    """The Chinese word segmenter, if the options request one."""
     if not segment and user_dict is None:
         return None
     from forebear.data.segmentation import Segmenter
@@ -117,10 +117,10 @@ def segmenter_for(segment: bool, user_dict: Path | None) -> Segmenter | None:
     return Segmenter.from_file(user_dict)
 
 
-# The options that say how text is read; the same for every command that takes text.
+# --- Reading text ---
 
 
-READING = Group("Reading")
+READING_GROUP = Group("Reading")
 
 TextFiles = Annotated[
     list[str],
@@ -130,7 +130,7 @@ TextFiles = Annotated[
 ]
 
 
-@Parameter(name="*", group=READING)
+@Parameter(name="*", group=READING_GROUP)
 @dataclass(frozen=True)
 class ReadingOptions:
     """How files become documents."""

@@ -1,4 +1,4 @@
-"""How commands speak: one JSON document or tables for people on stdout, progress with time left on stderr."""
+"""Output of commands: JSON or tables on stdout, progress on stderr, curves, heat maps and image files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Output:
     "A TOML file with settings, a table for each command; what is given here wins."
 
     def emit(self, facts: dict[str, Any], draw: Callable[[Console], object]) -> None:
-        """The result: as JSON, or drawn for people."""
+        """Prints the result: as JSON, or drawn by `draw`."""
         if self.json:
             text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
             print(text.encode("utf-8", "backslashreplace").decode())  # noqa: T201
@@ -52,13 +52,13 @@ class Output:
             draw(make_console())
 
     def note(self, notes: Iterable[str]) -> None:
-        """What a person should know about a run beside the result."""
+        """Prints notes on stderr."""
         for note in () if self.quiet else notes:
             print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """A bar with speed and time left on a terminal; in a log a line every now and then."""
+        """A progress bar with speed and time left on a terminal; in a log, a line from time to time."""
         if self.quiet or not sys.stderr.isatty():
             yield _log_progress(what) if not self.quiet else lambda done, total: None
             return
@@ -93,7 +93,7 @@ class Output:
 
     @contextmanager
     def counter(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """How many of something are done and how fast, every now and then: where nobody knows how many there are."""
+        """Reports count and speed from time to time, for work of unknown size."""
         started = last = time.monotonic()
 
         def look(done: int, total: int) -> None:
@@ -111,7 +111,7 @@ _DISPLAY: list[Any] = []  # the one that is being drawn; a terminal has room for
 
 
 def start_display(display: Any) -> None:
-    """Starts a display of rich's, if it is not the one that is shown, and stops the one that is."""
+    """Starts a rich display and stops the current one."""
     if [display] != _DISPLAY:
         for other in _DISPLAY:
             other.stop()
@@ -120,7 +120,7 @@ def start_display(display: Any) -> None:
 
 
 def _log_progress(what: str) -> Callable[[int, int], None]:
-    """Progress for a log: how far, how fast, how long yet, every LOGGED seconds."""
+    """Progress for a log: fraction, speed and time left, every LOG_INTERVAL seconds."""
     started = last = time.monotonic()
 
     def look(done: int, total: int) -> None:
@@ -136,11 +136,11 @@ def _log_progress(what: str) -> Callable[[int, int], None]:
 
 
 def make_console(*, wide: bool = True) -> Console:
-    """Standard output for people. Tables need some width: a terminal too narrow wraps them, but does not cut words."""
+    """Standard output; at least 88 columns for tables, which a narrow terminal wraps."""
     from rich.console import Console
 
     class Honest(Console):
-        """One that tells a broken pipe instead of ending the program."""
+        """A console that raises BrokenPipeError instead of exiting."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
@@ -150,7 +150,7 @@ def make_console(*, wide: bool = True) -> Console:
 
 
 def make_table(*columns: str, title: str | None = None) -> Table:
-    """A plain table; columns whose name starts with `>` hold numbers."""
+    """A plain table; columns whose name starts with `>` are right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -164,7 +164,7 @@ def make_table(*columns: str, title: str | None = None) -> Table:
 
 
 def ledger_table(ledger: Ledger) -> Table:
-    """What went in, what was dropped, what came out, stage by stage."""
+    """The ledger as a table: inputs, drops and outputs by stage."""
     from forebear.data.io.ledger import LEDGER_UNITS
 
     rows = list(ledger.rows())
@@ -173,32 +173,35 @@ def ledger_table(ledger: Ledger) -> Table:
     previous_stage = None
     for stage, label, counts in rows:
         cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in units]
-        table.add_row(stage if stage != previous_stage else "", label, *cells, style="yellow" if label.startswith("−") else "")
+        table.add_row(
+            stage if stage != previous_stage else "", label, *cells, style="yellow" if label.startswith("−") else ""
+        )
         previous_stage = stage
     return table
 
 
 def ledger_notes(ledger: Ledger) -> Iterator[str]:
-    """What a person should know beside the table: bytes that were mended, files that were not read."""
+    """Notes beside the table: repaired bytes and skipped files."""
     for treatment, entry in ledger.mended.items():
         first = entry.examples[0]
-        yield f"{entry.count:,} bad bytes {treatment}, the first in {printable_path(first['file'])} at byte {first['byte']:,}"
+        position = f"{printable_path(first['file'])} at byte {first['byte']:,}"
+        yield f"{entry.count:,} bad bytes {treatment}, the first in {position}"
     for reason, entry in ledger.aside.items():
         yield f"{entry.count:,} files set aside ({reason}), the first {printable_path(entry.examples[0]['file'])}"
 
 
 def text_bar(fraction: float, width: int = 30) -> str:
-    """A share as a bar of blocks, to an eighth of a block."""
+    """A fraction as a bar of blocks, to an eighth of a block."""
     eighths = round(fraction * width * 8)
     return "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
 
 
 def count_phrase(number: int, what: str) -> str:
-    """So many of something, in words: 1 text, 2 texts."""
+    """A count with its noun: 1 text, 2 texts."""
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-# A curve in a terminal: dots of braille, two by four to a character, with a level line to compare with.
+# --- Curves in braille dots, two by four per character ---
 
 
 BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column within a character
@@ -208,7 +211,7 @@ BLANK_BRAILLE = 0x2800
 def chart(
     points: Sequence[tuple[float, float]], *, level: float | None = None, width: int = 60, height: int = 8
 ) -> list[str]:
-    """The points (x, y) as lines of text with a scale on the left; `level` is drawn as a dotted line."""
+    """The points (x, y) as lines of text with a scale at the left; `level` is a dotted baseline."""
     if not points:
         return []
     values = [y for _, y in points] + ([level] if level is not None else [])
@@ -236,13 +239,17 @@ def chart(
     return [left + "".join(chr(BLANK_BRAILLE + cell) for cell in row) for left, row in zip(scale, cells, strict=True)]
 
 
-# Heat maps in a terminal: cells with colours and numbers, or small ones in shades where there are no colours.
+# --- Heat maps ---
 
 
 WEAK_COLOR, STRONG_COLOR = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
 WHITE_TEXT_FROM = 0.5  # of the strongest: from there on letters are white
 SHADES = " ░▒▓█"
-LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = 13, 9, 4  # columns of a terminal: for a row's name, the widest and the narrowest cell
+LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = (
+    13,
+    9,
+    4,
+)  # columns of a terminal: for a row's name, the widest and the narrowest cell
 
 
 def heat(
@@ -255,7 +262,7 @@ def heat(
     colours: bool,
     borders: Sequence[int] = (),
 ) -> Iterator[Text]:
-    """Lines of a map with names at its sides; before `borders` a line is drawn. Numbers are left out without room."""
+    """A heat map with numbers and names of rows and columns; separators before `borders`. Small if there is no room."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -266,22 +273,36 @@ def heat(
         return
     cell = min(max(*map(cell_len, columns), 3) + 1, cell_room, MAX_CELL_WIDTH)
     separators = ["│" if number in borders else "" for number in range(len(columns))]
-    yield Text(" " * label_width + "".join(separator + _align_right(name, cell) for separator, name in zip(separators, columns, strict=True)))
+    yield Text(
+        " " * label_width
+        + "".join(separator + _align_right(name, cell) for separator, name in zip(separators, columns, strict=True))
+    )
     highest = float(values.max()) or 1.0
     for number, (name, row_values, visible_row) in enumerate(zip(rows, values.tolist(), visible.tolist(), strict=True)):
         if number in borders:
             yield Text(" " * label_width + "".join(("┼" if separator else "") + "─" * cell for separator in separators))
         line = Text(_align_right(name, label_width, gap=False))
         for value, is_visible, separator in zip(row_values, visible_row, separators, strict=True):
-            cell_text = _align_right(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1", cell) if is_visible else " " * cell
-            line.append(separator).append(cell_text, style=_cell_style(value / highest) if is_visible and colours else "")
+            cell_text = (
+                _align_right(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1", cell)
+                if is_visible
+                else " " * cell
+            )
+            line.append(separator).append(
+                cell_text, style=_cell_style(value / highest) if is_visible and colours else ""
+            )
         yield line
 
 
 def small_heatmap(
-    values: np.ndarray, visible: np.ndarray, *, colours: bool, rows: Sequence[str] = (), highest_value: float | None = None
+    values: np.ndarray,
+    visible: np.ndarray,
+    *,
+    colours: bool,
+    rows: Sequence[str] = (),
+    highest_value: float | None = None,
 ) -> Iterator[Text]:
-    """The same without numbers, two columns of the terminal to a cell; what is not seen is a dot."""
+    """A heat map without numbers, two characters per cell; invisible cells are dots."""
     from rich.text import Text
 
     highest = highest_value or float(values.max()) or 1.0
@@ -300,7 +321,7 @@ def small_heatmap(
 
 
 def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: int) -> Iterator[Text]:
-    """Small maps with their titles, as many side by side as fit."""
+    """Small heat maps with titles, as many side by side as fit."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -318,7 +339,7 @@ def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: in
 
 
 def _align_right(text: str, width: int, *, gap: bool = True) -> str:
-    """The text at the right of so many columns, Chinese characters counted as two; cut where it is longer."""
+    """Right-aligned text, Chinese characters counted as two columns; truncated if longer."""
     from rich.cells import cell_len, set_cell_size
 
     available = width - gap
@@ -332,11 +353,11 @@ def _cell_style(fraction: float) -> str:
     return f"{'#ffffff' if fraction > WHITE_TEXT_FROM else '#000000'} on rgb({','.join(map(str, channels))})"
 
 
-# Files that commands draw: what their names may end with, and writing them whole.
+# --- Image files ---
 
 
 def image_format(file: Path | None, *formats: str) -> str:
-    """The form that a file's name asks for; one that cannot be written is refused before any work."""
+    """The image format by the file name; an unsupported one is an error before any work."""
     if file is None:
         return ""
     suffix, names = file.suffix.lower().removeprefix("."), ", ".join(f".{name}" for name in formats)
@@ -351,14 +372,14 @@ def image_format(file: Path | None, *formats: str) -> str:
 
 
 def write_image(file: Path, content: bytes) -> None:
-    """Writes it, whole or not at all."""
+    """Writes a file atomically."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
 
     with explain_disk_errors(file), atomic_write(file) as output:
         output.write(content)
 
 
-# Training as one watches it: a bar with time left, and the loss drawn against what mere frequencies would cost.
+# --- Training progress: a bar, and the loss with the unigram baseline ---
 
 
 SMALL_LOSS = 0.1  # losses below it have more digits
@@ -367,7 +388,7 @@ COMPILING_NOTE = "loops are compiled for this processor, which takes some second
 
 @contextlib.contextmanager
 def watching(speaking: Output) -> Iterator[TrainingCallback]:
-    """A watcher for a terminal, for a log, or for nobody; it hears of compiling too, which takes its time."""
+    """A training callback for a terminal, a log or --quiet; it also announces kernel compilation."""
     from forebear.training.trainer import TrainingCallback
 
     with contextlib.ExitStack() as stack:
@@ -387,17 +408,17 @@ def format_clock(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def figures(losses: dict[str, float]) -> str:
-    """Each by its name; small ones with more digits, since they too are to be seen falling."""
+def format_losses(losses: dict[str, float]) -> str:
+    """Losses by name; small ones with more digits."""
     return ", ".join(f"{name} {loss:.{5 if 0 < loss < SMALL_LOSS else 3}f}" for name, loss in losses.items())
 
 
-def told(report: ProgressReport) -> str:
-    """A report in one line."""
-    of = f"/{report.total:,}" if report.total else ""
-    losses, held_out = figures(report.losses), figures(report.held_out or {})
+def format_progress(report: ProgressReport) -> str:
+    """A progress report in one line."""
+    total = f"/{report.total:,}" if report.total else ""
+    losses, held_out = format_losses(report.losses), format_losses(report.held_out or {})
     parts = [
-        f"step {report.step:,}{of}",
+        f"step {report.step:,}{total}",
         f"{report.tokens_per_second:,.0f} {report.num_tokens}/s",
         f"{format_clock(report.seconds_left)} left",
         f"loss {losses}" if losses else "",
@@ -411,7 +432,7 @@ def _log_callback() -> TrainingCallback:
     from forebear.training.trainer import TrainingCallback
 
     class Log(TrainingCallback):
-        """Lines for a file: every evaluation, and one now and then."""
+        """Log lines: every evaluation, and one from time to time."""
 
         last = time.monotonic()
 
@@ -419,7 +440,7 @@ def _log_callback() -> TrainingCallback:
             now = time.monotonic()
             if report.held_out or now - self.last >= LOG_INTERVAL:
                 self.last = now
-                print(told(report), file=sys.stderr)  # noqa: T201
+                print(format_progress(report), file=sys.stderr)  # noqa: T201
 
         def on_note(self, message: str) -> None:
             print(f"note: {message}", file=sys.stderr)  # noqa: T201
@@ -442,7 +463,7 @@ def _live_callback() -> Iterator[TrainingCallback]:
     console = Console(stderr=True, highlight=False)
 
     class Picture(TrainingCallback):
-        """Redrawn in place; notes scroll by above it."""
+        """A live display; notes are printed above it."""
 
         def __init__(self, live: Any) -> None:
             self.live = live
@@ -451,7 +472,7 @@ def _live_callback() -> Iterator[TrainingCallback]:
 
         def on_progress(self, report: ProgressReport) -> None:
             if report.held_out:
-                self.held_out = f"held out {figures(report.held_out)}"
+                self.held_out = f"held out {format_losses(report.held_out)}"
             if report.losses:
                 self.points.append((report.step, next(iter(report.losses.values()))))  # of tokens, where there are more
             width = min(72, console.width - 10)
@@ -461,7 +482,7 @@ def _live_callback() -> Iterator[TrainingCallback]:
                 legend += f"; dotted: token frequencies alone, {report.unigram_loss:.3f}"
             bar = ProgressBar(total=1.0, completed=report.progress, width=max(width, 10))
             start_display(self.live)
-            self.live.update(Group(bar, Text(told(report)), *map(Text, lines), Text(legend)), refresh=True)
+            self.live.update(Group(bar, Text(format_progress(report)), *map(Text, lines), Text(legend)), refresh=True)
 
         def on_note(self, message: str) -> None:
             console.print(f"[yellow]note: {message}[/]", markup=True, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`forebear tag`: names and other parts of a text, word by word."""
+"""`forebear tag, answer, choose, classify`: predictions of runs with a task head."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from forebear.tasks.question_answering import AnswerPrediction
     from forebear.tasks.tagging import TagPrediction
 
-LEAST = 0.005  # a probability that is shown
+MIN_SHOWN_PROBABILITY = 0.005  # a probability that is shown
 
 
 def tag(
@@ -61,85 +61,87 @@ def tag(
     """
     from forebear.inference.predict import strip_tags, tagged_examples
 
-    using = open_run(run, "tag", speaking)
-    as_given = list(texts or ())  # in the order of the answers, as far as they are plain; what is written needs none
-    with_tags = sum(strip_tags(using, text) is not None for text in as_given)
+    loaded_run = open_run(run, "tag", speaking)
+    plain_texts = list(texts or ())  # in the order of the answers, as far as they are plain; what is written needs none
+    with_tags = sum(strip_tags(loaded_run, text) is not None for text in plain_texts)
 
     def line(text: str) -> TaggedExample:
         nonlocal with_tags
-        with_tags += strip_tags(using, text) is not None
-        made = tagged_examples(using, text)[0]
+        with_tags += strip_tags(loaded_run, text) is not None
+        example = tagged_examples(loaded_run, text)[0]
         if many.output_file is None:
-            as_given.append(text)
-        return made
+            plain_texts.append(text)
+        return example
 
-    shown = iter(as_given)
+    shown_texts = iter(plain_texts)
 
-    def draw(console: Console, told: TagPrediction) -> None:
-        _draw(console, told, next(shown, None) or _joined(told.words), show_table)
+    def draw(console: Console, prediction: TagPrediction) -> None:
+        _draw_tags(console, prediction, next(shown_texts, None) or _join_words(prediction.words), show_table)
 
     run_task_command(
-        using,
-        tagged_examples(using, as_given),
+        loaded_run,
+        tagged_examples(loaded_run, plain_texts),
         many,
         speaking,
         line=line,
         plain="a text",
         what="texts",
         draw=draw,
-        write=_lines,
+        write=_conll_lines,
         gap="",
     )
     if with_tags and not speaking.quiet:
-        told = f"{count_phrase(with_tags, 'text')} with tags already, word/tag as the run learned it: read without them"
-        print(f"note: {told}", file=sys.stderr)  # noqa: T201
+        note = f"{count_phrase(with_tags, 'text')} with tags already, word/tag as the run learned it: read without them"
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
 
-def _lines(answer: TagPrediction) -> str:
-    """A word and its tag a line, and a blank line behind."""
-    return "".join(f"{word}\t{label}\n" for word, label in _pairs(answer)) + "\n"
+def _conll_lines(answer: TagPrediction) -> str:
+    """CoNLL: a word and its tag per line, then a blank line."""
+    return "".join(f"{word}\t{label}\n" for word, label in _tagged_words(answer)) + "\n"
 
 
-def _pairs(answer: TagPrediction) -> Iterator[tuple[str, str]]:
+def _tagged_words(answer: TagPrediction) -> Iterator[tuple[str, str]]:
     return zip(answer.words, answer.tags, strict=True)
 
 
-def _joined(words: Sequence[str]) -> str:
-    """The words of a file that gives no text."""
+def _join_words(words: Sequence[str]) -> str:
+    """The words as text, for files without the original text."""
     from forebear.data.segmentation import has_han
 
     return ("" if has_han("".join(words)) else " ").join(words)
 
 
-def _draw(console: Console, answer: TagPrediction, text: str, shown: bool) -> None:
+def _draw_tags(console: Console, answer: TagPrediction, text: str, shown: bool) -> None:
     if answer.is_plain and not shown:
         console.print(
-            " ".join(f"{printable_cell(word)}[dim]/{printable_cell(tag)}[/]" for word, tag in _pairs(answer)),
+            " ".join(f"{printable_cell(word)}[dim]/{printable_cell(tag)}[/]" for word, tag in _tagged_words(answer)),
             soft_wrap=True,
         )
         return
-    found = make_table("", "kind", ">probability")
+    entities = make_table("", "kind", ">probability")
     for entity in answer.entities:
-        found.add_row(
+        entities.add_row(
             f"[bold]{printable_cell(entity.text)}[/]", printable_cell(entity.label), f"{entity.probability:.4f}"
         )
     if answer.entities:
-        console.print(found)
+        console.print(entities)
     elif not answer.is_plain:
         console.print(f"{printable_cell(text[:80])}: nothing found")
     if shown and answer.words:
-        used = [number for number, p in enumerate(answer.probabilities.max(axis=0).tolist()) if p >= LEAST]
+        used = [
+            number for number, p in enumerate(answer.probabilities.max(axis=0).tolist()) if p >= MIN_SHOWN_PROBABILITY
+        ]
         made = make_table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
         for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):
-            cells = (f"{row[number]:.3f}" if row[number] >= LEAST else "" for number in used)
+            cells = (f"{row[number]:.3f}" if row[number] >= MIN_SHOWN_PROBABILITY else "" for number in used)
             made.add_row(printable_cell(word), printable_cell(label), *cells)
         console.print(made)
 
 
-# `forebear answer`: where in a passage the answer to a question stands.
+# --- answer ---
 
 
-ANSWER_LEAST = 0.001  # a probability that is shown
+MIN_SHOWN_POSITION_PROBABILITY = 0.001  # a probability that is shown
 
 
 def answer(
@@ -179,51 +181,51 @@ def answer(
     """
     from forebear.inference.predict import question_examples
 
-    using = open_run(run, "answer", speaking)
+    loaded_run = open_run(run, "answer", speaking)
     if passage_file is not None:
         if passage is not None:
             raise InputError("the passage is given twice", hint="give it here, or with --passage-file")
         passage = passage_file.read_text(encoding="utf-8")
     if (question is None) != (passage is None):
         raise InputError("a question needs a passage", hint='forebear answer RUN "question" "passage"')
-    given = [] if question is None or passage is None else question_examples(question, passage)
+    examples = [] if question is None or passage is None else question_examples(question, passage)
 
     def line(text: str) -> Any:
         first, _, rest = text.partition("\t")
         return question_examples(first, rest)[0]
 
     run_task_command(
-        using,
-        given,
+        loaded_run,
+        examples,
         many,
         speaking,
         line=line,
         plain="a question, a tab and its passage",
         what="questions",
-        draw=lambda console, told: _answer_draw(console, told, show_table),
-        write=lambda told: f"{' '.join(told.question.split())}\t{' '.join(told.text.split())}\n",
+        draw=lambda console, prediction: _draw_answer(console, prediction, show_table),
+        write=lambda prediction: f"{' '.join(prediction.question.split())}\t{' '.join(prediction.text.split())}\n",
     )
 
 
-def _answer_draw(console: Console, told: AnswerPrediction, shown: bool) -> None:
-    best = "no answer here" if told.best is None else printable_cell(told.best.text)
-    sure = told.no_answer_score if told.best is None else told.best.probability
-    console.print(f"{printable_cell(told.question)}  [bold]{best}[/] {sure:.1%}", soft_wrap=True)
-    if not shown:
+def _draw_answer(console: Console, prediction: AnswerPrediction, show_table: bool) -> None:
+    best = "no answer here" if prediction.best is None else printable_cell(prediction.best.text)
+    probability = prediction.no_answer_score if prediction.best is None else prediction.best.probability
+    console.print(f"{printable_cell(prediction.question)}  [bold]{best}[/] {probability:.1%}", soft_wrap=True)
+    if not show_table:
         return
-    made = make_table("token", ">P(start)", ">P(end)")
-    for token, start, end in told.is_linear:
-        if max(start, end) >= ANSWER_LEAST or len(told.is_linear) <= 60:
-            made.add_row(printable_cell(token), f"{start:.4f}", f"{end:.4f}")
-    console.print(made)
+    table = make_table("token", ">P(start)", ">P(end)")
+    for token, start, end in prediction.is_linear:
+        if max(start, end) >= MIN_SHOWN_POSITION_PROBABILITY or len(prediction.is_linear) <= 60:
+            table.add_row(printable_cell(token), f"{start:.4f}", f"{end:.4f}")
+    console.print(table)
     others = make_table("candidate", ">at", ">probability")
-    for one in told.candidates:
-        others.add_row(printable_cell(one.text), f"{one.start:,}", f"{one.probability:.4f}")
-    others.add_row("[dim](no answer)[/]", "", f"{told.no_answer_score:.4f}")
+    for candidate in prediction.candidates:
+        others.add_row(printable_cell(candidate.text), f"{candidate.start:,}", f"{candidate.probability:.4f}")
+    others.add_row("[dim](no answer)[/]", "", f"{prediction.no_answer_score:.4f}")
     console.print(others)
 
 
-# `forebear choose`: which of several continuations or answers is right.
+# --- choose ---
 
 
 def choose(
@@ -257,37 +259,39 @@ def choose(
     show_table
         Show the probability of every choice. A single question is always shown so.
     """
-    from forebear.inference.predict import choice_examples as offered
+    from forebear.inference.predict import choice_examples
 
-    using = open_run(run, "choose", speaking)
+    loaded_run = open_run(run, "choose", speaking)
 
-    def line(one: str) -> Any:
-        first, *rest = one.split("\t")
-        return offered(first, rest)[0]
+    def line(text: str) -> Any:
+        first, *rest = text.split("\t")
+        return choice_examples(first, rest)[0]
 
-    given = [] if text is None else offered(text, choices or ())
+    examples = [] if text is None else choice_examples(text, choices or ())
     shown = show_table or many.input_file is None
-    draw = lambda console, answer: _choose_draw(console, answer, shown)  # noqa: E731
+    draw = lambda console, answer: _draw_choice(console, answer, shown)  # noqa: E731
     plainly = "a text and its choices with tabs between them"
-    run_task_command(using, given, many, speaking, line=line, plain=plainly, what="questions", draw=draw, write=_row)
+    run_task_command(
+        loaded_run, examples, many, speaking, line=line, plain=plainly, what="questions", draw=draw, write=_choice_row
+    )
 
 
-def _row(answer: ChoicePrediction) -> str:
+def _choice_row(answer: ChoicePrediction) -> str:
     return f"{' '.join(answer.text.split())}\t{answer.choice}\t{' '.join(answer.choices[answer.choice].split())}\n"
 
 
-def _choose_draw(console: Console, answer: ChoicePrediction, shown: bool) -> None:
+def _draw_choice(console: Console, answer: ChoicePrediction, shown: bool) -> None:
     if not shown:
         best, sure = printable_cell(answer.choices[answer.choice]), answer.probabilities[answer.choice]
         console.print(f"{printable_cell(answer.text)}: [bold]{best}[/] {sure:.1%}", soft_wrap=True)
         return
-    made = make_table(printable_cell(answer.text), ">probability", "")
+    table = make_table(printable_cell(answer.text), ">probability", "")
     for number, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
-        made.add_row(printable_cell(choice), f"{p:.4f}", text_bar(p), style="bold" if number == answer.choice else "")
-    console.print(made)
+        table.add_row(printable_cell(choice), f"{p:.4f}", text_bar(p), style="bold" if number == answer.choice else "")
+    console.print(table)
 
 
-# `forebear classify`: what a text, or a pair of texts, is.
+# --- classify ---
 
 
 def classify(
@@ -319,49 +323,49 @@ def classify(
     show_table
         Show the probability of every label. A single text is always shown so.
     """
-    using = open_run(run, "classify", speaking)
+    loaded_run = open_run(run, "classify", speaking)
     from forebear.inference.predict import labeled_examples
 
-    pairs = cast(Any, using.task).texts == 2
-    given: list[Any] = list(texts or ())
+    pairs = cast(Any, loaded_run.task).texts == 2
+    examples: list[Any] = list(texts or ())
     if pairs:
-        if len(given) % 2:
+        if len(examples) % 2:
             raise InputError("this run is about pairs of texts, and one is left over", hint="give two texts, or four …")
-        given = list(zip(given[::2], given[1::2], strict=True))
+        examples = list(zip(examples[::2], examples[1::2], strict=True))
 
     def line(text: str) -> Any:
         parts = tuple(text.split("\t")) if pairs else text
-        return labeled_examples(using, [parts])[0]  # pyright: ignore[reportArgumentType]
+        return labeled_examples(loaded_run, [parts])[0]  # pyright: ignore[reportArgumentType]
 
-    shown = show_table or (len(given) == 1 and many.input_file is None)
+    shown = show_table or (len(examples) == 1 and many.input_file is None)
     run_task_command(
-        using,
-        labeled_examples(using, given),
+        loaded_run,
+        labeled_examples(loaded_run, examples),
         many,
         speaking,
         line=line,
         plain="two texts with a tab between them" if pairs else "a text",
         what="pairs" if pairs else "texts",
-        draw=lambda console, answer: _classify_draw(console, answer, shown),
-        write=_classify_row,
+        draw=lambda console, answer: _draw_label(console, answer, shown),
+        write=_label_row,
     )
 
 
-def _classify_row(answer: LabelPrediction) -> str:
-    """Texts, label and its probability, with tabs between them."""
+def _label_row(answer: LabelPrediction) -> str:
+    """Texts, label and probability, separated by tabs."""
     label = ",".join(answer.label) if isinstance(answer.label, tuple) else str(answer.label)
     p = f"{answer.probabilities[answer.label]:.6f}" if isinstance(answer.label, str) else ""
     return "\t".join([*(" ".join(text.split()) for text in answer.texts), label, p]).rstrip("\t") + "\n"
 
 
-def _classify_draw(console: Console, answer: LabelPrediction, shown: bool) -> None:
+def _draw_label(console: Console, answer: LabelPrediction, shown: bool) -> None:
     text = " / ".join(map(printable_cell, answer.texts))
     label = ", ".join(answer.label) if isinstance(answer.label, tuple) else answer.label
-    told = printable_cell(label or "(none)") if isinstance(label, str) else f"{label:.4f}"
+    prediction = printable_cell(label or "(none)") if isinstance(label, str) else f"{label:.4f}"
     sure = f" {answer.probabilities[label]:.1%}" if isinstance(label, str) and label in answer.probabilities else ""
-    console.print(f"{text}: [bold]{told}[/]{sure}", soft_wrap=True)
+    console.print(f"{text}: [bold]{prediction}[/]{sure}", soft_wrap=True)
     if shown and answer.probabilities:
-        made = make_table("label", ">probability", "")
-        for name, p in sorted(answer.probabilities.items(), key=lambda one: -one[1]):
-            made.add_row(printable_cell(name), f"{p:.4f}", text_bar(p))
-        console.print(made)
+        table = make_table("label", ">probability", "")
+        for name, p in sorted(answer.probabilities.items(), key=lambda pair: -pair[1]):
+            table.add_row(printable_cell(name), f"{p:.4f}", text_bar(p))
+        console.print(table)

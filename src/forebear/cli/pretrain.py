@@ -1,4 +1,4 @@
-"""`forebear pretrain`: a milestone learns from text."""
+"""`forebear pretrain`: train a model on text."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ParallelOptions:
         return {"target_tokenizer": self.target_tokenizer, "target_vocabulary": self.target_vocabulary}
 
     def but_for(self, milestone: str | None, settings: dict[str, Any]) -> ParallelOptions:
-        """To BERT `pairs` are another thing, a field of its own: there they are taken for that."""
+        """Without `pairs` if the model has a setting of that name, as BERT does; it is moved to the settings."""
         from forebear.experiments.plan import has_field
 
         if self.pairs is None or not has_field(milestone, "pairs"):
@@ -218,31 +218,33 @@ def pretrain(
     settings = training.settings() | tags.settings()
     settings |= {name.replace("-", "_"): value for name, value in fields.items()}
     parallel = parallel.but_for(milestone, settings)
-    written = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
-    source = parallel.summary(_source(reading, sentences, segment, user_dict, entities))
-    how: dict[str, Any] = {"size": size, "source": source, "recipe": written, "settings": settings}
+    recipe_settings = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
+    source = parallel.summary(_text_source(reading, sentences, segment, user_dict, entities))
+    plan_options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_settings, "settings": settings}
     with launch_processes(processes, shard=shard) as group:
         if group is None:
             return
         if resume is not None:
-            _alone(milestone, (*texts, *(parallel.pairs or ())), settings)
+            _reject_other_arguments(milestone, (*texts, *(parallel.pairs or ())), settings)
             with watching(speaking) as watcher:
                 run = resume_any(resume, watcher=watcher, group=group)
         elif milestone is None or not (texts or parallel.pairs):
             raise InputError("what to train on what?", hint="forebear pretrain MILESTONE TEXT…, or --resume RUN")
         elif is_tagged_training(milestone, texts, source.reading):
-            idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
-            run = _taught(plan_tagging(milestone, texts, **how, idle=idle), to, overwrite, speaking, group)
-        else:
-            how |= {**parallel.of_target(), "beginning": init_from(from_run, add_words)}
-            what = plan_pretraining(
-                milestone, parallel.or_else(texts), **how, tokenizer=tokenizer, vocabulary=vocabulary
+            unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
+            run = _run_tag_plan(
+                plan_tagging(milestone, texts, **plan_options, unused=unused), to, overwrite, speaking, group
             )
-            run = _trained(what, to, overwrite, workers, speaking, group)
-    speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw(console, run))
+        else:
+            plan_options |= {**parallel.of_target(), "init_from": init_from(from_run, add_words)}
+            plan = plan_pretraining(
+                milestone, parallel.or_else(texts), **plan_options, tokenizer=tokenizer, vocabulary=vocabulary
+            )
+            run = _run_text_plan(plan, to, overwrite, workers, speaking, group)
+    speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw_run(console, run))
 
 
-def _source(
+def _text_source(
     reading: ReadingOptions, sentences: SentenceMode, segment: bool, user_dict: Path | None, entities: Path | None
 ) -> TextSource:
     from forebear.data.source import TextSource
@@ -252,87 +254,89 @@ def _source(
     return TextSource((), reading.reading(), sentences, segment, dictionary, names)
 
 
-def _trained(
-    what: PretrainPlan, to: Path | None, overwrite: bool, workers: int | None, speaking: Output, group: ProcessGroup
+def _run_text_plan(
+    plan: PretrainPlan, to: Path | None, overwrite: bool, workers: int | None, speaking: Output, group: ProcessGroup
 ) -> RunFolder:
-    from forebear.experiments.pipeline import run_pretraining as trained
+    from forebear.experiments.pipeline import run_pretraining
 
     with (
-        speaking.progress("learning the tokenizer") as learned,
-        speaking.progress("preparing") as prepared,
+        speaking.progress("learning the tokenizer") as tokenizer_progress,
+        speaking.progress("preparing") as corpus_progress,
         watching(speaking) as watcher,
     ):
-        return trained(
-            what,
+        return run_pretraining(
+            plan,
             to,
             overwrite=overwrite,
             workers=workers,
             command=shlex.join(["forebear", *sys.argv[1:]]),
             watcher=watcher,
-            learning_progress=learned,
-            progress=prepared,
+            learning_progress=tokenizer_progress,
+            progress=corpus_progress,
             group=group,
         )
 
 
-def _taught(
-    planned: tuple[TaskPlan, list[str]], to: Path | None, overwrite: bool, speaking: Output, group: ProcessGroup
+def _run_tag_plan(
+    plan_and_notes: tuple[TaskPlan, list[str]], to: Path | None, overwrite: bool, speaking: Output, group: ProcessGroup
 ) -> RunFolder:
-    """By words and their tags: what `adapt` does from nothing."""
+    """Trains a tagger on tagged words: the same as `adapt` from scratch."""
     from forebear.experiments.pipeline import run_adaptation
 
-    what, notes = planned
+    plan, notes = plan_and_notes
     with watching(speaking) as watcher:
         for note in notes:
             watcher.on_note(note)
         command = shlex.join(["forebear", *sys.argv[1:]])
-        return run_adaptation(what, to, overwrite=overwrite, command=command, watcher=watcher, group=group)
+        return run_adaptation(plan, to, overwrite=overwrite, command=command, watcher=watcher, group=group)
 
 
-def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
-    given = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
-    if given:
+def _reject_other_arguments(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
+    others = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
+    if others:
         hint = "leave out the rest, or train a new run with these settings"
-        raise InputError(f"--resume takes everything from the run's folder, but {given[0]} is given too", hint=hint)
+        raise InputError(f"--resume takes everything from the run's folder, but {others[0]} is given too", hint=hint)
 
 
-def _draw(console: Console, run: RunFolder) -> None:
+def _draw_run(console: Console, run: RunFolder) -> None:
     from forebear.cli.adapt import print_adaptation
     from forebear.experiments.explain import model_capabilities
 
     if run.task is not None:  # words and their tags have taught it
         print_adaptation(console, run)
         return
-    facts = run.metadata
-    held_out = facts.get("metrics", {}).get("held_out", {})
-    steps = "1 step" if facts["step"] == 1 else f"{facts['step']:,} steps"
-    what = f"{facts['parameters']:,} parameters, {steps} in {format_clock(facts['seconds'])}"
-    best = facts.get("best_step", facts["step"])
-    kept = f"; the best weights, of step {best:,}, are kept" if best != facts["step"] else ""
-    console.print(f"[bold]{facts['milestone']}[/]: {what}{kept}")
+    metadata = run.metadata
+    held_out = metadata.get("metrics", {}).get("held_out", {})
+    steps = "1 step" if metadata["step"] == 1 else f"{metadata['step']:,} steps"
+    size = f"{metadata['parameters']:,} parameters, {steps} in {format_clock(metadata['seconds'])}"
+    best = metadata.get("best_step", metadata["step"])
+    best_note = f"; the best weights, of step {best:,}, are kept" if best != metadata["step"] else ""
+    console.print(f"[bold]{metadata['milestone']}[/]: {size}{best_note}")
     if held_out.get("pseudo"):
-        found = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
+        accuracy = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
         pairs = held_out["pair_accuracy"]
-        answered = "" if pairs is None else f", {pairs:.1%} of questions about two halves answered"
-        console.print(f"held out: [bold]{found}[/]{answered}, pseudo-perplexity {_perplexity(held_out)}")
+        pair_accuracy = "" if pairs is None else f", {pairs:.1%} of questions about two halves answered"
+        console.print(f"held out: [bold]{accuracy}[/]{pair_accuracy}, pseudo-perplexity {_perplexity(held_out)}")
     elif "bleu" in held_out:
-        told = f"BLEU {held_out['bleu']:.1f}[/], chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
-        console.print(f"held out: [bold]{told}, perplexity {_perplexity(held_out)}")
+        score = f"BLEU {held_out['bleu']:.1f}[/], chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
+        console.print(f"held out: [bold]{score}, perplexity {_perplexity(held_out)}")
     elif held_out.get("told_apart") is not None:
-        told = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
+        score = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
         loss = f", loss {held_out['loss']:.4f}" if held_out["loss"] else ""
-        console.print(f"held out: [bold]{told}{loss}")
+        console.print(f"held out: [bold]{score}{loss}")
     elif held_out.get("bits_per_byte") is not None:
-        own = f"perplexity {_perplexity(held_out)}, {held_out['nats_per_token']:.4f} nats a token"
-        console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
+        per_token = f"perplexity {_perplexity(held_out)}, {held_out['nats_per_token']:.4f} nats a token"
+        console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {per_token}")
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
-    able, _ = model_capabilities(facts["milestone"])
-    first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in able), "runs")
-    asked = [word for word in (first, str(run.path), facts.get("example")) if word]
-    console.print(f"what now: forebear {shlex.join(asked)}  ({', '.join(able)})", markup=False, soft_wrap=True)
+    capabilities, _ = model_capabilities(metadata["milestone"])
+    first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in capabilities), "runs")
+    command = [word for word in (first, str(run.path), metadata.get("example")) if word]
+    console.print(
+        f"what now: forebear {shlex.join(command)}  ({', '.join(capabilities)})", markup=False, soft_wrap=True
+    )
 
 
 def _perplexity(held_out: dict[str, Any]) -> str:
-    """None is one beyond all numbers."""
+    """The perplexity as text; None is infinite."""
     value = held_out["perplexity"]
     return "without end" if value is None else f"{value:,.2f}" if value < ENORMOUS else f"{value:.3g}"

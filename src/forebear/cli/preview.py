@@ -1,4 +1,4 @@
-"""`forebear preview`: what a milestone will see and must predict."""
+"""`forebear preview`: one training batch with its targets, and the training pipeline."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from forebear.experiments.preview import PipelineStage, Preview, PreviewRow
 
-LONGEST = 60  # tokens of a row that are drawn; --json has them all
-FATES = {"masked": "bold magenta", "random": "bold yellow", "kept": "underline"}
-SECOND = "cyan"  # the second half of a row
+MAX_SHOWN_TOKENS = 60  # tokens of a row that are drawn; --json has them all
+MASK_ACTION_COLORS = {"masked": "bold magenta", "random": "bold yellow", "kept": "underline"}
+SEGMENT_B_COLOR = "cyan"  # the second half of a row
 
 
 def preview(
@@ -89,9 +89,7 @@ def preview(
     """
     from forebear.data.source import TextSource
     from forebear.experiments.plan import plan_pretraining
-    from forebear.experiments.preview import pipeline_summary as staged
-    from forebear.experiments.preview import preview_batch as previewed
-    from forebear.experiments.preview import preview_tags
+    from forebear.experiments.preview import pipeline_summary, preview_batch, preview_tags
     from forebear.experiments.tag_plans import is_tagged_training, plan_tagging
     from forebear.registry import model_spec
 
@@ -102,11 +100,11 @@ def preview(
     settings = tags.settings() | {name.replace("-", "_"): value for name, value in fields.items()}
     if is_tagged_training(milestone, texts, source.reading):
         idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
-        taught, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, idle=idle)
+        taught, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, unused=idle)
         seen = preview_tags(taught, rows=rows)
-        speaking.emit(seen.to_dict(), lambda console: _draw(console, seen))
+        speaking.emit(seen.to_dict(), lambda console: _draw_preview(console, seen))
         return
-    what = plan_pretraining(
+    plan = plan_pretraining(
         milestone,
         texts,
         size=size,
@@ -117,163 +115,169 @@ def preview(
     )
     if stages:
         with speaking.progress("preparing") as progress:
-            nine = staged(what, progress=progress)
-        speaking.emit({"stages": [one.to_dict() for one in nine]}, lambda console: _draw_stages(console, nine))
+            summary = pipeline_summary(plan, progress=progress)
+        speaking.emit({"stages": [one.to_dict() for one in summary]}, lambda console: _draw_stages(console, summary))
         return
     with speaking.progress("preparing") as progress:
-        told = previewed(what, rows=rows, step=step, progress=progress)
-    speaking.emit(told.to_dict(), lambda console: _draw(console, told))
+        batch = preview_batch(plan, rows=rows, step=step, progress=progress)
+    speaking.emit(batch.to_dict(), lambda console: _draw_preview(console, batch))
 
 
-def _draw(console: Console, told: Preview) -> None:
-    for number, row in enumerate(told.rows):
-        console.print(f"[bold]row {number}[/]" + _of_row(row))
+def _draw_preview(console: Console, preview: Preview) -> None:
+    for number, row in enumerate(preview.rows):
+        console.print(f"[bold]row {number}[/]" + _row_targets(row))
         if row.source is not None:
-            console.print("source: " + " ".join(map(_plain, row.source)), markup=False, soft_wrap=True)
+            console.print("source: " + " ".join(map(_printable_token, row.source)), markup=False, soft_wrap=True)
         names = ["seen", *row.asked]
-        console.print(_columns(told, row, max(map(len, names)), console.width), soft_wrap=True)
-    if told.windows is not None:
-        console.print(_windows(told.windows))
-    elif told.together is not None:
-        console.print(_together(told.together))
+        console.print(_aligned_columns(preview, row, max(map(len, names)), console.width), soft_wrap=True)
+    if preview.windows is not None:
+        console.print(_windows_table(preview.windows))
+    elif preview.together is not None:
+        console.print(_cooccurrence_table(preview.together))
     else:
-        console.print(_legend(told))
-    console.print(_figures(told))
+        console.print(_legend(preview))
+    console.print(_batch_table(preview))
 
 
-def _windows(windows: list[dict[str, Any]]):
-    """A word, those around it that chance has left, and those that were drawn."""
+def _windows_table(windows: list[dict[str, Any]]):
+    """Training windows: word, context after subsampling, and negative samples or tree path."""
     from rich.markup import escape
 
-    drawn = "turns in the tree" if any(one["turns"] for one in windows) else "drawn by chance"
-    made = make_table("word", "around", drawn, title="The first windows")
-    for one in windows:
-        against = one["turns"] or " ".join(map(_plain, one["drawn"]))
-        around = " ".join(map(_plain, one["around"]))
-        made.add_row(f"[bold]{escape(_plain(one['word']))}[/]", escape(around), escape(against))
-    return made
+    negatives_title = "turns in the tree" if any(window["turns"] for window in windows) else "drawn by chance"
+    table = make_table("word", "around", negatives_title, title="The first windows")
+    for window in windows:
+        negatives = window["turns"] or " ".join(map(_printable_token, window["drawn"]))
+        context = " ".join(map(_printable_token, window["around"]))
+        table.add_row(f"[bold]{escape(_printable_token(window['word']))}[/]", escape(context), escape(negatives))
+    return table
 
 
-def _together(entries: list[dict[str, Any]]):
+def _cooccurrence_table(entries: list[dict[str, Any]]):
     from rich.markup import escape
 
-    made = make_table("word", "beside", ">how often", ">its weight", title="The first entries")
-    for one in entries:
-        words = (escape(_plain(one[name])) for name in ("word", "beside"))
-        made.add_row(*words, f"{one['count']:,.2f}", f"{one['weight']:.3f}")
-    return made
+    table = make_table("word", "beside", ">how often", ">its weight", title="The first entries")
+    for entry in entries:
+        words = (escape(_printable_token(entry[name])) for name in ("word", "beside"))
+        table.add_row(*words, f"{entry['count']:,.2f}", f"{entry['weight']:.3f}")
+    return table
 
 
-def _draw_stages(console: Console, nine: list[PipelineStage]) -> None:
-    made = make_table(">", "step", "")
-    for stage in nine:
-        made.add_row(str(stage.number), f"[bold]{stage.name}[/]", stage.words)
-    console.print(made)
+def _draw_stages(console: Console, stages: list[PipelineStage]) -> None:
+    table = make_table(">", "step", "")
+    for stage in stages:
+        table.add_row(str(stage.number), f"[bold]{stage.name}[/]", stage.words)
+    console.print(table)
 
 
-def _legend(told: Preview) -> Text:
+def _legend(preview: Preview) -> Text:
     from rich.text import Text
 
-    made = Text()
-    if "fates" in told.figures:
-        for fate, meaning in (("masked", "behind the mask"), ("random", "behind another token"), ("kept", "shown")):
-            made.append(f"asked {meaning}", FATES[fate]).append("; ", "dim")
-        made.append("second half", SECOND).append("; ", "dim")
-    elif told.rows and told.rows[0].source is None:
-        made.append("blue: where one document ends and the next begins; ", "dim")
-    if not any(row.asked or row.asked_of_row for row in told.rows):
-        return made.append("red: unknown; nothing has to be predicted: words are counted", "dim")
-    made.append("red: unknown; beneath each token what has to be predicted there, ", "dim")
-    return made.append("seeing it and what the milestone may see", "dim")
+    legend = Text()
+    if "fates" in preview.figures:
+        for action, meaning in (("masked", "behind the mask"), ("random", "behind another token"), ("kept", "shown")):
+            legend.append(f"asked {meaning}", MASK_ACTION_COLORS[action]).append("; ", "dim")
+        legend.append("second half", SEGMENT_B_COLOR).append("; ", "dim")
+    elif preview.rows and preview.rows[0].source is None:
+        legend.append("blue: where one document ends and the next begins; ", "dim")
+    if not any(row.asked or row.asked_of_row for row in preview.rows):
+        return legend.append("red: unknown; nothing has to be predicted: words are counted", "dim")
+    legend.append("red: unknown; beneath each token what has to be predicted there, ", "dim")
+    return legend.append("seeing it and what the milestone may see", "dim")
 
 
-def _of_row(row: PreviewRow) -> str:
-    told = ", ".join(f"{name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
-    return f", {told}" if told else ""
+def _row_targets(row: PreviewRow) -> str:
+    targets = ", ".join(f"{name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
+    return f", {targets}" if targets else ""
 
 
-def _columns(told: Preview, row: PreviewRow, margin: int, width: int) -> Text:
-    """Tokens with their targets beneath, broken into as many lines as the terminal wants."""
+def _aligned_columns(preview: Preview, row: PreviewRow, margin: int, width: int) -> Text:
+    """Tokens above their targets, wrapped to the terminal width."""
     from rich.cells import cell_len
     from rich.text import Text
 
     lines = {"seen": row.tokens, **row.asked}
-    shown = {name: [_plain(token) for token in tokens[:LONGEST]] for name, tokens in lines.items()}
-    widths = [max(map(cell_len, column)) + 2 for column in zip(*shown.values(), strict=True)]
-    made, first = Text(), 0
+    cells = {name: [_printable_token(token) for token in tokens[:MAX_SHOWN_TOKENS]] for name, tokens in lines.items()}
+    widths = [max(map(cell_len, column)) + 2 for column in zip(*cells.values(), strict=True)]
+    text, first = Text(), 0
     while first < len(widths):
         last, used = first, margin + 2
         while last < len(widths) and (last == first or used + widths[last] <= width):
             used += widths[last]
             last += 1
-        for name, tokens in shown.items():
-            made.append(name.ljust(margin + 2), "dim")
-            for at in range(first, last):
-                padding = " " * (widths[at] - cell_len(tokens[at]))
-                made.append(tokens[at] + padding, _style(told, row, name, at))
-            made.append("\n")
+        for name, tokens in cells.items():
+            text.append(name.ljust(margin + 2), "dim")
+            for column in range(first, last):
+                padding = " " * (widths[column] - cell_len(tokens[column]))
+                text.append(tokens[column] + padding, _token_style(preview, row, name, column))
+            text.append("\n")
         first = last
-    if len(row.tokens) > LONGEST:
-        made.append(f"… and {len(row.tokens) - LONGEST:,} more tokens\n", "dim")
-    return made
+    if len(row.tokens) > MAX_SHOWN_TOKENS:
+        text.append(f"… and {len(row.tokens) - MAX_SHOWN_TOKENS:,} more tokens\n", "dim")
+    return text
 
 
-def _style(told: Preview, row: PreviewRow, name: str, at: int) -> str:
-    """Of the token at a place of one of the lines."""
-    token = row.tokens[at] if name == "seen" else row.asked[name][at]
+def _token_style(preview: Preview, row: PreviewRow, name: str, position: int) -> str:
+    """The style of a token in one of the lines."""
+    token = row.tokens[position] if name == "seen" else row.asked[name][position]
     if token is None:
         return "dim"
-    if name == "seen" and row.fates[at]:
-        return FATES[row.fates[at]]
-    if token == told.unknown:
+    if name == "seen" and row.fates[position]:
+        return MASK_ACTION_COLORS[row.fates[position]]
+    if token == preview.unknown:
         return "red"
     if name != "seen":
         return "green"
-    return "blue" if token == told.end else SECOND if any(row.inputs.get("segments", [])[at : at + 1]) else ""
+    return (
+        "blue"
+        if token == preview.end
+        else SEGMENT_B_COLOR
+        if any(row.inputs.get("segments", [])[position : position + 1])
+        else ""
+    )
 
 
-def _plain(token: str | None) -> str:
-    """A token as it may be shown on one line; a dot where nothing is asked."""
+def _printable_token(token: str | None) -> str:
+    """A token for one line; a dot where nothing is predicted."""
     if token is None:
         return "·"
     return token if token.isprintable() and token else repr(token)[1:-1]
 
 
-def _figures(told: Preview):
-    made = make_table("this batch", "")
-    figures = told.figures
-    made.add_row("rows", f"{figures['rows']:,}, of {figures['shortest_row']:,} to {figures['longest_row']:,} tokens")
-    made.add_row("tokens", f"{figures['tokens']:,}, {figures['distinct_tokens']:,} different ones")
-    for name, count in figures["asked"].items():
-        made.add_row(f"asked for {name}", f"{count:,}, {figures['asked_share'][name]:.1%} of what could be")
-    for name, told_of_it in _of_hidden(figures):
-        made.add_row(name, told_of_it)
-    made.add_row("unknown", f"{figures['unknown_share']:.2%} of the tokens")
-    if "documents_begun" in figures:
-        inside = figures["rows_begun_inside_a_document"]
-        made.add_row("documents", f"{figures['documents_begun']:,} begin here; {inside:,} rows begin inside one")
-    if "rows_as_long_as_the_context" in figures:
-        made.add_row("cut by the context", f"{figures['rows_as_long_as_the_context']:,} rows")
-    made.add_row("an epoch", f"{figures['steps_an_epoch']:,} such batches")
-    sizes = f"{figures['train_bytes']:,} bytes to learn from, {figures['held_out_bytes']:,} held out"
-    made.add_row("text", f"{sizes}, by {figures['split_by']}")
-    made.add_row("tokenizer", f"{told.tokenizer['kind']}, {told.tokenizer['size']:,} entries")
-    return made
+def _batch_table(preview: Preview):
+    table = make_table("this batch", "")
+    stats = preview.figures
+    table.add_row("rows", f"{stats['rows']:,}, of {stats['shortest_row']:,} to {stats['longest_row']:,} tokens")
+    table.add_row("tokens", f"{stats['tokens']:,}, {stats['distinct_tokens']:,} different ones")
+    for name, count in stats["asked"].items():
+        table.add_row(f"asked for {name}", f"{count:,}, {stats['asked_share'][name]:.1%} of what could be")
+    for name, value in _masking_rows(stats):
+        table.add_row(name, value)
+    table.add_row("unknown", f"{stats['unknown_share']:.2%} of the tokens")
+    if "documents_begun" in stats:
+        num_inside = stats["rows_begun_inside_a_document"]
+        table.add_row("documents", f"{stats['documents_begun']:,} begin here; {num_inside:,} rows begin inside one")
+    if "rows_as_long_as_the_context" in stats:
+        table.add_row("cut by the context", f"{stats['rows_as_long_as_the_context']:,} rows")
+    table.add_row("an epoch", f"{stats['steps_an_epoch']:,} such batches")
+    sizes = f"{stats['train_bytes']:,} bytes to learn from, {stats['held_out_bytes']:,} held out"
+    table.add_row("text", f"{sizes}, by {stats['split_by']}")
+    table.add_row("tokenizer", f"{preview.tokenizer['kind']}, {preview.tokenizer['size']:,} entries")
+    return table
 
 
-def _of_hidden(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What can be said where something is hidden."""
-    if "fates" not in figures:
+def _masking_rows(stats: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Rows of the table for masked language models."""
+    if "fates" not in stats:
         return
-    fates = figures["fates"]
-    shares = f"{fates['masked']:.1%} masked, {fates['random']:.1%} another token, {fates['kept']:.1%} shown"
-    yield "hidden", f"{figures['hidden_share']:.1%} of the text; of that {shares}"
-    if figures["words_half_hidden"] is not None:
-        yield "words half hidden", f"{figures['words_half_hidden']:,}"
-    if "pairs" in figures:
-        asked = ", ".join(f"{count:,} {answer}" for answer, count in figures["pairs"].items())
-        yield "halves", f"{asked}; {figures['pairs_unasked']:,} rows are not asked"
-    yield "across documents", f"{figures['mixed_halves']:,} halves of a row hold more than one document"
-    if "long_sentences" in figures:
-        left = f"{figures['tokens_left_away']:,} tokens of them left away"
-        yield "too long for a row", f"{figures['long_sentences']:,} sentences of the whole text; {left}"
+    actions = stats["fates"]
+    fractions = f"{actions['masked']:.1%} masked, {actions['random']:.1%} another token, {actions['kept']:.1%} shown"
+    yield "hidden", f"{stats['hidden_share']:.1%} of the text; of that {fractions}"
+    if stats["words_half_hidden"] is not None:
+        yield "words half hidden", f"{stats['words_half_hidden']:,}"
+    if "pairs" in stats:
+        answers = ", ".join(f"{count:,} {answer}" for answer, count in stats["pairs"].items())
+        yield "halves", f"{answers}; {stats['pairs_unasked']:,} rows are not asked"
+    yield "across documents", f"{stats['mixed_halves']:,} halves of a row hold more than one document"
+    if "long_sentences" in stats:
+        truncated = f"{stats['tokens_left_away']:,} tokens of them left away"
+        yield "too long for a row", f"{stats['long_sentences']:,} sentences of the whole text; {truncated}"

@@ -1,4 +1,4 @@
-"""`forebear ask`: prompting without training. Labels, choices, words for a blank, a summary, answers after examples."""
+"""`forebear ask`: zero-shot and few-shot prompting with labels, choices, blanks, summaries and examples."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from forebear.cli.batch_io import (
     printable_cell,
     read_choices,
 )
-from forebear.cli.output import Output, count_phrase, text_bar
-from forebear.cli.output import make_table as made_table
+from forebear.cli.output import Output, count_phrase, make_table, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,15 +35,18 @@ if TYPE_CHECKING:
 Answers = Sequence["PromptAnswer | PromptReply"]
 
 CHOOSING, WRITING = ("calibrate", "neutral", "per", "table"), ("sentences", "length", "seed")
-# What each way of asking takes; what would change nothing is refused.
-TAKES = {
+# The options of each mode; others are rejected.
+MODE_OPTIONS = {
     "labels": ("template", "shots", *CHOOSING),
     "choices": CHOOSING,
     "cue": WRITING,
     "shots": ("template", "shots", "length"),
 }
-WAYS = '--labels "good,bad", --choices "this" "that", --cue "TL;DR:", or examples of answers: --shots FILE'
-SHORT, SHOWN = 60, 160  # characters of a text in a table of many, and of a whole with an answer
+MODE_HINT = '--labels "good,bad", --choices "this" "that", --cue "TL;DR:", or examples of answers: --shots FILE'
+MAX_TABLE_CHARACTERS, MAX_SHOWN_CHARACTERS = (
+    60,
+    160,
+)  # characters of a text in a table of many, and of a whole with an answer
 
 
 @Parameter(name="*")
@@ -72,7 +74,7 @@ class AskOptions:
     "Another seed, another summary. [default: 0]"
 
     def given_options(self) -> dict[str, Any]:
-        """What was given, by name."""
+        """The options that were given, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -119,45 +121,49 @@ def ask(
     cue
         What stands after a text to have its summary written; auto: TL;DR: or 总之，. With --in, every file is a text.
     """
-    said, choices = details.given_options(), read_choices(choices)
-    way = _way({"labels": labels, "choices": choices, "cue": cue}, said)
-    using = open_run(run, "ask", speaking)
-    shots = _shots(details.shots)
-    what = {"labels": labels, "choices": choices, "cue": None if cue == "auto" else cue}
-    asked = _asker(using, way, said | ({"shots": shots} if shots else {}), what)
-    told = {"texts": 0, "cut_texts": 0}
+    given_options, choices = details.given_options(), read_choices(choices)
+    mode = _prompt_mode({"labels": labels, "choices": choices, "cue": cue}, given_options)
+    loaded_run = open_run(run, "ask", speaking)
+    shots = _read_examples(details.shots)
+    mode_values = {"labels": labels, "choices": choices, "cue": None if cue == "auto" else cue}
+    answer_texts = _answer_function(loaded_run, mode, given_options | ({"shots": shots} if shots else {}), mode_values)
+    counts = {"texts": 0, "cut_texts": 0}
     is_one = many == SINGLE_INPUT and STDIN_PATH not in (texts or ())
     with (
-        speaking.progress("asking") as look,
+        speaking.progress("asking") as progress,
         nullcontext(int) if is_one else counting_progress(speaking, "texts") as count,
     ):
 
-        def heard(group: list[str]) -> list[Any]:
-            answers = asked(group)
-            told["texts"] += len(answers)
-            told["cut_texts"] += sum(answer.num_truncated > 0 for answer in answers)
+        def answer_group(group: list[str]) -> list[Any]:
+            answers = answer_texts(group)
+            counts["texts"] += len(answers)
+            counts["cut_texts"] += sum(answer.num_truncated > 0 for answer in answers)
             count(len(answers))
             return answers
 
-        lines = _whole_files(texts, many) if way == "cue" else many.valid_inputs(texts)
-        answers: Answers = many.run_batch(_watched(lines, many, look), heard, lambda answer: answer.to_dict())
-    if not told["texts"]:
-        raise InputError("there is no text to ask about", hint='forebear ask RUN "some text" …, or --in FILE')
-    settings = {"labels": labels, "choices": choices, "cue": cue, **said}
-    facts = {"run": using.name, "settings": {name: value for name, value in settings.items() if value is not None}}
-    if many.output_file is not None:
-        done = (
-            f"{count_phrase(told['texts'], 'text')} asked, {told['cut_texts']:,} of them cut to fit: {many.output_file}"
+        lines = _read_whole_files(texts, many) if mode == "cue" else many.valid_inputs(texts)
+        answers: Answers = many.run_batch(
+            _track_progress(lines, many, progress), answer_group, lambda answer: answer.to_dict()
         )
-        facts |= {**told, "out": str(many.output_file)}
-        speaking.emit(facts, lambda console: console.print(done, soft_wrap=True, markup=False))
+    if not counts["texts"]:
+        raise InputError("there is no text to ask about", hint='forebear ask RUN "some text" …, or --in FILE')
+    settings = {"labels": labels, "choices": choices, "cue": cue, **given_options}
+    result = {
+        "run": loaded_run.name,
+        "settings": {name: value for name, value in settings.items() if value is not None},
+    }
+    if many.output_file is not None:
+        summary = f"{count_phrase(counts['texts'], 'text')} asked, {counts['cut_texts']:,} of them cut to fit: "
+        summary += str(many.output_file)
+        result |= {**counts, "out": str(many.output_file)}
+        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
         return
-    facts |= {"examples": len(shots), "texts": [answer.to_dict() for answer in answers]}
-    whole = details.table is not None or len(answers) == 1
-    speaking.emit(facts, lambda console: _draw(console, answers, whole=whole, examples=len(shots)))
+    result |= {"examples": len(shots), "texts": [answer.to_dict() for answer in answers]}
+    show_all = details.table is not None or len(answers) == 1
+    speaking.emit(result, lambda console: _draw(console, answers, show_all=show_all, examples=len(shots)))
 
 
-def _shots(file: Path | None) -> list[tuple[str, str]]:
+def _read_examples(file: Path | None) -> list[tuple[str, str]]:
     if file is None:
         return []
     from forebear.inference.prompt_templates import read_shots
@@ -165,41 +171,47 @@ def _shots(file: Path | None) -> list[tuple[str, str]]:
     return read_shots(file)
 
 
-def _way(ways: dict[str, Any], said: dict[str, Any]) -> str:
-    """Which of the ways to ask is meant; whatever it does not take is refused."""
-    given = [name for name, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise InputError(f"--{given[0]} and --{given[1]} together", hint=f"ask in one way: {WAYS}")
-    if not given and "shots" not in said:
-        raise InputError("a text alone asks nothing", hint=f"add {WAYS}; forebear generate continues a text")
-    way = given[0] if given else "shots"
-    for name in said:
-        if name not in TAKES[way]:
-            others = " or ".join(f"--{other}" for other, takes in TAKES.items() if name in takes and other != "shots")
-            raise InputError(f"--{name} changes nothing with --{way}", hint=f"it goes with {others}, or leave it out")
-    return way
+def _prompt_mode(modes: dict[str, Any], given_options: dict[str, Any]) -> str:
+    """The requested mode; rejects options without effect in it."""
+    requested = [name for name, value in modes.items() if value is not None]
+    if len(requested) > 1:
+        raise InputError(f"--{requested[0]} and --{requested[1]} together", hint=f"ask in one way: {MODE_HINT}")
+    if not requested and "shots" not in given_options:
+        raise InputError("a text alone asks nothing", hint=f"add {MODE_HINT}; forebear generate continues a text")
+    mode = requested[0] if requested else "shots"
+    for name in given_options:
+        if name not in MODE_OPTIONS[mode]:
+            others = " or ".join(
+                f"--{other}" for other, takes in MODE_OPTIONS.items() if name in takes and other != "shots"
+            )
+            raise InputError(f"--{name} changes nothing with --{mode}", hint=f"it goes with {others}, or leave it out")
+    return mode
 
 
-def _asker(using: Run, way: str, said: dict[str, Any], what: dict[str, Any]) -> Callable[[list[str]], list[Any]]:
-    """What answers some texts in this way."""
-    how = {name: value for name, value in said.items() if name != "table"}
-    if "template" in how:
-        how["template"] = how["template"].replace("\\n", "\n")
-    if way in ("labels", "choices"):
-        from forebear.inference.prompting import score_options as chosen
+def _answer_function(
+    loaded_run: Run, mode: str, given_options: dict[str, Any], mode_values: dict[str, Any]
+) -> Callable[[list[str]], list[Any]]:
+    """The function that answers a batch of texts in this mode."""
+    options = {name: value for name, value in given_options.items() if name != "table"}
+    if "template" in options:
+        options["template"] = options["template"].replace("\\n", "\n")
+    if mode in ("labels", "choices"):
+        from forebear.inference.prompting import score_options
 
-        how[way] = what[way]
-        return lambda group: chosen(using.scorer, using.vocabulary_tokenizer, group, **how)
-    using.require("generate")
+        options[mode] = mode_values[mode]
+        return lambda group: score_options(loaded_run.scorer, loaded_run.vocabulary_tokenizer, group, **options)
+    loaded_run.require("generate")
     from forebear.inference.prompting import generate_replies, summarize
 
-    if way == "cue":
-        return lambda group: summarize(using.predictor, using.vocabulary_tokenizer, group, cue=what["cue"], **how)
-    return lambda group: generate_replies(using.predictor, using.vocabulary_tokenizer, group, **how)
+    if mode == "cue":
+        return lambda group: summarize(
+            loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, cue=mode_values["cue"], **options
+        )
+    return lambda group: generate_replies(loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, **options)
 
 
-def _whole_files(texts: Sequence[str] | None, many: BatchInputOptions) -> Iterator[InputLine]:
-    """The texts given here, then each file (of a folder, a glob) as one."""
+def _read_whole_files(texts: Sequence[str] | None, many: BatchInputOptions) -> Iterator[InputLine]:
+    """The texts given as arguments, then each file (of a folder or glob) as one text."""
     from forebear.data.io.files import TextBlocks, find_sources
     from forebear.data.io.ledger import Ledger
 
@@ -211,94 +223,100 @@ def _whole_files(texts: Sequence[str] | None, many: BatchInputOptions) -> Iterat
         )
 
 
-def _watched(
-    lines: Iterable[InputLine], many: BatchInputOptions, look: Callable[[int, int], None]
+def _track_progress(
+    lines: Iterable[InputLine], many: BatchInputOptions, progress: Callable[[int, int], None]
 ) -> Iterator[InputLine]:
-    """The lines, telling how far they are read."""
+    """The lines; reports how much of the file was read."""
     file = many.input_file
-    done, total = 0, file.stat().st_size if file is not None and file.is_file() else 0
+    num_read, total = 0, file.stat().st_size if file is not None and file.is_file() else 0
     for line in lines:
         yield line
-        done += len(line.text.encode("utf-8", "replace")) + 1
+        num_read += len(line.text.encode("utf-8", "replace")) + 1
         if file is not None:
-            look(done, max(total, done))
+            progress(num_read, max(total, num_read))
 
 
-# -- for people
+# --- Output ---
 
 
-def _draw(console: Console, answers: Answers, *, whole: bool, examples: int) -> None:
+def _draw(console: Console, answers: Answers, *, show_all: bool, examples: int) -> None:
     from forebear.inference.prompting import PromptAnswer
 
-    chosen = [answer for answer in answers if isinstance(answer, PromptAnswer)]
-    if not chosen:
-        _draw_written(console, [answer for answer in answers if not isinstance(answer, PromptAnswer)])
-    elif whole:
-        for answer in chosen:
+    answered = [answer for answer in answers if isinstance(answer, PromptAnswer)]
+    if not answered:
+        _draw_replies(console, [answer for answer in answers if not isinstance(answer, PromptAnswer)])
+    elif show_all:
+        for answer in answered:
             _draw_answers(console, answer)
     else:
-        made = made_table("answer", ">P", "text")
-        for answer in chosen:
-            best, text = answer.best, answer.text[:SHORT] + "…" * (len(answer.text) > SHORT)
-            told = ("–", "") if best is None else (printable_cell(best.name), f"{best.probability:.2%}")
-            made.add_row(*told, printable_cell(text))
-        console.print(made)
+        table = make_table("answer", ">P", "text")
+        for answer in answered:
+            best, text = (
+                answer.best,
+                answer.text[:MAX_TABLE_CHARACTERS] + "…" * (len(answer.text) > MAX_TABLE_CHARACTERS),
+            )
+            cells = ("–", "") if best is None else (printable_cell(best.name), f"{best.probability:.2%}")
+            table.add_row(*cells, printable_cell(text))
+        console.print(table)
     for note in _notes(answers, examples):
         console.print(f"[yellow]{note}[/]", soft_wrap=True)
 
 
 def _draw_answers(console: Console, answer: PromptAnswer) -> None:
-    """All answers to a text, the likeliest first."""
+    """Prints all options for a text, the likeliest first."""
     calibrated = answer.answers[0].neutral_log_probability is not None
-    worded = any(one.verbalizer != one.name for one in answer.answers)
+    has_verbalizers = any(option.verbalizer != option.name for option in answer.answers)
     columns = ("answer", ">P", "", ">log P", *([">without the text"] if calibrated else []))
-    made = made_table(*columns, "best as" if worded else ">bits/byte", "in its place")
-    for one in sorted(answer.answers, key=lambda one: -one.probability):
+    table = make_table(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
+    for option in sorted(answer.answers, key=lambda option: -option.probability):
         cells = [
-            printable_cell(one.name),
-            f"{one.probability:.2%}",
-            text_bar(one.probability, 20),
-            format_number(one.log_prob),
+            printable_cell(option.name),
+            f"{option.probability:.2%}",
+            text_bar(option.probability, 20),
+            format_number(option.log_prob),
         ]
-        cells += [] if one.neutral_log_probability is None else [format_number(one.neutral_log_probability)]
-        shown = one.prompt if len(one.prompt) <= SHOWN else "…" + one.prompt[-SHOWN:]
-        made.add_row(
-            *cells,
-            printable_cell(one.verbalizer) if worded else format_number(one.bits_per_byte),
-            printable_cell(shown),
+        cells += [] if option.neutral_log_probability is None else [format_number(option.neutral_log_probability)]
+        prompt = (
+            option.prompt if len(option.prompt) <= MAX_SHOWN_CHARACTERS else "…" + option.prompt[-MAX_SHOWN_CHARACTERS:]
         )
-    console.print(made)
+        table.add_row(
+            *cells,
+            printable_cell(option.verbalizer) if has_verbalizers else format_number(option.bits_per_byte),
+            printable_cell(prompt),
+        )
+    console.print(table)
 
 
-def _draw_written(console: Console, answers: Sequence[PromptReply]) -> None:
-    for at, answer in enumerate(answers):
+def _draw_replies(console: Console, answers: Sequence[PromptReply]) -> None:
+    for number, answer in enumerate(answers):
         if len(answers) > 1:
-            console.rule(str(at + 1), align="left", style="dim")
-        console.print(_harmless(answer.answer), markup=False, soft_wrap=True)
+            console.rule(str(number + 1), align="left", style="dim")
+        console.print(_replace_controls(answer.answer), markup=False, soft_wrap=True)
 
 
-def _harmless(text: str) -> str:
-    """What a run writes may hold control characters; none of them reaches the terminal but line ends and tabs."""
+def _replace_controls(text: str) -> str:
+    """Generated text without control characters except line ends and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def _notes(answers: Answers, examples: int) -> Iterator[str]:
-    """What a person should know of the answers."""
+    """Notes on truncation, examples, ties and unknown words."""
     from forebear.inference.prompting import PromptAnswer
 
     if cut := [answer.num_truncated for answer in answers if answer.num_truncated]:
-        which = "the text" if len(answers) == 1 else f"{len(cut):,} texts"
-        yield f"{which} had no room in the run's context: {sum(cut):,} tokens farthest from the answer were left out"
+        subject = "the text" if len(answers) == 1 else f"{len(cut):,} texts"
+        yield f"{subject} had no room in the run's context: {sum(cut):,} tokens farthest from the answer were left out"
     if examples:
-        least, most = min(answer.shots for answer in answers), max(answer.shots for answer in answers)
-        shown = str(least) if least == most else f"{least} to {most}"
-        yield f"examples that had room before the text: {shown} of {examples}"
-    chosen = [answer for answer in answers if isinstance(answer, PromptAnswer)]
-    if any(answer.is_pseudo_likelihood for answer in chosen):
+        min_shots, max_shots = min(answer.shots for answer in answers), max(answer.shots for answer in answers)
+        num_shots = str(min_shots) if min_shots == max_shots else f"{min_shots} to {max_shots}"
+        yield f"examples that had room before the text: {num_shots} of {examples}"
+    answered = [answer for answer in answers if isinstance(answer, PromptAnswer)]
+    if any(answer.is_pseudo_likelihood for answer in answered):
         yield "the run told the answers by both sides: that ranks them, but log P is no probability of the text"
-    if names := {one.name for answer in chosen for one in answer.answers if one.num_unknown}:
-        yield f"the run's vocabulary lacks words of: {', '.join(map(printable_cell, sorted(names)))}; charged by their spelling"
-    if tied := sum(answer.is_tied for answer in chosen):
-        yield f"no answer is likelier than another for {tied:,} of {len(chosen):,} texts: the run sees no difference"
-    if impossible := sum(answer.best is None for answer in chosen):
-        yield f"every answer is impossible for this run in {impossible:,} of {len(chosen):,} texts"
+    if names := {option.name for answer in answered for option in answer.answers if option.num_unknown}:
+        listed = ", ".join(map(printable_cell, sorted(names)))
+        yield f"the run's vocabulary lacks words of: {listed}; charged by their spelling"
+    if tied := sum(answer.is_tied for answer in answered):
+        yield f"no answer is likelier than another for {tied:,} of {len(answered):,} texts: the run sees no difference"
+    if impossible := sum(answer.best is None for answer in answered):
+        yield f"every answer is impossible for this run in {impossible:,} of {len(answered):,} texts"

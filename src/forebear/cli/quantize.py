@@ -1,4 +1,4 @@
-"""`forebear quantise`: a run of small integers, a quarter as large and faster, with its price measured."""
+"""`forebear quantise`: convert a run to int8 and measure the cost in quality."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from forebear.inference.run import Run
 
-FIGURES = {  # name among the facts → in words, digits; what has two sides stands in a column each
+METRIC_LABELS = {  # name among the facts → in words, digits; what has two sides stands in a column each
     "perplexity": ("perplexity, by its own tokens", 4),
     "bits_per_byte": ("bits per byte", 4),
     "accuracy": ("accuracy", 4),
@@ -63,37 +63,37 @@ def quantise(
     overwrite
         Replace another run at --to.
     """
-    from forebear.experiments.quantize import quantize_run as made
+    from forebear.experiments.quantize import quantize_run
 
-    most = None if limit is None else parse_count(limit, "limit")
+    max_items = None if limit is None else parse_count(limit, "limit")
     with speaking.progress("measuring what it costs") as progress:
-        small = made(run, to=to, on=on, limit=most, overwrite=overwrite, progress=progress)
-    facts = {"folder": str(small.folder.path), "notes": small.notes, **small.metadata["quantised"]}
-    speaking.emit(facts, lambda console: _drawn(console, small, facts))
+        quantized = quantize_run(run, to=to, on=on, limit=max_items, overwrite=overwrite, progress=progress)
+    facts = {"folder": str(quantized.folder.path), "notes": quantized.notes, **quantized.metadata["quantised"]}
+    speaking.emit(facts, lambda console: _draw_quantized(console, quantized, facts))
 
 
-def _drawn(console: Console, small: Run, facts: dict[str, Any]) -> None:
-    made = make_table("", ">floats", ">integers")
-    size = facts["bytes"]
-    made.add_row("megabytes", f"{size['floats'] / 1e6:,.1f}", f"{size['integers'] / 1e6:,.1f}")
-    paired = {name: value for name, value in facts.items() if isinstance(value, dict) and "floats" in value}
-    for name, sides in paired.items():
+def _draw_quantized(console: Console, quantized: Run, result: dict[str, Any]) -> None:
+    table = make_table("", ">floats", ">integers")
+    size = result["bytes"]
+    table.add_row("megabytes", f"{size['floats'] / 1e6:,.1f}", f"{size['integers'] / 1e6:,.1f}")
+    comparisons = {name: value for name, value in result.items() if isinstance(value, dict) and "floats" in value}
+    for name, values in comparisons.items():
         if name != "bytes":
-            words, digits = FIGURES.get(name, (name.replace("_", " "), 4))
-            words = f"pseudo-{words}" if facts.get("pseudo") and name in ("perplexity", "bits_per_byte") else words
-            made.add_row(words, *(f"{sides[side]:,.{digits}f}" for side in ("floats", "integers")))
-    console.print(made)
-    if "perplexity" in facts:
-        change = facts["perplexity"]["integers"] / facts["perplexity"]["floats"] - 1
+            label, digits = METRIC_LABELS.get(name, (name.replace("_", " "), 4))
+            label = f"pseudo-{label}" if result.get("pseudo") and name in ("perplexity", "bits_per_byte") else label
+            table.add_row(label, *(f"{values[precision]:,.{digits}f}" for precision in ("floats", "integers")))
+    console.print(table)
+    if "perplexity" in result:
+        change = result["perplexity"]["integers"] / result["perplexity"]["floats"] - 1
         console.print(f"perplexity changes by {change:+.2%}")
-    if "cosine" in facts:
-        cosine = facts["cosine"]
-        shown = f"cosine to those of floats {cosine['mean']:.4f} in the mean, {cosine['least']:.4f} at least"
-        console.print(f"vectors of {facts['sentences']:,} sentences: {shown}")
-        console.print(f"the nearest neighbour among them is the same for {facts['same_neighbour']:.1%}")
-    if "same_answers" in facts:
-        console.print(f"the same answer to {facts['same_answers']:.1%}")
-    console.print(f"measured on {facts['on']}", markup=False, soft_wrap=True)
-    for note in facts["notes"]:
+    if "cosine" in result:
+        cosine = result["cosine"]
+        summary = f"cosine to those of floats {cosine['mean']:.4f} in the mean, {cosine['least']:.4f} at least"
+        console.print(f"vectors of {result['sentences']:,} sentences: {summary}")
+        console.print(f"the nearest neighbour among them is the same for {result['same_neighbour']:.1%}")
+    if "same_answers" in result:
+        console.print(f"the same answer to {result['same_answers']:.1%}")
+    console.print(f"measured on {result['on']}", markup=False, soft_wrap=True)
+    for note in result["notes"]:
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
-    console.print(f"run: {small.folder.path}", markup=False, soft_wrap=True)
+    console.print(f"run: {quantized.folder.path}", markup=False, soft_wrap=True)

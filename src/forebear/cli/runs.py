@@ -1,4 +1,4 @@
-"""`forebear runs`: the runs in a folder."""
+"""`forebear runs` and `rerun`: list the runs in a folder; repeat a run and compare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from forebear.training.run_folder import RunFolder, RunSummary
 
-COLOURS = {
+STATE_COLORS = {
     "finished": "",
     "running": "green",
     "interrupted": "yellow",
@@ -24,7 +24,7 @@ COLOURS = {
     "broken": "red",
 }
 
-TOGETHER = (".seeds", ".curve")  # how folders end that hold several runs of one command
+MULTI_RUN_SUFFIXES = (".seeds", ".curve")  # how folders end that hold several runs of one command
 
 
 def runs(folder: Path = Path("runs"), /, *, speaking: Output = Output()) -> None:
@@ -40,9 +40,9 @@ def runs(folder: Path = Path("runs"), /, *, speaking: Output = Output()) -> None
     folder
         Where to look.
     """
-    from forebear.training.run_folder import list_runs as listed
+    from forebear.training.run_folder import list_runs
 
-    lines = listed(folder)
+    lines = list_runs(folder)
     facts = {"folder": str(folder), "runs": [asdict(line) for line in lines]}
     speaking.emit(facts, lambda console: _draw(console, folder, lines))
 
@@ -55,37 +55,39 @@ def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
     if not lines:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
-    made = make_table(
+    table = make_table(
         "run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began"
     )
     for line in lines:
         state = line.state + (f": {line.reason}" if line.reason else "")
-        made.add_row(
+        table.add_row(
             escape(line.folder),
             line.milestone + (f" for {line.task}" if line.task else ""),
             escape(line.size),
             "" if line.step is None else f"{line.step:,}",
             "" if line.steps is None else f"{line.steps:,}",
-            _reached(line),
+            _best_score(line),
             "" if line.seconds is None else format_duration(line.seconds),
             "" if line.parameters is None else format_count(line.parameters),
-            f"[{COLOURS.get(line.state, '')}]{escape(state)}[/]" if COLOURS.get(line.state) else escape(state),
+            f"[{STATE_COLORS.get(line.state, '')}]{escape(state)}[/]"
+            if STATE_COLORS.get(line.state)
+            else escape(state),
             line.began[:16].replace("T", " "),
         )
-    console.print(made)
+    console.print(table)
     if broken := [line for line in lines if line.state == "interrupted"]:
-        console.print(f"go on with one: {_going_on(broken[0])}", markup=False, soft_wrap=True)
+        console.print(f"go on with one: {_resume_hint(broken[0])}", markup=False, soft_wrap=True)
 
 
-def _going_on(line: RunSummary) -> str:
-    """What goes on with it; with one of several that belong together, the command that made them all."""
-    if Path(line.folder).absolute().parent.suffix in TOGETHER:
+def _resume_hint(line: RunSummary) -> str:
+    """How to resume a run; runs of one command are resumed together."""
+    if Path(line.folder).absolute().parent.suffix in MULTI_RUN_SUFFIXES:
         return f"give the command again that {line.folder} belongs to: it goes on with all of them"
     return f"forebear {'adapt' if line.task else 'pretrain'} --resume {line.folder}"
 
 
-def _reached(line: RunSummary) -> str:
-    """Bits per byte, or what of hidden tokens is found, or the figure of a task."""
+def _best_score(line: RunSummary) -> str:
+    """The main metric: bits per byte, MLM accuracy or the task score."""
     if line.score is not None:
         return f"{line.score[0].replace('_', ' ')} {line.score[1]:.3f}"
     if line.found is not None:
@@ -93,7 +95,7 @@ def _reached(line: RunSummary) -> str:
     return "" if line.bits_per_byte is None else f"{line.bits_per_byte:.3f}"
 
 
-# `forebear rerun`: a finished run is made again, and compared.
+# --- rerun ---
 
 
 def rerun(
@@ -124,18 +126,18 @@ def rerun(
     from forebear.experiments import pipeline
     from forebear.training.run_folder import RunFolder
 
-    before = RunFolder.open(run)
+    original = RunFolder.open(run)
     with watching(speaking) as watcher:
-        place = to or run.with_name(f"{run.name}-again")
-        after = pipeline.repeat_run(run, place, overwrite=overwrite, watcher=watcher)
-    same = before.metadata["weights"]["sha256"] == after.metadata["weights"]["sha256"]
-    facts = {"folder": str(after.path), "same": same, **after.metadata}
-    words = "every weight is the same" if same else f"the weights differ: {_why(before)}"
-    speaking.emit(facts, lambda console: console.print(f"{words}: {after.path}", markup=False, soft_wrap=True))
+        target = to or run.with_name(f"{run.name}-again")
+        repeated = pipeline.repeat_run(run, target, overwrite=overwrite, watcher=watcher)
+    same = original.metadata["weights"]["sha256"] == repeated.metadata["weights"]["sha256"]
+    result = {"folder": str(repeated.path), "same": same, **repeated.metadata}
+    conclusion = "every weight is the same" if same else f"the weights differ: {_difference_reason(original)}"
+    speaking.emit(result, lambda console: console.print(f"{conclusion}: {repeated.path}", markup=False, soft_wrap=True))
     return 0 if same else 1
 
 
-def _why(run: RunFolder) -> str:
+def _difference_reason(run: RunFolder) -> str:
     recipe = run.recipe
     if run.spec.learning == "sweeping" and not recipe.deterministic and recipe.threads != 1:
         return "threads that learn freely never end alike; --deterministic, or --threads 1, does"

@@ -1,4 +1,4 @@
-"""`forebear score`: how probable a run finds texts, as a whole and token by token."""
+"""`forebear score`: log-probability, perplexity and bits per byte of texts, also per token."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.score import ScoredText, ScoredToken
 
-COLOURS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
+SURPRISAL_COLORS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
 COLUMNS = (">bits/byte", ">tokens", "text")
-WIDEST = 16  # bits that fill a bar
+MAX_BAR_BITS = 16  # bits that fill a bar
 
 
 def score(
@@ -67,102 +67,103 @@ def score(
     ends
         Score also that each text ends where it does.
     """
-    from forebear.inference.score import score_ranks
-    from forebear.inference.score import score_texts as scored
+    from forebear.inference.score import score_ranks, score_texts
 
-    using = open_run(run, "score", speaking)
-    partly = PartialResults() if many.reads_lines(texts) else None
+    loaded_run = open_run(run, "score", speaking)
+    partial = PartialResults() if many.reads_lines(texts) else None
     counts = {"texts": 0, "tokens": 0}
-    joined = 0
+    num_multi_sentence = 0
 
     def ask(group: list[str]) -> list[ScoredText]:
-        nonlocal joined
-        answers = scored(using.scorer, using.vocabulary_tokenizer, group, ends=ends)
+        nonlocal num_multi_sentence
+        answers = score_texts(loaded_run.scorer, loaded_run.vocabulary_tokenizer, group, ends=ends)
         counts["texts"] += len(answers)
-        joined += sum(len(using.training_units(text)) > 1 for text in group)
+        num_multi_sentence += sum(len(loaded_run.training_units(text)) > 1 for text in group)
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
 
-    asked = ask if partly is None else lambda group: _but_blank(group, ask, using.vocabulary_tokenizer)
+    score_group = ask if partial is None else lambda group: _score_nonblank(group, ask, loaded_run.vocabulary_tokenizer)
     answers: list[Any] = many.run_batch(
-        many.valid_inputs(texts), asked, lambda answer: _facts(answer, tokens), partial=partly
+        many.valid_inputs(texts), score_group, lambda answer: _record(answer, tokens), partial=partial
     )
     if not counts["texts"]:
         raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')
-    facts: dict[str, Any] = {"run": using.name}
-    if partly is not None:
-        partly.emit_failures(facts, quiet=speaking.quiet)
-    _tell_joined(facts, joined, speaking)
+    result: dict[str, Any] = {"run": loaded_run.name}
+    if partial is not None:
+        partial.emit_failures(result, quiet=speaking.quiet)
+    _note_multi_sentence(result, num_multi_sentence, speaking)
     if many.output_file is not None:
-        facts |= {**counts, "out": str(many.output_file)}
-        told = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')} scored: {many.output_file}"
-        speaking.emit(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
+        result |= {**counts, "out": str(many.output_file)}
+        size = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')}"
+        summary = f"{size} scored: {many.output_file}"
+        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
         return
-    shown: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
-    places = score_ranks(shown)
-    numbers = iter(places)
-    ranked = [None if isinstance(answer, FailedInput) else next(numbers) for answer in answers]
-    listed = [{"rank": rank, **_facts(answer, tokens)} for rank, answer in zip(ranked, answers, strict=True)]
+    answered: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
+    answered_ranks = score_ranks(answered)
+    numbers = iter(answered_ranks)
+    ranks = [None if isinstance(answer, FailedInput) else next(numbers) for answer in answers]
+    records = [{"rank": rank, **_record(answer, tokens)} for rank, answer in zip(ranks, answers, strict=True)]
 
     def draw(console: Console) -> None:
-        for answer in shown if tokens else ():
-            _draw_tokens(console, answer, using.vocabulary_tokenizer)
-        _draw(console, shown, places)
+        for answer in answered if tokens else ():
+            _draw_tokens(console, answer, loaded_run.vocabulary_tokenizer)
+        _draw_scores(console, answered, answered_ranks)
 
-    speaking.emit({**facts, "texts": listed}, draw)
+    speaking.emit({**result, "texts": records}, draw)
 
 
-def _tell_joined(facts: dict[str, Any], joined: int, speaking: Output) -> None:
-    """Says how many texts are several to a run that learned sentences, so that `measure` has other figures."""
-    if not joined:
+def _note_multi_sentence(result: dict[str, Any], num_multi_sentence: int, speaking: Output) -> None:
+    """Notes texts of several sentences for runs trained on single sentences, which `measure` scores differently."""
+    if not num_multi_sentence:
         return
-    facts["several_sentences"] = joined
-    holds = "1 text holds" if joined == 1 else f"{joined:,} texts hold"
-    what = f"{holds} several sentences: each is scored as one text here; forebear measure takes sentence by sentence"
+    result["several_sentences"] = num_multi_sentence
+    subject = "1 text holds" if num_multi_sentence == 1 else f"{num_multi_sentence:,} texts hold"
+    note = f"{subject} several sentences: each is scored as one text here; forebear measure takes sentence by sentence"
     if not speaking.quiet:
-        print(f"note: {what}, as the run learned them, with their ends", file=sys.stderr)  # noqa: T201
+        print(f"note: {note}, as the run learned them, with their ends", file=sys.stderr)  # noqa: T201
 
 
-def _but_blank(group: list[str], ask: Callable[[list[str]], list[ScoredText]], tokenizer: Tokenizer) -> list[Any]:
-    """What is scored, and an error in the place of every blank line: files have many, and all are told at once."""
+def _score_nonblank(group: list[str], ask: Callable[[list[str]], list[ScoredText]], tokenizer: Tokenizer) -> list[Any]:
+    """Scores of a batch, with an error in place of each blank line, so that all of them are reported."""
     from forebear.inference.score import empty_text_error
 
-    blank = [not text.strip() and not len(tokenizer.encode(text).ids) for text in group]
-    scored = iter(ask([text for text, lacks in zip(group, blank, strict=True) if not lacks]))
-    return [empty_text_error() if lacks else next(scored) for lacks in blank]
+    is_blank = [not text.strip() and not len(tokenizer.encode(text).ids) for text in group]
+    scores = iter(ask([text for text, is_empty in zip(group, is_blank, strict=True) if not is_empty]))
+    return [empty_text_error() if is_empty else next(scores) for is_empty in is_blank]
 
 
-def _facts(answer: ScoredText | FailedInput, tokens: bool) -> dict[str, Any]:
+def _record(answer: ScoredText | FailedInput, tokens: bool) -> dict[str, Any]:
     return answer.to_dict() if isinstance(answer, FailedInput) else answer.to_dict(tokens=tokens)
 
 
-def _draw(console: Console, answers: list[ScoredText], places: list[int]) -> None:
-    unknown = sum(answer.num_unknown for answer in answers)
-    made = make_table(">rank", ">log P", ">perplexity", *([">without unknown"] if unknown else []), *COLUMNS)
-    for rank, answer in sorted(zip(places, answers, strict=True), key=lambda pair: pair[0]):
-        made.add_row(
+def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) -> None:
+    num_unknown = sum(answer.num_unknown for answer in answers)
+    table = make_table(">rank", ">log P", ">perplexity", *([">without unknown"] if num_unknown else []), *COLUMNS)
+    for rank, answer in sorted(zip(ranks, answers, strict=True), key=lambda pair: pair[0]):
+        table.add_row(
             str(rank),
             format_number(answer.log_prob),
             format_number(answer.perplexity, 2),
-            *([_known(answer)] if unknown else []),
+            *([_known_perplexity(answer)] if num_unknown else []),
             format_number(answer.bits_per_byte),
             str(len(answer.tokens)),
             shorten(answer.text),
         )
-    console.print(made)
+    console.print(table)
     if any(answer.is_pseudo_likelihood for answer in answers):
-        told = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
-    if unknown:
-        told = f"{count_phrase(unknown, 'unknown token')}: bits, and the rank, charge the spelling; log P and perplexity do not"
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
-    if impossible := sum(answer.num_impossible for answer in answers):
-        has = "1 token has" if impossible == 1 else f"{impossible:,} tokens have"
-        told = f"{has} the probability 0 for this run, which makes the text impossible (-inf)"
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
+        note = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
+        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+    if num_unknown:
+        note = f"{count_phrase(num_unknown, 'unknown token')}: bits, and the rank, charge the spelling; "
+        note += "log P and perplexity do not"
+        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+    if num_impossible := sum(answer.num_impossible for answer in answers):
+        subject = "1 token has" if num_impossible == 1 else f"{num_impossible:,} tokens have"
+        note = f"{subject} the probability 0 for this run, which makes the text impossible (-inf)"
+        console.print(f"[yellow]{note}[/]", soft_wrap=True)
 
 
-def _known(answer: ScoredText) -> str:
+def _known_perplexity(answer: ScoredText) -> str:
     return "" if answer.perplexity_known is None else format_number(answer.perplexity_known, 2)
 
 
@@ -170,26 +171,27 @@ def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> 
     from forebear.inference.stream_decode import readable_token
 
     ends = [0, *(token.end for token in answer.tokens)]
-    spaced = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))
-    coloured = (
-        f"[{_colour(token)}]{printable_cell(text)}[/]" for token, text in zip(answer.tokens, spaced, strict=True)
+    spans = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))
+    colored = (
+        f"[{_surprisal_color(token)}]{printable_cell(text)}[/]"
+        for token, text in zip(answer.tokens, spans, strict=True)
     )
-    console.print("".join(coloured), soft_wrap=True)
+    console.print("".join(colored), soft_wrap=True)
     counts = any(token.ngram_length is not None for token in answer.tokens)
-    made = make_table("token", "original", ">P", ">log P", ">bits", "", *([">n-gram"] if counts else []))
+    table = make_table("token", "original", ">P", ">log P", ">bits", "", *([">n-gram"] if counts else []))
     for token in answer.tokens:
-        made.add_row(
+        table.add_row(
             printable_cell(readable_token(tokenizer, token.id)),
             printable_cell(token.original),
             f"{token.probability:.4g}",
             format_number(token.log_prob),
             format_number(token.bits, 2),
-            text_bar(min(token.bits / WIDEST, 1)),
+            text_bar(min(token.bits / MAX_BAR_BITS, 1)),
             *([str(token.ngram_length)] if counts else []),
-            style=_colour(token),
+            style=_surprisal_color(token),
         )
-    console.print(made)
+    console.print(table)
 
 
-def _colour(token: ScoredToken) -> str:
-    return next((colour for bits, colour in COLOURS if token.bits <= bits), "red")
+def _surprisal_color(token: ScoredToken) -> str:
+    return next((color for bits, color in SURPRISAL_COLORS if token.bits <= bits), "red")

@@ -1,4 +1,4 @@
-"""`forebear tokenizer train` and `forebear tokenizer show`."""
+"""`forebear tokenizer train`, `tokenizer show` and `tokenize`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from forebear.cli.batch_io import STDIN_PATH, printable_cell
 from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
 from forebear.cli.output import Output, make_table
 from forebear.data.source import TokenizerKind
@@ -65,12 +66,12 @@ def train(
     if not to.parent.is_dir():
         raise InputError("the folder of this file does not exist", file=to, hint=f"mkdir -p {to.parent}")
     with speaking.progress("learning the tokenizer") as progress:
-        made = train_on_files(
+        table = train_on_files(
             kind, texts, reading.reading(), learning.learning(), segmenter_for(False, user_dict), progress
         )
     with explain_disk_errors(to):
-        made.save(to)
-    speaking.emit({"file": str(to), **made.describe()}, lambda console: _draw(console, made, str(to), 0))
+        table.save(to)
+    speaking.emit({"file": str(to), **table.describe()}, lambda console: _draw_tokenizer(console, table, str(to), 0))
 
 
 @tokenizer.command
@@ -100,32 +101,29 @@ def show(
     """
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-    made = Tokenizer.load(file, lower=lower)
-    facts: dict[str, Any] = {"file": str(file), **made.describe(), "tokens": made.vocabulary()[:top]}
-    speaking.emit(facts, lambda console: _draw(console, made, str(file), top))
+    table = Tokenizer.load(file, lower=lower)
+    facts: dict[str, Any] = {"file": str(file), **table.describe(), "tokens": table.vocabulary()[:top]}
+    speaking.emit(facts, lambda console: _draw_tokenizer(console, table, str(file), top))
 
 
-def _draw(console: Console, made: Tokenizer, file: str, top: int) -> None:
+def _draw_tokenizer(console: Console, table: Tokenizer, file: str, top: int) -> None:
     from rich.markup import escape
 
     facts = make_table("", "", title=escape(file))
-    for name, value in made.describe().items():
+    for name, value in table.describe().items():
         if name == "roles":
-            value = ", ".join(f"{role} {it['token']} ({it['id']})" for role, it in value.items())
+            value = ", ".join(f"{role} {entry['token']} ({entry['id']})" for role, entry in value.items())
         elif isinstance(value, dict):
-            value = ", ".join(f"{key} {it}" for key, it in value.items() if it is not None)
+            value = ", ".join(f"{key} {entry}" for key, entry in value.items() if entry is not None)
         facts.add_row(name, escape(str(value)))
     console.print(facts)
     if top:
-        ordinary = [token for i, token in enumerate(made.vocabulary()) if i not in made.special_ids]
+        ordinary = [token for i, token in enumerate(table.vocabulary()) if i not in table.special_ids]
         console.print("first: " + escape("  ".join(map(repr, ordinary[:top]))))
         console.print("last:  " + escape("  ".join(map(repr, ordinary[-top:]))))
 
 
-# `forebear tokenize`: how a tokenizer cuts a text, piece by piece.
-
-
-STDIN = "/dev/stdin"  # what the front door makes of a lone -
+# --- tokenize ---
 
 
 def tokenize(
@@ -165,42 +163,45 @@ def tokenize(
     """
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-    given = [text for text in texts or () if text != STDIN]
-    if input_file is None and STDIN in (texts or ()):
-        input_file = Path(STDIN)
+    all_texts = [text for text in texts or () if text != STDIN_PATH]
+    if input_file is None and STDIN_PATH in (texts or ()):
+        input_file = Path(STDIN_PATH)
     if input_file is not None:
         from forebear.data.io.files import find_sources
         from forebear.data.io.ledger import Ledger
         from forebear.data.io.reader import TextFormat
 
-        given += [
+        all_texts += [
             document.text
             for document in TextFormat(documents="lines", format="text").documents_in(
                 find_sources([input_file]), Ledger()
             )
         ]
-    if not given:
+    if not all_texts:
         raise InputError("there is no text to cut", hint='forebear tokenize "some text" --tokenizer FILE, or --in FILE')
-    chosen = Tokenizer.load(tokenizer, lower=lower)
-    cut = [(text, chosen.encode(text, specials=specials)) for text in given]
+    loaded_tokenizer = Tokenizer.load(tokenizer, lower=lower)
+    encodings = [(text, loaded_tokenizer.encode(text, specials=specials)) for text in all_texts]
     if spaced:
-        lines = [_spaced(text, pieces, chosen) for text, pieces in cut]
-        facts = {"tokenizer": chosen.describe(), "texts": lines}
+        lines = [_join_tokens(text, pieces, loaded_tokenizer) for text, pieces in encodings]
+        facts = {"tokenizer": loaded_tokenizer.describe(), "texts": lines}
         speaking.emit(facts, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
         return
     speaking.emit(
-        {"tokenizer": chosen.describe(), "texts": [_facts(text, pieces) for text, pieces in cut]},
-        lambda console: [_tokenize_draw(console, text, pieces, chosen) for text, pieces in cut],
+        {
+            "tokenizer": loaded_tokenizer.describe(),
+            "texts": [_encoding_record(text, pieces) for text, pieces in encodings],
+        },
+        lambda console: [_draw_encoding(console, text, pieces, loaded_tokenizer) for text, pieces in encodings],
     )
 
 
-def _spaced(text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> str:
-    """Its tokens with a space between; those that are unknown as they are written."""
+def _join_tokens(text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> str:
+    """The tokens separated by spaces; unknown ones in their original spelling."""
     rows = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True)
     return " ".join("".join(text[a:b].split()) if i == tokenizer.unk_id else token for token, i, (a, b) in rows)
 
 
-def _facts(text: str, pieces: TokenEncoding) -> dict[str, Any]:
+def _encoding_record(text: str, pieces: TokenEncoding) -> dict[str, Any]:
     rows = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True)
     return {
         "text": text,
@@ -208,27 +209,21 @@ def _facts(text: str, pieces: TokenEncoding) -> dict[str, Any]:
     }
 
 
-def _tokenize_draw(console: Console, text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> None:
-    made = make_table("piece", ">id", ">start", ">end", "original")
+def _draw_encoding(console: Console, text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> None:
+    table = make_table("piece", ">id", ">start", ">end", "original")
     for token, i, (start, end) in zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True):
-        made.add_row(
-            _plain(token),
+        table.add_row(
+            printable_cell(token),
             str(i),
             str(start),
             str(end),
-            _plain(text[start:end]),
+            printable_cell(text[start:end]),
             style="red" if i == tokenizer.unk_id else "",
         )
-    console.print(made)
-    unknown = int((pieces.ids == tokenizer.unk_id).sum()) if tokenizer.unk_id is not None else 0
-    told = f", {unknown} unknown" if unknown else ""
+    console.print(table)
+    num_unknown = int((pieces.ids == tokenizer.unk_id).sum()) if tokenizer.unk_id is not None else 0
+    unknown_note = f", {num_unknown} unknown" if num_unknown else ""
     console.print(
-        f"{len(pieces.ids)} tokens for {len(text)} characters{told} ({tokenizer.kind}, {tokenizer.vocab_size:,} entries)"
+        f"{len(pieces.ids)} tokens for {len(text)} characters{unknown_note} "
+        f"({tokenizer.kind}, {tokenizer.vocab_size:,} entries)"
     )
-
-
-def _plain(text: str) -> str:
-    """The text as it may be shown in a cell: white space and controls by their escapes, brackets not as markup."""
-    from rich.markup import escape
-
-    return escape(text if text.isprintable() else repr(text)[1:-1])

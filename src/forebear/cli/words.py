@@ -1,4 +1,4 @@
-"""`forebear inspect neighbours`, `projection` and `norms`: words by their vectors, in the terminal and as pictures."""
+"""Commands on word vectors: inspect neighbours, projection and norms; analogy, odd-one-out, similarity."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from forebear.inference.similarity import OutlierResult, Similarity
     from forebear.inspection.embedding_space import VectorNorms, WordProjection
 
-FORMS = ("png", "svg", "html")
-WIDTH = 30  # of a bar
-HEIGHT = 26  # lines of a plane
-NOTED = 20  # words that have no name in a picture
-NAMED = 4  # words with the longest and shortest vectors that are told
+IMAGE_FORMATS = ("png", "svg", "html")
+NEIGHBOR_BAR_WIDTH = 30  # of a bar
+PLANE_HEIGHT = 26  # lines of a plane
+MAX_NOTED_WORDS = 20  # words that have no name in a picture
+MAX_NAMED_WORDS = 4  # words with the longest and shortest vectors that are told
 
 
 def neighbours(
@@ -66,37 +66,44 @@ def neighbours(
     to
         Write a picture (.png, .svg) or a page (.html).
     """
-    form = image_format(to, *FORMS)
-    using = open_run(run, "neighbours", speaking)
+    image_type = image_format(to, *IMAGE_FORMATS)
+    loaded_run = open_run(run, "neighbours", speaking)
     if not words:
         raise InputError("there is no word", hint="forebear inspect neighbours RUN king")
-    found = using.neighbours(words, top=top)
-    facts: dict[str, Any] = {"run": using.name, "what": "neighbours", "texts": [one.to_dict() for one in found]}
+    answers = loaded_run.neighbours(words, top=top)
+    result: dict[str, Any] = {
+        "run": loaded_run.name,
+        "what": "neighbours",
+        "texts": [answer.to_dict() for answer in answers],
+    }
     if to is not None:
-        if not any(one.nearest for one in found):
-            raise InputError(f"there is nothing to draw: {found[0].note}", file=run)
+        if not any(answer.nearest for answer in answers):
+            raise InputError(f"there is nothing to draw: {answers[0].note}", file=run)
         from forebear.inspection import embedding_plots
 
-        title = f"{using.name}: the nearest words"
-        page = embedding_plots.neighbors_page(found, title).encode() if form == "html" else None
-        write_image(to, page or embedding_plots.plot_neighbors(found, title, form))
-        facts["to"] = str(to)
-    speaking.emit(facts, lambda console: _draw_neighbours(console, found, to))
+        title = f"{loaded_run.name}: the nearest words"
+        page = embedding_plots.neighbors_page(answers, title).encode() if image_type == "html" else None
+        write_image(to, page or embedding_plots.plot_neighbors(answers, title, image_type))
+        result["to"] = str(to)
+    speaking.emit(result, lambda console: _draw_neighbours(console, answers, to))
 
 
-def _draw_neighbours(console: Console, found: list[WordNeighbors], to: Path | None) -> None:
-    for answer in found:
+def _draw_neighbours(console: Console, answers: list[WordNeighbors], to: Path | None) -> None:
+    for answer in answers:
         note = f"  ({printable_cell(answer.note)})" if answer.note else ""
         console.print(f"[bold]{printable_cell(answer.text)}[/]{note}", soft_wrap=True)
-        made = make_table("word", ">cosine", "", ">seen")
-        for one in answer.nearest:
-            seen = "" if one.count is None else f"{one.count:,}"
-            made.add_row(
-                printable_cell(one.word), f"{one.cosine:.3f}", text_bar(min(max(one.cosine, 0.0), 1.0), WIDTH), seen
+        table = make_table("word", ">cosine", "", ">seen")
+        for neighbor in answer.nearest:
+            count = "" if neighbor.count is None else f"{neighbor.count:,}"
+            table.add_row(
+                printable_cell(neighbor.word),
+                f"{neighbor.cosine:.3f}",
+                text_bar(min(max(neighbor.cosine, 0.0), 1.0), NEIGHBOR_BAR_WIDTH),
+                count,
             )
         if answer.nearest:
-            console.print(made)
-    _written(console, to)
+            console.print(table)
+    _print_output_path(console, to)
 
 
 def projection(
@@ -132,65 +139,78 @@ def projection(
     to
         Write a picture (.png, .svg), or a page on which dots tell their names (.html).
     """
-    from forebear.inspection.embedding_space import project_words as looked_at
+    from forebear.inspection.embedding_space import project_words
 
-    form = image_format(to, *FORMS)
-    using = open_run(run, "neighbours", speaking)
-    found = looked_at(using, list(words or ()), top=top, near=near)
-    facts: dict[str, Any] = {"run": using.name, "what": "projection"} | found.to_dict()
+    image_type = image_format(to, *IMAGE_FORMATS)
+    loaded_run = open_run(run, "neighbours", speaking)
+    word_projection = project_words(loaded_run, list(words or ()), top=top, near=near)
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "projection"} | word_projection.to_dict()
     if to is not None:
         from forebear.inspection import embedding_plots
 
-        title = f"{using.name}: {len(found.words):,} words"
-        page = embedding_plots.projection_page(found, title).encode() if form == "html" else None
-        write_image(to, page or embedding_plots.plot_projection(found, title, form))
-        facts["to"] = str(to)
+        title = f"{loaded_run.name}: {len(word_projection.words):,} words"
+        page = embedding_plots.projection_page(word_projection, title).encode() if image_type == "html" else None
+        write_image(to, page or embedding_plots.plot_projection(word_projection, title, image_type))
+        result["to"] = str(to)
         if page is None:
-            found = replace(found, notes=(*found.notes, *_unwritten(found.words)))
-            facts["notes"] = list(found.notes)
-    speaking.emit(facts, lambda console: _draw_projection(console, found, to))
+            word_projection = replace(
+                word_projection, notes=(*word_projection.notes, *_undrawable_note(word_projection.words))
+            )
+            result["notes"] = list(word_projection.notes)
+    speaking.emit(result, lambda console: _draw_projection(console, word_projection, to))
 
 
-def _unwritten(words: Sequence[str]) -> Iterator[str]:
-    """A note on the words that a picture shows without their names."""
+def _undrawable_note(words: Sequence[str]) -> Iterator[str]:
+    """A note on words that a picture shows without names, for lack of a font."""
     from forebear.reports.plotting import undrawable_texts
 
-    if lacking := undrawable_texts(words):
-        some = ", ".join(lacking[:NOTED]) + " …" * (len(lacking) > NOTED)
-        has = "1 word is a dot" if len(lacking) == 1 else f"{len(lacking):,} words are dots"
-        yield f"{has} without a name, as no font installed here has all characters: {some}; --to FILE.html has names"
+    if undrawable := undrawable_texts(words):
+        listed = ", ".join(undrawable[:MAX_NOTED_WORDS]) + " …" * (len(undrawable) > MAX_NOTED_WORDS)
+        subject = "1 word is a dot" if len(undrawable) == 1 else f"{len(undrawable):,} words are dots"
+        reason = f"as no font installed here has all characters: {listed}"
+        yield f"{subject} without a name, {reason}; --to FILE.html has names"
 
 
-def _draw_projection(console: Console, found: WordProjection, to: Path | None) -> None:
-    lines, shown = _plane(found, console.width - 1)
+def _draw_projection(console: Console, word_projection: WordProjection, to: Path | None) -> None:
+    lines, num_shown = _layout_words(word_projection, console.width - 1)
     for line in lines:
         console.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
-    some = f"; {shown:,} of {len(found.words):,} words have room" if shown < len(found.words) else ""
-    first, second = found.explained_variance
-    console.print(f"to the right {first:.1%} of the variance, upwards {second:.1%}{some}", style="dim", soft_wrap=True)
-    for note in found.notes:
+    room_note = (
+        f"; {num_shown:,} of {len(word_projection.words):,} words have room"
+        if num_shown < len(word_projection.words)
+        else ""
+    )
+    first, second = word_projection.explained_variance
+    console.print(
+        f"to the right {first:.1%} of the variance, upwards {second:.1%}{room_note}", style="dim", soft_wrap=True
+    )
+    for note in word_projection.notes:
         console.print(printable_cell(note), style="dim", soft_wrap=True)
-    _written(console, to)
+    _print_output_path(console, to)
 
 
-def _plane(found: WordProjection, width: int) -> tuple[list[str], int]:
-    """The words on lines of text, each about where it lies; those that would lie on another are left out."""
+def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str], int]:
+    """The words placed on lines of text; overlapping ones are left out. Returns the lines and the number shown."""
     from rich.cells import cell_len
 
-    low, high = found.points.min(0), found.points.max(0)
-    span = [float(one) or 1.0 for one in high - low]
-    cells = [[" "] * width for _ in range(HEIGHT)]
-    shown = 0
-    for place in sorted(range(len(found.words)), key=lambda place: not found.query_words[place]):
-        word = found.words[place] if found.words[place].isprintable() else repr(found.words[place])[1:-1]
-        wide = cell_len(word)
-        x, y = ((found.points[place] - low) / span).tolist()
-        line, column = round((1 - y) * (HEIGHT - 1)), max(0, round(x * (width - wide)))
-        around = slice(max(0, column - 1), column + wide + 1)
-        if wide <= width and all(cell == " " for cell in cells[line][around]):
-            cells[line][column : column + wide] = [word, *[""] * (wide - 1)]
-            shown += 1
-    return ["".join(line).rstrip() for line in cells], shown
+    low, high = word_projection.points.min(0), word_projection.points.max(0)
+    span = [float(extent) or 1.0 for extent in high - low]
+    cells = [[" "] * width for _ in range(PLANE_HEIGHT)]
+    num_shown = 0
+    for row in sorted(range(len(word_projection.words)), key=lambda row: not word_projection.query_words[row]):
+        word = (
+            word_projection.words[row]
+            if word_projection.words[row].isprintable()
+            else repr(word_projection.words[row])[1:-1]
+        )
+        word_width = cell_len(word)
+        x, y = ((word_projection.points[row] - low) / span).tolist()
+        line, column = round((1 - y) * (PLANE_HEIGHT - 1)), max(0, round(x * (width - word_width)))
+        neighborhood = slice(max(0, column - 1), column + word_width + 1)
+        if word_width <= width and all(cell == " " for cell in cells[line][neighborhood]):
+            cells[line][column : column + word_width] = [word, *[""] * (word_width - 1)]
+            num_shown += 1
+    return ["".join(line).rstrip() for line in cells], num_shown
 
 
 def norms(
@@ -214,51 +234,58 @@ def norms(
     to
         Write a picture (.png, .svg) or a page (.html).
     """
-    from forebear.inspection.embedding_space import vector_norms as looked_at
+    from forebear.inspection.embedding_space import vector_norms
 
-    form = image_format(to, *FORMS)
-    using = open_run(run, "neighbours", speaking)
-    found = looked_at(using)
-    facts: dict[str, Any] = {"run": using.name, "what": "norms"} | found.to_dict()
+    image_type = image_format(to, *IMAGE_FORMATS)
+    loaded_run = open_run(run, "neighbours", speaking)
+    norm_stats = vector_norms(loaded_run)
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "norms"} | norm_stats.to_dict()
     if to is not None:
         from forebear.inspection import embedding_plots
 
-        title = f"{using.name}: lengths of vectors and frequency"
-        page = embedding_plots.norms_page(found, title).encode() if form == "html" else None
-        write_image(to, page or embedding_plots.plot_norms(found, title, form))
-        facts["to"] = str(to)
-    speaking.emit(facts, lambda console: _draw_norms(console, found, to))
+        title = f"{loaded_run.name}: lengths of vectors and frequency"
+        page = embedding_plots.norms_page(norm_stats, title).encode() if image_type == "html" else None
+        write_image(to, page or embedding_plots.plot_norms(norm_stats, title, image_type))
+        result["to"] = str(to)
+    speaking.emit(result, lambda console: _draw_norms(console, norm_stats, to))
 
 
-def _draw_norms(console: Console, found: VectorNorms, to: Path | None) -> None:
-    made = make_table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
-    most = max((band.median for band in found.bands), default=1.0) or 1.0
-    for band in found.bands:
-        spread = f"{band.shortest:.2f} to {band.longest:.2f}"
-        alike = "" if band.cosine is None else f"{band.cosine:.3f}"
-        times = f"{band.min_count:,} to {band.max_count:,}"
-        made.add_row(times, f"{band.words:,}", f"{band.median:.3f}", text_bar(band.median / most, 20), spread, alike)
-    console.print(made)
-    told = (
-        f"Spearman's correlation of length and frequency: {found.correlations[0]}",
-        f"of a word's frequency and its neighbours': {found.correlations[1]}",
-        f"mean cosine of any two words: {'' if found.cosine is None else f'{found.cosine:.3f}'}",
-        *found.notes,
+def _draw_norms(console: Console, vector_norms: VectorNorms, to: Path | None) -> None:
+    table = make_table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
+    highest = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
+    for band in vector_norms.bands:
+        interval = f"{band.shortest:.2f} to {band.longest:.2f}"
+        similarity = "" if band.cosine is None else f"{band.cosine:.3f}"
+        counts = f"{band.min_count:,} to {band.max_count:,}"
+        table.add_row(
+            counts, f"{band.words:,}", f"{band.median:.3f}", text_bar(band.median / highest, 20), interval, similarity
+        )
+    console.print(table)
+    lines = (
+        f"Spearman's correlation of length and frequency: {vector_norms.correlations[0]}",
+        f"of a word's frequency and its neighbours': {vector_norms.correlations[1]}",
+        f"mean cosine of any two words: {'' if vector_norms.cosine is None else f'{vector_norms.cosine:.3f}'}",
+        *vector_norms.notes,
     )
-    for line in told:
+    for line in lines:
         console.print(line, soft_wrap=True)
-    for name, rows in zip(("longest", "shortest"), found.extremes, strict=True) if found.is_varying else ():
-        words = ", ".join(f"{printable_cell(found.words[row])} {found.lengths[row]:.2f}" for row in rows[:NAMED])
+    for name, rows in (
+        zip(("longest", "shortest"), vector_norms.extremes, strict=True) if vector_norms.is_varying else ()
+    ):
+        words = ", ".join(
+            f"{printable_cell(vector_norms.words[row])} {vector_norms.lengths[row]:.2f}"
+            for row in rows[:MAX_NAMED_WORDS]
+        )
         console.print(f"{name}: {words}", style="dim", soft_wrap=True)
-    _written(console, to)
+    _print_output_path(console, to)
 
 
-def _written(console: Console, to: Path | None) -> None:
+def _print_output_path(console: Console, to: Path | None) -> None:
     if to is not None:
         console.print(f"written: {to}", markup=False, soft_wrap=True)
 
 
-# `forebear analogy`: what is to one word as another is to a third.
+# --- analogy ---
 
 
 def analogy(
@@ -299,33 +326,37 @@ def analogy(
     approximate
         Search by an index (usearch) that finds most of the nearest and looks at few: for millions of words.
     """
-    using = open_run(run, "analogy", speaking)
-    found = using.analogy(first, second, third, top=top, method=method, approximate=approximate)
-    facts: dict[str, Any] = {"run": using.name, **found.to_dict()}
+    loaded_run = open_run(run, "analogy", speaking)
+    answer = loaded_run.analogy(first, second, third, top=top, method=method, approximate=approximate)
+    result: dict[str, Any] = {"run": loaded_run.name, **answer.to_dict()}
     if approximate:
-        facts["recall"] = round(using.lexicon.index.recall(top), 4)
-    speaking.emit(facts, lambda console: _draw(console, found, facts))
+        result["recall"] = round(loaded_run.lexicon.index.recall(top), 4)
+    speaking.emit(result, lambda console: _draw_analogy(console, answer, result))
 
 
-def _draw(console: Console, found: Analogy, facts: dict[str, Any]) -> None:
-    first, second, third = map(printable_cell, found.query)
-    best = printable_cell(found.nearest[0].word) if found.nearest else "no word more than to another"
+def _draw_analogy(console: Console, answer: Analogy, result: dict[str, Any]) -> None:
+    first, second, third = map(printable_cell, answer.query)
+    best = printable_cell(answer.nearest[0].word) if answer.nearest else "no word more than to another"
     console.print(f"{first} is to {second} as {third} is to [bold]{best}[/]", soft_wrap=True)
-    made = make_table(">cosine" if found.method == "add" else ">score", ">seen", "word")
-    for one in found.nearest:
-        made.add_row(f"{one.cosine:.3f}", "" if one.count is None else f"{one.count:,}", printable_cell(one.word))
-    if found.nearest:
-        console.print(made)
-    for note in found.notes:
+    table = make_table(">cosine" if answer.method == "add" else ">score", ">seen", "word")
+    for candidate in answer.nearest:
+        table.add_row(
+            f"{candidate.cosine:.3f}",
+            "" if candidate.count is None else f"{candidate.count:,}",
+            printable_cell(candidate.word),
+        )
+    if answer.nearest:
+        console.print(table)
+    for note in answer.notes:
         console.print(printable_cell(note), style="dim", soft_wrap=True)
-    if "recall" in facts:
-        console.print(f"the index finds {facts['recall']:.1%} of the nearest, measured against exact search")
+    if "recall" in result:
+        console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")
 
 
-# `forebear odd-one-out`: which of some words or texts is least like the others.
+# --- odd-one-out ---
 
 
-ODD_ONE_OUT_WIDTH = 20  # of a bar
+ODD_ONE_OUT_BAR_WIDTH = 20  # of a bar
 
 
 def odd_one_out(
@@ -361,30 +392,34 @@ def odd_one_out(
     """
     from forebear.inference.embed import parse_layers
 
-    using = open_run(run, "odd-one-out", speaking)
-    chosen = None if layers is None else parse_layers(layers)
-    found = using.odd_one_out(list(texts or ()), layers=chosen, pooling=pooling)
-    speaking.emit({"run": using.name, **found.to_dict()}, lambda console: _odd_one_out_draw(console, found))
+    loaded_run = open_run(run, "odd-one-out", speaking)
+    layer_choice = None if layers is None else parse_layers(layers)
+    outlier = loaded_run.odd_one_out(list(texts or ()), layers=layer_choice, pooling=pooling)
+    speaking.emit({"run": loaded_run.name, **outlier.to_dict()}, lambda console: _draw_odd_one_out(console, outlier))
 
 
-def _odd_one_out_draw(console: Console, found: OutlierResult) -> None:
-    told = "none is the odd one: all are as far from the others" if found.outlier is None else ""
-    console.print(told or f"[bold]{printable_cell(found.outlier or '')}[/] is the odd one, by {found.vector_kind}")
-    made = make_table(">mean cosine with the others", "", "")
-    for text, cosine in zip(found.texts, found.cosines, strict=True):
-        style = "bold" if text == found.outlier else ""
-        made.add_row(f"{cosine:.3f}", text_bar(max(cosine, 0.0), ODD_ONE_OUT_WIDTH), printable_cell(text), style=style)
-    console.print(made)
-    for note in found.notes:
+def _draw_odd_one_out(console: Console, result: OutlierResult) -> None:
+    tie_note = "none is the odd one: all are as far from the others" if result.outlier is None else ""
+    console.print(
+        tie_note or f"[bold]{printable_cell(result.outlier or '')}[/] is the odd one, by {result.vector_kind}"
+    )
+    table = make_table(">mean cosine with the others", "", "")
+    for text, cosine in zip(result.texts, result.cosines, strict=True):
+        style = "bold" if text == result.outlier else ""
+        table.add_row(
+            f"{cosine:.3f}", text_bar(max(cosine, 0.0), ODD_ONE_OUT_BAR_WIDTH), printable_cell(text), style=style
+        )
+    console.print(table)
+    for note in result.notes:
         console.print(printable_cell(note), style="dim", soft_wrap=True)
 
 
-# `forebear similarity`: how alike two words or texts are.
+# --- similarity ---
 
 
-TOGETHER = 1024  # pairs that are looked at at once
-SIMILARITY_WIDTH = 20  # of a bar
-FORM = "write two texts with a tab between them, a pair a line"
+PAIRS_PER_BATCH = 1024  # pairs that are looked at at once
+SIMILARITY_BAR_WIDTH = 20  # of a bar
+PAIR_FORMAT_HINT = "write two texts with a tab between them, a pair a line"
 
 
 def similarity(
@@ -424,56 +459,60 @@ def similarity(
     from forebear.inference.embed import parse_layers
     from forebear.inference.similarity import text_similarities
 
-    using = open_run(run, "similarity", speaking)
-    how: dict[str, Any] = {"layers": None if layers is None else parse_layers(layers), "pooling": pooling}
-    partly = PartialResults(lambda line: {"texts": line.split("\t")})
+    loaded_run = open_run(run, "similarity", speaking)
+    options: dict[str, Any] = {"layers": None if layers is None else parse_layers(layers), "pooling": pooling}
+    partial = PartialResults(lambda line: {"texts": line.split("\t")})
 
     def ask(group: list[str]) -> list[Similarity]:
-        return text_similarities(using, list(_pairs(group)), **how)
+        return text_similarities(loaded_run, list(_parse_pairs(group)), **options)
 
-    lines = _lines(many, list(texts or ()))
-    answers = many.run_batch(lines, ask, lambda answer: answer.to_dict(), TOGETHER, partly)
-    if not partly.count:
+    lines = _pair_lines(many, list(texts or ()))
+    answers = many.run_batch(lines, ask, lambda answer: answer.to_dict(), PAIRS_PER_BATCH, partial)
+    if not partial.count:
         raise InputError("there are no two texts to compare", hint="forebear similarity RUN king queen, or --in FILE")
-    facts: dict[str, Any] = {"run": using.name}
-    partly.emit_failures(facts, quiet=speaking.quiet)
+    result: dict[str, Any] = {"run": loaded_run.name}
+    partial.emit_failures(result, quiet=speaking.quiet)
     if many.output_file is not None:
-        facts |= {"pairs": partly.count, "out": str(many.output_file)}
-        told = f"cosines of {count_phrase(partly.answered, 'pair')}: {many.output_file}"
-        speaking.emit(facts, lambda console: console.print(told, markup=False, soft_wrap=True))
+        result |= {"pairs": partial.count, "out": str(many.output_file)}
+        summary = f"cosines of {count_phrase(partial.answered, 'pair')}: {many.output_file}"
+        speaking.emit(result, lambda console: console.print(summary, markup=False, soft_wrap=True))
         return
-    facts["pairs"] = [answer.to_dict() for answer in answers]
-    shown = [answer for answer in answers if not isinstance(answer, FailedInput)]
-    speaking.emit(facts, lambda console: _similarity_draw(console, shown))
+    result["pairs"] = [answer.to_dict() for answer in answers]
+    answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
+    speaking.emit(result, lambda console: _draw_similarities(console, answered))
 
 
-def _lines(many: BatchInputOptions, given: list[str]) -> Iterator[InputLine]:
-    """Pairs of the command line as lines of a file, and those of the file."""
-    own = [text for text in given if text != STDIN_PATH]
-    if len(own) % 2:
-        raise InputError(f"{own[-1]!r} is left over", hint="give two texts, or four …")
-    for first, second in zip(own[::2], own[1::2], strict=True):
+def _pair_lines(many: BatchInputOptions, arguments: list[str]) -> Iterator[InputLine]:
+    """Pairs from arguments, as tab-separated lines, then those of the file."""
+    texts = [text for text in arguments if text != STDIN_PATH]
+    if len(texts) % 2:
+        raise InputError(f"{texts[-1]!r} is left over", hint="give two texts, or four …")
+    for first, second in zip(texts[::2], texts[1::2], strict=True):
         if "\t" in first + second:
             raise InputError(f"{first!r} and {second!r}: a tab parts the texts of a pair", hint="write a space instead")
         yield InputLine(f"{first}\t{second}")
-    yield from many.valid_inputs([STDIN_PATH] if STDIN_PATH in given else None)
+    yield from many.valid_inputs([STDIN_PATH] if STDIN_PATH in arguments else None)
 
 
-def _pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _parse_pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, 1):
-        parts = line.split("\t")
-        if len(parts) != 2:
-            raise InputError(f"{len(parts)} columns, not two", line=number, hint=FORM)
-        yield parts[0], parts[1]
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise InputError(f"{len(columns)} columns, not two", line=number, hint=PAIR_FORMAT_HINT)
+        yield columns[0], columns[1]
 
 
-def _similarity_draw(console: Console, answers: list[Similarity]) -> None:
-    made = make_table(">cosine", "", "", "", "by")
-    for one in answers:
-        shown = text_bar(max(one.cosine, 0.0), SIMILARITY_WIDTH)
-        made.add_row(
-            f"{one.cosine:.3f}", shown, printable_cell(one.texts[0]), printable_cell(one.texts[1]), one.vector_kind
+def _draw_similarities(console: Console, answers: list[Similarity]) -> None:
+    table = make_table(">cosine", "", "", "", "by")
+    for similarity in answers:
+        bar = text_bar(max(similarity.cosine, 0.0), SIMILARITY_BAR_WIDTH)
+        table.add_row(
+            f"{similarity.cosine:.3f}",
+            bar,
+            printable_cell(similarity.texts[0]),
+            printable_cell(similarity.texts[1]),
+            similarity.vector_kind,
         )
-    console.print(made)
-    for note in dict.fromkeys(note for one in answers for note in one.notes):
+    console.print(table)
+    for note in dict.fromkeys(note for similarity in answers for note in similarity.notes):
         console.print(printable_cell(note), style="dim", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Text that is there more than once: equal documents, nearly equal ones (MinHash), lines that recur everywhere."""
+"""Find duplicates: equal documents, near-duplicates (MinHash), lines repeated in many documents; a text sample."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import numpy as np
 from forebear.data.io.documents import Document
 from forebear.data.unicode import code_points
 
-MOST_DISTINCT = 5_000_000  # documents remembered for exact duplicates (about 150 bytes each)
-MOST_COMPARED = 1_000_000  # documents remembered for near duplicates (about 400 bytes each)
-MOST_LINES = 1_000_000  # lines counted at a time
+MAX_DISTINCT = 5_000_000  # documents remembered to find exact duplicates (about 150 bytes each)
+MAX_COMPARED = 1_000_000  # documents remembered to find near duplicates (about 400 bytes each)
+MAX_LINES = 1_000_000  # lines counted at a time
 
 DocumentLocation = tuple[str, int]  # file, line
 
 
 def document_location(document: Document, line: int = 0) -> DocumentLocation:
-    """Where a line of a document stands, counted from 0."""
+    """The file and line of a line of a document, counted from 0."""
     return document.file, document.line_at(line)
 
 
 def text_digest(text: str) -> bytes:
-    """Equal for equal text, white space around it aside."""
+    """A digest of the text without white space around it."""
     return hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-# --- equal documents ---
+# --- Exact duplicates ---
 
 
 @dataclass
 class DuplicateGroup:
-    """Copies of one document: where the first stands, how many more there are, and their characters."""
+    """Copies of one document: the location of the first, the number of the others, and their characters."""
 
     first: DocumentLocation
     copies: int = 0
@@ -44,35 +44,35 @@ class DuplicateGroup:
 
 
 class ExactDuplicates:
-    """Remembers documents by their digest; beyond `most` distinct ones, new ones are no longer remembered."""
+    """A set of digests of documents, of at most `most` distinct ones."""
 
-    def __init__(self, most: int = MOST_DISTINCT) -> None:
+    def __init__(self, most: int = MAX_DISTINCT) -> None:
         self.most = most
         self.groups: dict[bytes, DuplicateGroup] = {}
         self.full = False
-        self._first: dict[bytes, int] = {}  # a file's number and the line in one integer: half the memory of a pair
+        self._first: dict[bytes, int] = {}  # number of the file and line in one integer: half the memory of a tuple
         self._files: list[str] = []
 
-    def seen_before(self, mark: bytes, characters: int, place: DocumentLocation) -> bool:
-        """Whether a document with this digest has been here before."""
-        first = self._first.get(mark)
+    def seen_before(self, digest: bytes, characters: int, location: DocumentLocation) -> bool:
+        """Whether a document with this digest was seen before; remembers it otherwise."""
+        first = self._first.get(digest)
         if first is not None:
-            group = self.groups.get(mark)
+            group = self.groups.get(digest)
             if group is None:
-                group = self.groups[mark] = DuplicateGroup((self._files[first >> 40], first & ((1 << 40) - 1)))
+                group = self.groups[digest] = DuplicateGroup((self._files[first >> 40], first & ((1 << 40) - 1)))
             group.copies += 1
             group.characters += characters
             return True
         if len(self._first) >= self.most:
             self.full = True
             return False
-        if not self._files or self._files[-1] != place[0]:
-            self._files.append(place[0])
-        self._first[mark] = (len(self._files) - 1) << 40 | place[1]
+        if not self._files or self._files[-1] != location[0]:
+            self._files.append(location[0])
+        self._first[digest] = (len(self._files) - 1) << 40 | location[1]
         return False
 
 
-# --- nearly equal documents ---
+# --- Near-duplicates (MinHash with banding) ---
 
 SHINGLE = 5  # characters
 SHORTEST = 50  # characters without white space; shorter documents have too few shingles to compare
@@ -91,7 +91,7 @@ _BAND = np.arange(BANDS)
 def minhash_signature(text: str) -> np.ndarray | None:
     """(VALUES,) uint32: two texts agree in a value with the probability of their shingles' Jaccard similarity.
 
-    The least value of the parts' signatures is the signature of the whole. None for text too short to compare.
+    The minimum of the signatures of its parts is the signature of a document. None for text too short to compare.
     """
     codes = code_points("".join(text.lower().split()), surrogates="keep")
     if len(codes) < SHORTEST:
@@ -101,65 +101,65 @@ def minhash_signature(text: str) -> np.ndarray | None:
     for i in range(1, SHINGLE):
         hashes *= _BASE
         hashes += codes[i : i + count]
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):  # every bit of the sum moves every bit of the hash
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):  # mix all bits
         hashes ^= hashes >> np.uint32(shift)
         hashes *= np.uint32(factor)
     hashes ^= hashes >> np.uint32(16)
-    least = np.full(VALUES, 0xFFFFFFFF, np.uint32)
+    signature = np.full(VALUES, 0xFFFFFFFF, np.uint32)
     for start in range(0, count, BLOCK):
         permuted = hashes[start : start + BLOCK] * _FACTORS
         permuted += _TERMS
-        np.minimum(least, permuted.min(axis=1), out=least)
-    return least
+        np.minimum(signature, permuted.min(axis=1), out=signature)
+    return signature
 
 
 class NearDuplicates:
-    """Finds among remembered documents one that is nearly equal; in memory that grows with them up to `most`.
+    """An index of signatures that finds near-duplicates; its memory grows with the documents, up to `most`.
 
-    Every band of a signature leads to a slot that holds the first document with that band. What is found there is
-    compared value by value, so that crowded slots can hide a likeness but never invent one.
+    Each band of a signature is hashed to a slot that holds the first document with that band. Candidates are compared
+    value by value, so that collisions can hide a similarity but never invent one.
     """
 
-    def __init__(self, threshold: float = 0.8, most: int = MOST_COMPARED) -> None:
+    def __init__(self, threshold: float = 0.8, most: int = MAX_COMPARED) -> None:
         self.threshold, self.most, self.count, self.full = threshold, most, 0, False
-        self._values = np.empty((1024, VALUES), np.uint16)  # 16 of 32 bits: a chance agreement is one in 65,536
-        self._slots = self._empty(4096)
+        self._values = np.empty((1024, VALUES), np.uint16)  # 16 of 32 bits: random values agree once in 65,536
+        self._slots = self._empty_slots(4096)
 
-    def find(self, signed: np.ndarray) -> tuple[int, float] | None:
-        """The number of the most similar remembered document, and the estimated similarity."""
-        values = signed.astype(np.uint16)
-        found = self._slots[_BAND, self._places(values)]
-        numbers = np.unique(found[found > 0]) - 1
+    def find(self, signature: np.ndarray) -> tuple[int, float] | None:
+        """The number of the most similar document, and the estimated similarity, if it reaches the threshold."""
+        values = signature.astype(np.uint16)
+        candidates = self._slots[_BAND, self._band_slots(values)]
+        numbers = np.unique(candidates[candidates > 0]) - 1
         if not len(numbers):
             return None
-        alike = (self._values[numbers] == values).mean(axis=1)
-        best = int(alike.argmax())
-        return (int(numbers[best]), float(alike[best])) if alike[best] >= self.threshold else None
+        similarity = (self._values[numbers] == values).mean(axis=1)
+        best = int(similarity.argmax())
+        return (int(numbers[best]), float(similarity[best])) if similarity[best] >= self.threshold else None
 
-    def add(self, signed: np.ndarray) -> int | None:
-        """The document's number from now on; None when no more are remembered."""
+    def add(self, signature: np.ndarray) -> int | None:
+        """Adds a document; returns its number, or None if the index is full."""
         if self.count >= self.most:
             self.full = True
             return None
         if self.count == len(self._values):
             self._values = np.concatenate((self._values, np.empty_like(self._values)))
-        self._values[self.count] = signed.astype(np.uint16)
+        self._values[self.count] = signature.astype(np.uint16)
         self.count += 1
         if 2 * self.count > self._slots.shape[1]:
-            self._slots = self._empty(4 * self._slots.shape[1])
+            self._slots = self._empty_slots(4 * self._slots.shape[1])
             for number in range(self.count):
-                self._enter(number)
+                self._insert(number)
         else:
-            self._enter(self.count - 1)
+            self._insert(self.count - 1)
         return self.count - 1
 
-    def _enter(self, number: int) -> None:
-        places = self._places(self._values[number])
-        free = self._slots[_BAND, places] == 0
-        self._slots[_BAND[free], places[free]] = number + 1
+    def _insert(self, number: int) -> None:
+        slots = self._band_slots(self._values[number])
+        is_free = self._slots[_BAND, slots] == 0
+        self._slots[_BAND[is_free], slots[is_free]] = number + 1
 
-    def _places(self, values: np.ndarray) -> np.ndarray:
-        """One slot for each band, (BANDS,)."""
+    def _band_slots(self, values: np.ndarray) -> np.ndarray:
+        """The slot of each band, (BANDS,)."""
         words = values.view(np.uint64).reshape(BANDS, -1)
         keys = (words * _KEYS).sum(axis=1)
         keys ^= keys >> np.uint64(29)
@@ -167,67 +167,71 @@ class NearDuplicates:
         return keys >> np.uint64(65 - self._slots.shape[1].bit_length())
 
     @staticmethod
-    def _empty(slots: int) -> np.ndarray:
-        return np.zeros((BANDS, slots), np.uint32)
+    def _empty_slots(num_slots: int) -> np.ndarray:
+        return np.zeros((BANDS, num_slots), np.uint32)
 
 
-# --- lines that recur ---
+# --- Repeated lines ---
 
-LINE = 20  # characters: shorter lines recur for good reasons
+MIN_LINE_LENGTH = 20  # characters: shorter lines repeat legitimately
 MIN_REPEATS = 10  # documents
 
 
 @dataclass
 class RepeatedLines:
-    """Counts in how many documents a line stands; when too many lines are known, the rarest are forgotten."""
+    """Counts the documents that contain a line; when there are too many lines, the rarest are forgotten."""
 
     max_repeats: int = MIN_REPEATS
-    max_lines: int = MOST_LINES
+    max_lines: int = MAX_LINES
     is_full: bool = False
     counts: Counter[int] = field(default_factory=Counter)
     examples: dict[int, tuple[str, DocumentLocation]] = field(default_factory=dict)
-    _here: set[int] = field(default_factory=set)
+    _current_document: set[int] = field(default_factory=set)
 
-    def count(self, lines: Iterable[str], place: DocumentLocation, *, continued: bool = False) -> list[bool]:
-        """For each line, whether it already stood in as many earlier documents as are allowed."""
+    def count(self, lines: Iterable[str], location: DocumentLocation, *, continued: bool = False) -> list[bool]:
+        """For each line, whether as many earlier documents as are allowed contain it."""
         if not continued:
-            self._here.clear()
+            self._current_document.clear()
         too_often: list[bool] = []
         for line in lines:
             line = line.strip()
-            if len(line) < LINE:
+            if len(line) < MIN_LINE_LENGTH:
                 too_often.append(False)
                 continue
-            mark = hash(line)
-            if mark not in self._here:
-                self._here.add(mark)
-                self.counts[mark] += 1
-                if self.counts[mark] == self.max_repeats + 1:
-                    self.examples[mark] = (line[:200], place)
-            too_often.append(self.counts[mark] > self.max_repeats)
+            line_hash = hash(line)
+            if line_hash not in self._current_document:
+                self._current_document.add(line_hash)
+                self.counts[line_hash] += 1
+                if self.counts[line_hash] == self.max_repeats + 1:
+                    self.examples[line_hash] = (line[:200], location)
+            too_often.append(self.counts[line_hash] > self.max_repeats)
         if len(self.counts) > self.max_lines:
-            self._forget()
+            self._drop_rare_lines()
         return too_often
 
-    def _forget(self) -> None:
-        rare = sorted(self.counts.values())[len(self.counts) // 2]
-        self.counts = Counter({mark: count for mark, count in self.counts.items() if count > rare})
-        self._here.clear()
+    def _drop_rare_lines(self) -> None:
+        threshold = sorted(self.counts.values())[len(self.counts) // 2]
+        self.counts = Counter({line_hash: count for line_hash, count in self.counts.items() if count > threshold})
+        self._current_document.clear()
         self.is_full = True
 
     def most_common(self, number: int) -> list[tuple[str, int, DocumentLocation]]:
-        """The lines in most documents: (line, documents, a place where it stands)."""
-        known = (
-            (self.counts[mark], line, place) for mark, (line, place) in self.examples.items() if mark in self.counts
+        """The lines of the most documents: (line, documents, a location)."""
+        candidates = (
+            (self.counts[line_hash], line, location)
+            for line_hash, (line, location) in self.examples.items()
+            if line_hash in self.counts
         )
-        return [(line, count, place) for count, line, place in sorted(known, key=lambda it: -it[0])[:number]]
+        return [
+            (line, count, location) for count, line, location in sorted(candidates, key=lambda item: -item[0])[:number]
+        ]
 
 
-# --- all of it, counted for a report ---
+# --- Counts for the corpus report ---
 
 
 class DuplicateCounter:
-    """Equal documents, nearly equal ones among the rest, and recurring lines, with examples and their places."""
+    """Counts duplicates, near-duplicates among the rest, and repeated lines, with examples and their locations."""
 
     def __init__(self, threshold: float, examples: int) -> None:
         self.exact, self.near, self.lines = ExactDuplicates(), NearDuplicates(threshold), RepeatedLines()
@@ -239,75 +243,87 @@ class DuplicateCounter:
         self._groups: dict[int, list[tuple[float, DocumentLocation]]] = {}
 
     def add(
-        self, mark: bytes, signed: np.ndarray | None, characters: int, where: DocumentLocation, *, in_parts: bool
+        self,
+        digest: bytes,
+        signature: np.ndarray | None,
+        characters: int,
+        location: DocumentLocation,
+        *,
+        in_parts: bool,
     ) -> bool:
-        """Counts a document, `in_parts` (which cleaning always keeps) apart; whether it is the first of its kind."""
-        if self.exact.seen_before(mark, characters, where):
+        """Counts a document, those `in_parts` (kept by cleaning) separately; True unless it is an exact duplicate."""
+        if self.exact.seen_before(digest, characters, location):
             self._count(self.equal, characters, in_parts)
             return False
-        if signed is None:
+        if signature is None:
             self.alike["too_short"] += 1
-        elif found := self.near.find(signed):
+        elif match := self.near.find(signature):
             self._count(self.alike, characters, in_parts)
-            self._groups.setdefault(found[0], []).append((found[1], where))
-        elif (number := self.near.add(signed)) is not None:
-            self._places[number] = where
+            self._groups.setdefault(match[0], []).append((match[1], location))
+        elif (number := self.near.add(signature)) is not None:
+            self._places[number] = location
         return True
 
     @staticmethod
     def _count(counts: Counter[str], characters: int, in_parts: bool) -> None:
         counts.update(documents=1, characters=characters, in_parts=in_parts, characters_in_parts=in_parts * characters)
 
-    def count(self, lines: list[str], where: DocumentLocation, *, continued: bool) -> None:
-        for line, too_often in zip(lines, self.lines.count(lines, where, continued=continued), strict=True):
+    def count(self, lines: list[str], location: DocumentLocation, *, continued: bool) -> None:
+        for line, too_often in zip(lines, self.lines.count(lines, location, continued=continued), strict=True):
             if too_often:
                 self.often.update(lines=1, characters=len(line) + 1)
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Of equal documents, of nearly equal ones, of lines."""
+        """The statistics of exact duplicates, near-duplicates and repeated lines."""
         largest = sorted(self.exact.groups.values(), key=lambda group: -group.characters)[: self.examples]
         equal = {**self.equal, "complete": not self.exact.full, "remembered": self.exact.most}
         equal["groups"] = [
-            {"first": document_location_dict(it.first), "copies": it.copies, "characters": it.characters}
-            for it in largest
+            {"first": document_location_dict(group.first), "copies": group.copies, "characters": group.characters}
+            for group in largest
         ]
-        alike = {**self.alike, "compared": self.near.count + self.alike["documents"], "threshold": self.near.threshold}
-        alike |= {"complete": not self.near.full, "remembered": self.near.most}
-        crowds = sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]
-        alike["groups"] = [
-            {"first": document_location_dict(self._places[number]), "copies": len(like), "examples": [
-                {**document_location_dict(where), "similarity": round(similarity, 3)} for similarity, where in like[: self.examples]
-            ]} for number, like in crowds
-        ]  # fmt: skip
+        near = {**self.alike, "compared": self.near.count + self.alike["documents"], "threshold": self.near.threshold}
+        near |= {"complete": not self.near.full, "remembered": self.near.most}
+        near_groups = sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]
+        near["groups"] = [
+            {
+                "first": document_location_dict(self._places[number]),
+                "copies": len(members),
+                "examples": [
+                    {**document_location_dict(location), "similarity": round(similarity, 3)}
+                    for similarity, location in members[: self.examples]
+                ],
+            }
+            for number, members in near_groups
+        ]
         top = [
-            {"text": line, "documents": count, **document_location_dict(where)}
-            for line, count, where in self.lines.most_common(self.examples)
+            {"text": line, "documents": count, **document_location_dict(location)}
+            for line, count, location in self.lines.most_common(self.examples)
         ]
-        often = {**self.often, "allowed": self.lines.max_repeats, "top": top, "complete": not self.lines.is_full}
-        return equal, alike, often
+        repeated = {**self.often, "allowed": self.lines.max_repeats, "top": top, "complete": not self.lines.is_full}
+        return equal, near, repeated
 
 
-def document_location_dict(where: DocumentLocation) -> dict[str, Any]:
-    return {"file": where[0], "line": where[1]}
+def document_location_dict(location: DocumentLocation) -> dict[str, Any]:
+    return {"file": location[0], "line": location[1]}
 
 
-# --- a sample of what is there ---
+# --- A sample of the text ---
 
 SAMPLE = 1_000_000  # characters
-EXCERPT = 20_000  # characters taken of one document at a time
+EXCERPT = 20_000  # characters of one document taken at a time
 
 
 class DocumentSample:
-    """The documents whose digests are smallest, up to a number of characters: the same whatever order they come in."""
+    """The documents with the smallest digests, up to a number of characters; independent of their order."""
 
     def __init__(self, limit: int = SAMPLE) -> None:
         self.limit, self.characters = limit, 0
         self.heap: list[tuple[int, str]] = []
 
-    def offer(self, text: str, mark: bytes) -> None:
+    def offer(self, text: str, digest: bytes) -> None:
         for start in range(0, len(text), EXCERPT):
             piece = text[start : start + EXCERPT]
-            rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT else mark)
+            rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT else digest)
             if self.characters >= self.limit and rank < self.heap[0][0]:
                 continue
             heapq.heappush(self.heap, (rank, piece))

@@ -1,8 +1,8 @@
-"""Cuts Chinese, English and mixed text into sentences that together are exactly the text, in linear time.
+"""Split Chinese, English and mixed text into sentences, which joined are exactly the text, in linear time.
 
-White space between two sentences stands at the head of the second, as byte-level tokenizers want it. The rules are few:
-a full-width mark ends a sentence, with the quotes and brackets that close after it; a half-width mark does so where a
-space follows and no small letter after it, or where it stands in Chinese; a short list of abbreviations is spared.
+White space between two sentences belongs to the second, as byte-level tokenizers expect. The rules: full-width
+punctuation ends a sentence, with the closing quotes and brackets after it; half-width punctuation does so if a space
+and no lowercase letter follow, or within Chinese; there is a short list of abbreviations.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from forebear.data.io.documents import Document
 from forebear.data.tokenizers.offsets import text_lengths
 
 SentenceMode = Literal["split", "lines", "flow", "whole"]
-SENTENCE_RULES_VERSION = 2  # changes when the same text gets other sentences
+SENTENCE_RULES_VERSION = 2  # incremented when the rules change
 
-_HARD = "。！？｡‼⁇⁈⁉"  # ends a sentence wherever it stands
+_HARD = "。！？｡‼⁇⁈⁉"  # ends a sentence in any context
 _HARD_SET = frozenset(_HARD)
-_SOFT = ".!?…．"  # ends one where its neighbours agree
+_SOFT = ".!?…．"  # ends one depending on its context
 _MARKS = frozenset(_HARD + _SOFT)
 _CLOSING = ")]}”’»」』）】》〉〕］｝｣"
 _TAIL = re.escape(_CLOSING) + r"\"'\s"
 _OPENING = frozenset("([{“‘«「『（【《〈〔［｛｢")
-_CONTINUING = frozenset(",;:，、；：､")  # a sentence goes on after these, whatever mark stands before them
-_ADDRESS = frozenset("=&/_%#@+-")  # after a mark without a space these are parts of an address, not of prose
+_CONTINUING = frozenset(",;:，、；：､")  # a sentence continues after these, whatever precedes them
+_ADDRESS = frozenset("=&/_%#@+-")  # after a mark without a space these belong to an address
 _WIDE = "\u2e80-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 LINE_END = "\n\r\v\f\x85\u2028\u2029"  # Unicode's mandatory breaks
 _TITLES = ("《》", "〈〉")
-_TITLE_REACH = 32  # characters; a title mark that never closes must not swallow the rest of the text
-_BARE_REACH = 4  # characters; quotes and spaces that may stand before the first word
+_TITLE_REACH = 32  # characters; an unclosed title mark must not swallow the rest of the text
+_BARE_REACH = 4  # characters; quotes and spaces before the first word
 _INITIAL = 2  # letters between the dots of U.S., Ph.D., J.R.R.
-_ENDLESS = 1 << 13  # characters; no sentence of several words is longer, unless one of them is
+_MAX_LENGTH = 1 << 13  # characters; the maximum length of a sentence, unless a word is longer
 _WORD_REACH = 16  # characters; longer than any abbreviation listed below
 
-# One pass, possessive throughout, so no character is looked at twice: a mark, the marks after it, then everything that
-# may close. The first test drops 3.14, example.com and what?x=1 without a call into Python.
+# Possessive throughout, so that no character is examined twice: a mark, the marks after it, then everything that may
+# close. The first test excludes 3.14, example.com and what?x=1 without a call into Python.
 _CANDIDATE = re.compile(
     rf"[{_HARD}{_SOFT}](?:(?![0-9A-Za-z])|(?<=[{_HARD}…])|(?<=[{_WIDE}][!?]))"
     rf"([{_HARD}{_SOFT}]*+)[{_HARD}{_SOFT}{_TAIL}]*+(?:\[[0-9]{{1,3}}\][{_TAIL}]*+)*+"
@@ -49,12 +49,12 @@ _SPACES = re.compile(r"(?<=\S) ++(?=\S)")
 _ONE_BREAK = re.compile(rf"\r\n|[{LINE_END}]")
 _LETTER = rf"[^\W_{_WIDE}]"
 _WORD = re.compile(rf"(?<!{_LETTER})(?<!{_LETTER}[.&]){_LETTER}++(?:[.&]{_LETTER}++)*+\Z")
-_NEXT_WORD = re.compile(r"[A-Za-z]{3,12}+|[A-Za-z]{1,2}+(?!\.)")  # in J. A. Smith the A is no article
+_NEXT_WORD = re.compile(r"[A-Za-z]{3,12}+|[A-Za-z]{1,2}+(?!\.)")  # in J. A. Smith the A is not an article
 _NUMBERING = re.compile(
     r"[(（\[]?(?:[0-9]{1,3}(?:\.[0-9]{1,3})*|[ivxlIVXL]{1,4}|[A-Za-z]|[一二三四五六七八九十]{1,3})[)）\]]?"
 )
 
-# Abbreviations, by what must follow for a sentence to end there: nothing ever does, ...
+# Abbreviations, by what must follow for a sentence to end there: it never does, ...
 _NEVER = frozenset(
     "Mr Mrs Ms Mx Dr Prof Rev Hon Gen Col Maj Capt Lt Sgt Cpl Cmdr Adm Gov Sen Rep Pres Supt Messrs Mme Mlle Msgr "
     "Mt Ft v vs cf viz approx resp e.g i.e eg ie feat ed eds trans".split()
@@ -63,7 +63,7 @@ _NEVER = frozenset(
 _BEFORE_NUMBER = frozenset("No Nos no nos Art art p pp c ca b d r fl n".split())
 # ... any capital letter, ...
 _BEFORE_CAPITAL = frozenset("etc a.m p.m A.M P.M".split())
-# ... or only a word that begins a sentence far more often than a name.
+# ... or only a word that starts a sentence far more often than it is part of a name.
 _BEFORE_STARTER = frozenset(
     "St Ste Ave Blvd Rd Inc Ltd Co Corp Cos Bros Jr Sr Esq al Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue "
     "Tues Thu Thur Thurs Fri Fig Figs fig figs Eq Eqs Sec Secs Vol Vols vol vols Ch Chap Ref Refs Tab Univ Dept Assn "
@@ -80,12 +80,12 @@ _STARTERS = frozenset(
 def split_sentences(text: str, mode: SentenceMode = "split") -> list[str]:
     """The sentences of a text; joined they are the text, and none is empty.
 
-    `split` ends a sentence at closing punctuation and at every line end; `lines` takes each line for one sentence;
-    `flow` reads hard-wrapped prose: a line end is a space, and only a blank line ends a sentence by itself; `whole`
-    takes all of it for one, so that its tokens are those of the text as a whole, whatever tokens reach across. Words
-    without any mark, on and on, are parted at a space somewhere by `split` and `flow`.
+    `split` ends a sentence at closing punctuation and at every line end; `lines` takes each line as one sentence;
+    `flow` is for hard-wrapped prose: a line end is a space, and only a blank line ends a sentence by itself; `whole`
+    takes the text as one sentence, so that its tokens are those of the whole text. Very long text without punctuation
+    is split at a space by `split` and `flow`.
     """
-    if mode == "lines" and text and (plain := _plain_lines(text)) is not None:
+    if mode == "lines" and text and (plain := _split_plain_lines(text)) is not None:
         return plain
     ends = sentence_ends(text, mode)
     if len(ends) < 2:
@@ -94,100 +94,99 @@ def split_sentences(text: str, mode: SentenceMode = "split") -> list[str]:
 
 
 def sentence_ends(text: str, mode: SentenceMode = "split") -> list[int]:
-    """Where each sentence ends, in characters: strictly increasing, the last one the text's length."""
+    """The end of each sentence in characters, strictly increasing; the last is the length of the text."""
     if not text:
         return []
     if mode == "whole":
         return [len(text)]
     ends: list[int] = []
-    for start, end in _stretches(text, mode):
+    for start, end in _line_spans(text, mode):
         if mode != "lines":
-            _marked_ends(text, start, end, ends)
+            _add_punctuation_ends(text, start, end, ends)
         ends.append(end)
     if not ends:  # white space only
         return [len(text)]
     ends[-1] = len(text)
-    return ends if mode == "lines" or len(text) <= _ENDLESS else _with_ends(text, ends)
+    return ends if mode == "lines" or len(text) <= _MAX_LENGTH else _split_long(text, ends)
 
 
-def _plain_lines(text: str) -> list[str] | None:
-    """The lines of a text that line feeds part and no other mark, none of them blank; None where some are not.
+def _split_plain_lines(text: str) -> list[str] | None:
+    """The lines of a text that is separated by line feeds only and has no blank lines; None for other text.
 
-    That is how text mostly is, and no pattern has to be tried at every line. As everywhere, white space between two
-    lines stands at the head of the second.
+    A fast path for most text. As everywhere, white space between two lines belongs to the second.
     """
     lines = text.split("\n")
-    ended = not lines[-1]
-    if ended:
+    has_final_newline = not lines[-1]
+    if has_final_newline:
         lines.pop()
     visible = [line.rstrip() for line in lines]
-    if not all(visible) or any(mark in text for mark in LINE_END[1:]):
+    if not all(visible) or any(line_end in text for line_end in LINE_END[1:]):
         return None
-    if visible == lines:  # mostly nothing was stripped, and they are the very same
-        made = [visible[0], *["\n" + line for line in visible[1:]]]
+    if visible == lines:  # mostly nothing was stripped
+        sentences = [visible[0], *["\n" + line for line in visible[1:]]]
     else:
         tails = [line[len(bare) :] for line, bare in zip(lines, visible, strict=True)]
-        made = [visible[0], *[f"{tail}\n{line}" for tail, line in zip(tails, visible[1:], strict=False)]]
-        made[-1] += tails[-1]
-    made[-1] += "\n" if ended else ""
-    return made
+        sentences = [visible[0], *[f"{tail}\n{line}" for tail, line in zip(tails, visible[1:], strict=False)]]
+        sentences[-1] += tails[-1]
+    sentences[-1] += "\n" if has_final_newline else ""
+    return sentences
 
 
-def _with_ends(text: str, ends: list[int]) -> list[int]:
-    """More ends, before spaces, where a sentence is endless: words in a row without any mark."""
-    made: list[int] = []
+def _split_long(text: str, ends: list[int]) -> list[int]:
+    """Adds ends before spaces in sentences that are longer than _MAX_LENGTH."""
+    result: list[int] = []
     for start, end in pairwise([0, *ends]):
-        last = start  # where it might end
-        for gap in _SPACES.finditer(text, start, end) if end - start > _ENDLESS else ():
-            if gap.start() - start > _ENDLESS and last > start:
-                made.append(start := last)
-            last = gap.start()
-        if end - start > _ENDLESS and last > start:
-            made.append(last)
-        made.append(end)
-    return made
+        candidate = start  # where the sentence may be split
+        for space in _SPACES.finditer(text, start, end) if end - start > _MAX_LENGTH else ():
+            if space.start() - start > _MAX_LENGTH and candidate > start:
+                result.append(start := candidate)
+            candidate = space.start()
+        if end - start > _MAX_LENGTH and candidate > start:
+            result.append(candidate)
+        result.append(end)
+    return result
 
 
-def _stretches(text: str, mode: SentenceMode) -> list[tuple[int, int]]:
-    """The lines or, in flow, the paragraphs: never empty, without the white space around their ends."""
-    stretches: list[tuple[int, int]] = []
+def _line_spans(text: str, mode: SentenceMode) -> list[tuple[int, int]]:
+    """The spans of lines or, in flow, of paragraphs; not empty, without white space around them."""
+    spans: list[tuple[int, int]] = []
     start = 0
     for gap in _BREAK.finditer(text):
-        if mode == "flow" and not _parts_paragraphs(gap[0]):
+        if mode == "flow" and not _separates_paragraphs(gap[0]):
             continue
         end = gap.start()
-        while end > start and text[end - 1].isspace():  # spaces before this break: no other break looks at them again
+        while end > start and text[end - 1].isspace():  # spaces before this break
             end -= 1
         if end > start:
-            stretches.append((start, end))
+            spans.append((start, end))
         start = gap.end()
     if start < len(text):
-        stretches.append((start, len(text)))
-    return stretches
+        spans.append((start, len(text)))
+    return spans
 
 
-def _parts_paragraphs(gap: str) -> bool:
-    """Whether this white space, which begins with a line end, holds an empty line or a mark of its own."""
+def _separates_paragraphs(gap: str) -> bool:
+    """Whether this white space, which starts with a line end, has a blank line, form feed or paragraph separator."""
     return (len(gap) > 1 and len(_ONE_BREAK.findall(gap)) > 1) or "\f" in gap or "\u2029" in gap
 
 
-def _marked_ends(text: str, start: int, end: int, ends: list[int]) -> None:
-    """Adds the places inside text[start:end] where a sentence ends at a mark."""
+def _add_punctuation_ends(text: str, start: int, end: int, ends: list[int]) -> None:
+    """Adds the ends of sentences at punctuation inside text[start:end]."""
     quotes = _QuoteState(text, start, end)
     for match in _CANDIDATE.finditer(text, start, end):
         following = match.end()
         if following == end:
             return
-        after_marks = place = match.end(1)
-        if following > place and not text[place:following].isspace():
-            place, following = _closed(text, place, following, quotes)
-        if _is_end(text, start, match.start(), after_marks, place, following):
-            ends.append(place)
-            start = place
+        after_marks = end_of_marks = match.end(1)
+        if following > end_of_marks and not text[end_of_marks:following].isspace():
+            end_of_marks, following = _skip_closing(text, end_of_marks, following, quotes)
+        if _is_end(text, start, match.start(), after_marks, end_of_marks, following):
+            ends.append(end_of_marks)
+            start = end_of_marks
 
 
 class _QuoteState:
-    """Which straight double quotes of a stretch are open, counted once from left to right."""
+    """Tracks which straight double quotes of a span are open, from left to right."""
 
     __slots__ = ("counted", "end", "odd", "text")
 
@@ -195,11 +194,11 @@ class _QuoteState:
         self.text, self.counted, self.end, self.odd = text, start, end, 0
 
     def closes(self, place: int) -> bool:
-        """Whether the straight quote here closes what stands before it: white space tells, else the count does."""
+        """Whether the straight quote here is a closing one, by white space around it, else by counting."""
         text = self.text
         spaced_before = text[place - 1].isspace()
         spaced_after = place + 1 == self.end or text[place + 1].isspace()
-        if text[place] == "'":  # as often an apostrophe, so counting says nothing
+        if text[place] == "'":  # as often an apostrophe: counting does not help
             return not spaced_before
         if spaced_before != spaced_after:
             return spaced_after
@@ -208,28 +207,28 @@ class _QuoteState:
         return self.odd == 1
 
 
-def _closed(text: str, place: int, stop: int, quotes: _QuoteState) -> tuple[int, int]:
-    """From the end of the marks: where what closes after them ends, and where the next visible character stands."""
-    at = place
+def _skip_closing(text: str, closed_end: int, stop: int, quotes: _QuoteState) -> tuple[int, int]:
+    """The end of closing quotes and brackets after the marks, and the position of the next visible character."""
+    at = closed_end
     while at < stop:
         character = text[at]
         if character.isspace():
             at += 1
             continue
-        if character in _MARKS and text[at - 1].isspace():  # tokenised `. . .`, but not `He left. .NET stayed.`
+        if character in _MARKS and text[at - 1].isspace():  # tokenized `. . .`, but not `He left. .NET stayed.`
             while at + 1 < stop and text[at + 1] in _MARKS:
                 at += 1
             if at + 1 == stop:
-                return place, _first_visible(text, place)
-        elif character == "[":  # a note's number, [12], belongs to the sentence it touches
-            if at > place:
-                return place, at
+                return closed_end, _first_visible(text, closed_end)
+        elif character == "[":  # the number of a footnote, [12], belongs to the sentence before
+            if at > closed_end:
+                return closed_end, at
             at = text.index("]", at, stop)
         elif character in "\"'" and not quotes.closes(at):
-            return place, at
+            return closed_end, at
         at += 1
-        place = at
-    return place, stop
+        closed_end = at
+    return closed_end, stop
 
 
 def _first_visible(text: str, at: int) -> int:
@@ -239,29 +238,29 @@ def _first_visible(text: str, at: int) -> int:
 
 
 def _is_end(text: str, start: int, mark: int, after_marks: int, place: int, following: int) -> bool:
-    """Whether the sentence begun at `start` ends at `place`, its marks at `mark`, the next visible one `following`."""
+    """Whether a sentence from `start` ends at `place`: punctuation at `mark`, next visible character at `following`."""
     after, spaced = text[following], following > place
     if after in _CONTINUING or (after == "—" and not spaced):
         return False
     before = text[mark - 1] if mark > start else " "
     if place > after_marks and text[max(start, mark - 1 - (before == " ")) : mark].strip() in _OPENING:
-        return False  # (?) and “！” and [ … ] talk about a mark or stand for a gap
+        return False  # (?) and “！” and [ … ] quote punctuation or mark an omission
     if mark - start <= _BARE_REACH and not any(map(str.isalnum, text[start:mark])):
-        return False  # `" ... Thirteen Years Later "`: nothing has been said yet
+        return False  # `" ... Thirteen Years Later "`: no word yet
     if not _HARD_SET.isdisjoint(text[mark:place]):
-        return not _in_title(text, start, mark)
+        return not _is_in_title(text, start, mark)
     marks, wide_before = text[mark:after_marks], before >= "\u2e80"
     if not spaced:
         if not wide_before and after < "\u2e80":
             return False
-        return _ends_unspaced(marks, wide_before, after) and not _in_title(text, start, mark)
+        return _ends_unspaced(marks, wide_before, after) and not _is_in_title(text, start, mark)
     if after.islower() and not wide_before:
         return False
     return marks != "." or before.isspace() or not _is_abbreviation(text, start, mark, following)
 
 
 def _ends_unspaced(marks: str, wide_before: bool, after: str) -> bool:
-    """Half-width marks without a space after them, one neighbour at least being Chinese."""
+    """Whether half-width marks without a space after them end a sentence; at least one neighbor is Chinese."""
     wide_after = after >= "\u2e80"
     if marks == ".":
         return wide_before and wide_after  # not Inc.是 nor 1.首先
@@ -270,8 +269,8 @@ def _ends_unspaced(marks: str, wide_before: bool, after: str) -> bool:
     return wide_after or not (after.islower() or after.isdigit() or after in _ADDRESS)
 
 
-def _in_title(text: str, start: int, mark: int) -> bool:
-    """Whether the mark is part of a name, as in 《你好吗？》."""
+def _is_in_title(text: str, start: int, mark: int) -> bool:
+    """Whether the mark is part of a title, as in 《你好吗？》."""
     low = max(start, mark - _TITLE_REACH)
     for opening, closing in _TITLES:
         opened = text.rfind(opening, low, mark)
@@ -281,21 +280,21 @@ def _in_title(text: str, start: int, mark: int) -> bool:
 
 
 def _is_abbreviation(text: str, start: int, dot: int, following: int) -> bool:
-    """Whether the single full stop at `dot` shortens a word or follows a list's number, and ends no sentence."""
+    """Whether the single full stop at `dot` belongs to an abbreviation or a list number."""
     if dot - start <= 2 * _WORD_REACH and _NUMBERING.fullmatch(text[start:dot].strip()):
         return True
-    found = _WORD.search(text[max(start, dot - _WORD_REACH) : dot])
-    if not found:
+    match = _WORD.search(text[max(start, dot - _WORD_REACH) : dot])
+    if not match:
         return False
-    word, after = found[0], text[following]
+    word, next_char = match[0], text[following]
     if len(word) > 1 and word.isupper() and "." not in word:
         word = word.capitalize()
     if word in _NEVER:
         return True
     if word in _BEFORE_NUMBER:
-        return after.isdigit()
+        return next_char.isdigit()
     if word in _BEFORE_CAPITAL:
-        return not after.isupper()
+        return not next_char.isupper()
     initials = word[0].isalpha() and ("." in word or word.isupper()) and max(map(len, word.split("."))) <= _INITIAL
     if word in _BEFORE_STARTER or initials:
         starter = _NEXT_WORD.match(text, following)
@@ -303,46 +302,47 @@ def _is_abbreviation(text: str, start: int, dot: int, following: int) -> bool:
     return False
 
 
-# Where the lines of documents end, by their bytes: for text in which a line is a sentence and nobody wants its string.
-#
-# The readable twin is `sentences.split_sentences` with the mode `lines`.
+# --- Lines of documents by their bytes, without making strings; the reference is `split_sentences` with `lines` ---
 
 
-LINE_FEED, TAILS = b"\n", 8  # what parts lines; and how much white space may end one before this is left to the twin
-_WHITE = np.array([chr(code).isspace() for code in range(128)] + [False] * 128)  # bytes that are white space
+LINE_FEED, TAILS = b"\n", 8  # line separator; white space at the end of a line up to which this is used
+_WHITE = np.array([chr(code).isspace() for code in range(128)] + [False] * 128)  # ASCII white space
 _LINES_WIDE = [c.encode() for c in map(chr, range(128, 0x3001)) if c.isspace()]
 _WIDE_TWO, _WIDE_THREE = ([int.from_bytes(c, "big") for c in _LINES_WIDE if len(c) == size] for size in (2, 3))
 
 
 class DocumentLines(NamedTuple):
-    """The lines of documents, one after the other."""
+    """The lines of documents, concatenated."""
 
     data: bytes  # all documents, a line feed at the end of each
-    ends: np.ndarray  # where each line ends there, white space before the next one not counted
-    sizes: np.ndarray  # the bytes of each, as its document has them
-    many: np.ndarray  # how many each document has
+    ends: np.ndarray  # the end of each line, without the white space before the next one
+    sizes: np.ndarray  # the bytes of each in its document
+    many: np.ndarray  # lines of each document
 
 
 def document_lines(documents: Sequence[Document]) -> DocumentLines | None:
-    """Their lines, if line feeds part them and no other mark, and none is blank; else None."""
-    if any(mark in document.text for document in documents for mark in LINE_END[1:]):
+    """The lines, if they are separated by line feeds only and none is blank; else None."""
+    if any(line_end in document.text for document in documents for line_end in LINE_END[1:]):
         return None
-    ended = np.array([document.text.endswith("\n") for document in documents])
-    parts = [d.utf8 if done else d.utf8 + LINE_FEED for d, done in zip(documents, ended.tolist(), strict=True)]
-    data, borders = b"".join(parts), np.cumsum(text_lengths(parts))
+    has_final_newlines = np.array([document.text.endswith("\n") for document in documents])
+    pieces = [
+        d.utf8 if has_final_newline else d.utf8 + LINE_FEED
+        for d, has_final_newline in zip(documents, has_final_newlines.tolist(), strict=True)
+    ]
+    data, borders = b"".join(pieces), np.cumsum(text_lengths(pieces))
     ends = _visible_ends(np.frombuffer(data, np.uint8))
     if ends is None:
         return None
-    many = np.diff(np.searchsorted(ends, borders), prepend=0)
-    lasts = np.cumsum(many) - 1
-    ends[lasts] = borders  # white space behind its last line is still the document's
+    num_lines = np.diff(np.searchsorted(ends, borders), prepend=0)
+    last_lines = np.cumsum(num_lines) - 1
+    ends[last_lines] = borders  # white space after its last line belongs to the document
     sizes = np.diff(ends, prepend=0)
-    sizes[lasts] -= ~ended
-    return DocumentLines(data, ends, sizes, many)
+    sizes[last_lines] -= ~has_final_newlines
+    return DocumentLines(data, ends, sizes, num_lines)
 
 
 def _visible_ends(data: np.ndarray) -> np.ndarray | None:
-    """Behind the last visible character of each line of a text that ends with a line feed; None where one has none."""
+    """The end of the visible part of each line of a text that ends with a line feed; None if a line is blank."""
     ends = np.flatnonzero(data == ord(LINE_FEED))
     begins = np.concatenate(([0], ends[:-1] + 1))
     for _ in range(TAILS):

@@ -73,7 +73,7 @@ MARKS = re.compile(
 
 @dataclass(frozen=True)
 class TextSource:
-    """Text and how to take it: everything that decides what a corpus of it holds, beside the tokenizer."""
+    """Text files and how to read them: everything besides the tokenizer that determines their corpus."""
 
     paths: tuple[str, ...]
     reading: TextFormat = field(default_factory=TextFormat)
@@ -81,8 +81,8 @@ class TextSource:
     segment: bool = False
     user_dict: str | None = None
     entities: str | None = None
-    pairs: bool = False  # texts and their translations, side by side
-    columns: str = ""  # of the two sides, where they stand in one file
+    pairs: bool = False  # parallel text
+    columns: str = ""  # of source and target, if they are in one file
 
     def segmenter(self) -> Segmenter | None:
         if self.user_dict is not None:
@@ -90,23 +90,27 @@ class TextSource:
         return Segmenter() if self.segment or self.entities is not None else None
 
     def entity_dictionary(self) -> EntityDictionary | None:
-        """The dictionary of entities, if there is one; where there is, words are found too."""
+        """The dictionary of entities, if there is one; then text is segmented into words too."""
         return EntityDictionary.from_file(self.entities) if self.entities is not None else None
 
     def to_dict(self) -> dict[str, Any]:
-        told = {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths]}
-        files = {name: os.path.abspath(told[name]) for name in ("user_dict", "entities") if told[name] is not None}
-        return {**told, **files}
+        fields_dict = {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths]}
+        files = {
+            name: os.path.abspath(fields_dict[name])
+            for name in ("user_dict", "entities")
+            if fields_dict[name] is not None
+        }
+        return {**fields_dict, **files}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> TextSource:
-        known = {one.name for one in fields(cls)}
-        rest = {name: value for name, value in told.items() if name in known - {"paths", "reading"}}
-        return cls(tuple(told["paths"]), TextFormat(**told["reading"]), **rest)
+    def from_dict(cls, stored: Mapping[str, Any]) -> TextSource:
+        names = {item.name for item in fields(cls)}
+        rest = {name: value for name, value in stored.items() if name in names - {"paths", "reading"}}
+        return cls(tuple(stored["paths"]), TextFormat(**stored["reading"]), **rest)
 
 
 def is_corpus(source: TextSource) -> bool:
-    """Whether this is no text but a corpus that was prepared before."""
+    """Whether the path is a prepared corpus instead of text."""
     return len(source.paths) == 1 and (Path(source.paths[0]) / CORPUS_FILE).is_file()
 
 
@@ -123,79 +127,91 @@ def prepare_source(
     learning_progress: ProgressFn | None = None,
     progress: ProgressFn | None = None,
 ) -> Corpus:
-    """The corpus of this text with this tokenizer: a kind, learned from it, or a file; None: the default kind.
+    """The corpus of a text; a prepared corpus is opened, if it has the tokenizer that is asked for.
 
-    `needs` are the roles of special tokens that one learned now must have; with a `least_count`, words have every word
-    that occurs so often. A corpus is taken as it is, if it has what is asked for.
+    Args:
+        source: Text files or a prepared corpus.
+        tokenizer: A tokenizer, a file, or a kind that is trained on this text.
+        default: The kind, if `tokenizer` is None.
+        needs: Roles of special tokens that a tokenizer trained now must have.
+        least_count: Minimum count of words; then a word tokenizer has every word that is as frequent.
+        vocabulary: Vocabulary size; by default it depends on the size of the text.
+        held_out: Share of the text on which a tokenizer is not trained.
+        workers: Number of processes.
+        learning_progress: Progress of training the tokenizer.
+        progress: Progress of preparing the corpus.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])
-        _agree(corpus, tokenizer, vocabulary)
+        _check_tokenizer(corpus, tokenizer, vocabulary)
         return corpus
-    segmenter, names = source.segmenter(), source.entity_dictionary()
-    tokenizer, once = tokenizer or default, None
+    segmenter, entity_dictionary = source.segmenter(), source.entity_dictionary()
+    tokenizer, single_pass = tokenizer or default, None
     if not isinstance(tokenizer, Tokenizer):
         size = vocabulary
         if vocabulary is None:
             size = suggest_vocab_size(
-                str(tokenizer), sum(found.file_stamp()[2] for found in find_sources(source.paths))
+                str(tokenizer), sum(source_file.file_stamp()[2] for source_file in find_sources(source.paths))
             )
-        learning = (
+        options = (
             TokenizerTrainingOptions(size=size) if str(tokenizer) in TOKENIZER_KINDS else TokenizerTrainingOptions()
         )
         if tokenizer == WHITESPACE or (tokenizer == "words" and least_count is not None):
-            learning = replace(learning, size=MAX_VOCAB_SIZE if size is None else size, min_count=least_count or 1)
-        if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
-            learning = replace(learning, specials=ROBERTA_SPECIALS)
+            options = replace(options, size=MAX_VOCAB_SIZE if size is None else size, min_count=least_count or 1)
+        if tokenizer == "bytepair" and "mask" in needs:  # by default it has a single special token, as in GPT-2
+            options = replace(options, specials=ROBERTA_SPECIALS)
         if tokenizer == WHITESPACE and segmenter is None and source.reading.format != "tagged" and workers in (None, 1):
-            once = SinglePassText(source.reading, source.sentences, PROGRESS_BYTES)  # pyright: ignore[reportArgumentType] - as below
+            single_pass = SinglePassText(source.reading, source.sentences, PROGRESS_BYTES)  # pyright: ignore[reportArgumentType] - checked when text is prepared
         tokenizer = tokenizer_for(
-            tokenizer, source.paths, source.reading, learning, segmenter, learning_progress, held_out, once
+            tokenizer, source.paths, source.reading, options, segmenter, learning_progress, held_out, single_pass
         )
     return prepare_corpus(
         source.paths,
         tokenizer,
         reading=source.reading,
-        sentences=source.sentences,  # pyright: ignore[reportArgumentType] - prepare checks it
+        sentences=source.sentences,  # pyright: ignore[reportArgumentType] - prepare_corpus checks it
         segmenter=segmenter,
-        entities=names,
+        entities=entity_dictionary,
         workers=workers,
         progress=progress,
-        once=once,
+        once=single_pass,
     )
 
 
-def _agree(corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None, vocabulary: int | None) -> None:
-    """An error where a corpus was cut otherwise than is now asked for."""
-    own = corpus.tokenizer
-    if tokenizer is None or tokenizer == own.kind:
+def _check_tokenizer(
+    corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None, vocabulary: int | None
+) -> None:
+    """Raises if the corpus has another tokenizer than the one asked for."""
+    corpus_tokenizer = corpus.tokenizer
+    if tokenizer is None or tokenizer == corpus_tokenizer.kind:
         same = True
     elif tokenizer in TOKENIZER_KINDS:
         same = False
     else:
-        asked = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
-        same = asked.digest == own.digest
-    if not same or vocabulary not in (None, own.vocab_size):
-        what = f"this corpus was cut by another tokenizer ({own.kind}, {own.vocab_size:,} entries)"
+        wanted_tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
+        same = wanted_tokenizer.digest == corpus_tokenizer.digest
+    if not same or vocabulary not in (None, corpus_tokenizer.vocab_size):
+        tokenizer_info = f"{corpus_tokenizer.kind}, {corpus_tokenizer.vocab_size:,} entries"
+        description = f"this corpus was cut by another tokenizer ({tokenizer_info})"
         hint = "give the text instead; or leave --tokenizer and --vocabulary out, to take it as it is"
-        raise InputError(what, file=corpus.folder, hint=hint)
+        raise InputError(description, file=corpus.folder, hint=hint)
 
 
 def suggest_vocab_size(kind: str, size: int) -> int | None:
-    """How many pieces a text of this size can teach: twice the root of its bytes, between five hundred and 32,000."""
+    """A vocabulary size for a text of so many bytes: twice their square root, from 512 to 32,000; None for words."""
     return int(min(32_000, max(512, 2 * size**0.5))) if kind in ("bytepair", "wordpiece") else None
 
 
 def reopen_corpus(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:
-    """The corpus that a run was begun with: where it was, or in the cache, or made again from the same text."""
-    if (there := _there(data)) is not None:
-        return there
+    """The corpus of a run: in its folder, in the cache, or prepared again from the same text."""
+    if (corpus := _find_corpus(data)) is not None:
+        return corpus
     source = reopen_source(data)
     return require_unchanged(prepare_source(source, tokenizer), source, data)
 
 
 def reopen_source(data: Mapping[str, Any]) -> TextSource:
-    """The text that a run was begun with, if it is still where it was."""
+    """The text of a run, if its files still exist."""
     source = TextSource.from_dict(data["source"])
     for path in source.paths:
         if not os.path.exists(path):
@@ -206,7 +222,7 @@ def reopen_source(data: Mapping[str, Any]) -> TextSource:
 
 
 def require_unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) -> Any:
-    """The corpus, if it is still the one that a run was begun with."""
+    """The corpus, if it is still the one of the run."""
     if corpus.key != data["corpus"]:
         raise InputError(
             "the text of this run has changed since it began",
@@ -216,8 +232,8 @@ def require_unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) 
     return corpus
 
 
-def _there(data: Mapping[str, Any]) -> Corpus | None:
-    """The corpus of a run as it still stands on disk."""
+def _find_corpus(data: Mapping[str, Any]) -> Corpus | None:
+    """The corpus of a run, if it is still on disk."""
     for folder in (Path(data["folder"]), cache_folder() / "corpora" / data["corpus"][:32]):
         with contextlib.suppress(ForebearError):
             corpus = Corpus.open(folder)
@@ -227,12 +243,12 @@ def _there(data: Mapping[str, Any]) -> Corpus | None:
 
 
 def trained_documents(data: Mapping[str, Any], held_out: float, corpus: Corpus) -> np.ndarray | None:
-    """Which documents of a corpus a run has learned from, if only from their beginning; None where nobody knows."""
-    there = _there(data)
-    if there is None:
+    """Which documents of a corpus a run was trained on, at least partly; None if its own corpus is gone."""
+    trained = _find_corpus(data)
+    if trained is None:
         return None
-    taught = np.isin(there.documents[:-1], there.split(held_out).train.units[:, 0])
-    return np.isin(corpus.hashes, there.hashes[taught])
+    is_trained = np.isin(trained.documents[:-1], trained.split(held_out).train.units[:, 0])
+    return np.isin(corpus.hashes, trained.hashes[is_trained])
 
 
 # --- The tokenizer of a text ---
@@ -240,7 +256,7 @@ def trained_documents(data: Mapping[str, Any], held_out: float, corpus: Corpus) 
 
 @dataclass(frozen=True)
 class TokenizerTrainingOptions:
-    """What may be asked of a tokenizer that is learned; None leaves it to the kind."""
+    """Options of training a tokenizer; None means the default of its kind."""
 
     size: int | None = None
     min_count: int | None = None
@@ -251,7 +267,7 @@ class TokenizerTrainingOptions:
     specials: Mapping[str, str] | None = None
 
     def identity(self) -> dict[str, Any]:
-        """Its part of a tokenizer's key in the cache; the names in it are data and stay when fields are renamed."""
+        """The part of a tokenizer's cache key; its names are data and stay when fields are renamed."""
         return {
             "size": self.size,
             "min_count": self.min_count,
@@ -273,11 +289,11 @@ def tokenizer_for(
     held_out: float = 0.0,
     once: SinglePassText | None = None,
 ) -> Tokenizer:
-    """The tokenizer called `choice`: one of the kinds, learned from these files, or the file of that name.
+    """The tokenizer `choice`: a kind, trained on these files and cached, or a file.
 
-    Documents that a corpus would hold out (`Corpus.split` with the share `held_out`) are not learned from: a word
-    that only the examination has must be as unknown to the vocabulary as to the model. Where a text that spaces part is
-    read for it, `once` takes what a corpus wants of that text.
+    A tokenizer is not trained on documents that a corpus would hold out (`Corpus.split` with the share `held_out`): a
+    word that occurs in held-out text only must be as unknown to the vocabulary as to the model. While text is read to
+    count words split at white space, `once` collects the arrays of its corpus.
     """
     learning = learning or TokenizerTrainingOptions()
     if choice not in TOKENIZER_KINDS:
@@ -290,26 +306,26 @@ def tokenizer_for(
                 "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already",
             )
         return Tokenizer.load(choice, lower=learning.lower)
-    seen = fingerprint_sources(paths, reading)
-    asked = {
+    fingerprint = fingerprint_sources(paths, reading)
+    identity = {
         "kind": choice,
-        "files": [seen.content_digest, seen.format_digest],
+        "files": [fingerprint.content_digest, fingerprint.format_digest],
         "reading": reading.identity(),
         "learning": learning.identity(),
         "segmenter": segmenter.describe() if segmenter else None,
         "held_out": held_out,
         "forebear": __version__,
     }
-    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     file = cache_folder() / "tokenizers" / f"{key[:32]}.json"
-    with contextlib.suppress(ForebearError):  # not there yet, or torn: it can be learned again
+    with contextlib.suppress(ForebearError):  # missing or corrupt: it is trained again
         return Tokenizer.load(file)
-    made, read = _learned(str(choice), paths, reading, learning, segmenter, progress, held_out, once)
-    if read == seen.content_digest:  # else the text changed on the way, and belongs under another name
-        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
+    tokenizer, content_digest = _train(str(choice), paths, reading, learning, segmenter, progress, held_out, once)
+    if content_digest == fingerprint.content_digest:  # else the text changed meanwhile, and has another key
+        with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
             file.parent.mkdir(parents=True, exist_ok=True)
-            made.save(file)
-    return made
+            tokenizer.save(file)
+    return tokenizer
 
 
 def train_on_files(
@@ -320,11 +336,11 @@ def train_on_files(
     segmenter: Segmenter | None = None,
     progress: ProgressFn | None = None,
 ) -> Tokenizer:
-    """A tokenizer of this kind from these files; where they are too large, from a sample whose size is recorded."""
-    return _learned(kind, paths, reading, learning, segmenter, progress)[0]
+    """A tokenizer of this kind, trained on these files; if they are too large, on a sample whose size is recorded."""
+    return _train(kind, paths, reading, learning, segmenter, progress)[0]
 
 
-def _learned(
+def _train(
     kind: str,
     paths: Paths,
     reading: TextFormat,
@@ -334,70 +350,88 @@ def _learned(
     held_out: float = 0.0,
     once: SinglePassText | None = None,
 ) -> tuple[Tokenizer, str]:
-    """The tokenizer, and the fingerprint of what it was learned from."""
+    """The tokenizer, and the fingerprint of the text it was trained on."""
     from forebear.data.tokenizers.train import AUTO_SEGMENTER, train_tokenizer
 
-    packed = most = 0
+    num_bytes = max_characters = 0
     for source in find_sources(paths):
         size = source.file_stamp()[2]
-        packed, most = packed + size, most + size * (COMPRESSED if is_compressed(source) else 1)
+        num_bytes, max_characters = (
+            num_bytes + size,
+            max_characters + size * (COMPRESSED if is_compressed(source) else 1),
+        )
     if kind == WHITESPACE:
         kind, learning = "words", replace(learning, split=WHITESPACE)
     options = {**asdict(learning), "segmenter": segmenter or AUTO_SEGMENTER}
-    told = document_hashes(paths, reading) if held_out else None
-    if told is not None:
-        most = int(told[1].sum())
-    if most > learning.limit:  # perhaps too much, as no character has less than a byte: count it first
+    documents_info = document_hashes(paths, reading) if held_out else None
+    if documents_info is not None:
+        max_characters = int(documents_info[1].sum())
+    if (
+        max_characters > learning.limit
+    ):  # perhaps too much, as a character has at least one byte: count characters first
         options["total_characters"] = sum(
             len(document.text) for document in reading.documents_in(find_sources(paths), Ledger())
         )
-    passes = once is not None and told is None and kind == "words" and most <= min(once.max_words, learning.limit)
-    ledger = once.ledger if once is not None and passes else Ledger()
-    read = _watched(
-        reading.documents_in(find_sources(paths, ledger), ledger),
-        lambda: progress and progress(ledger.position, packed),
+    is_single_pass = (
+        once is not None
+        and documents_info is None
+        and kind == "words"
+        and max_characters <= min(once.max_words, learning.limit)
     )
-    if reading.format == "tagged":  # the words are those of the source
+    ledger = once.ledger if once is not None and is_single_pass else Ledger()
+    read = _report_progress(
+        reading.documents_in(find_sources(paths, ledger), ledger),
+        lambda: progress and progress(ledger.position, num_bytes),
+    )
+    if reading.format == "tagged":  # the words are marked in the source
         options["segmenter"] = None
-    if once is not None and passes:
+    if once is not None and is_single_pass:
         return train_tokenizer(kind, once.passed(read), once=once, **options), ledger.fingerprint
-    taught: Iterable[Document] = read
-    if told is not None:
-        hashes, sizes = told
-        apart = held_out_mask(hashes, held_out)
-        by_content = apart.any() and not apart.all()
-        taught = _not_held_out(read, apart) if by_content else _before(read, int(sizes.sum() * (1 - held_out)))
-    return train_tokenizer(kind, map(_as_told if kind == "words" else _text, taught), **options), ledger.fingerprint
+    training_documents: Iterable[Document] = read
+    if documents_info is not None:
+        hashes, sizes = documents_info
+        is_held_out = held_out_mask(hashes, held_out)
+        by_content = is_held_out.any() and not is_held_out.all()
+        training_documents = (
+            _exclude_held_out(read, is_held_out)
+            if by_content
+            else _first_bytes(read, int(sizes.sum() * (1 - held_out)))
+        )
+    return train_tokenizer(
+        kind, map(_with_separators if kind == "words" else _text, training_documents), **options
+    ), ledger.fingerprint
 
 
-def _not_held_out(documents: Iterable[Document], apart: np.ndarray) -> Iterator[Document]:
-    """Those, or parts of those, that are not set apart."""
+def _exclude_held_out(documents: Iterable[Document], is_held_out: np.ndarray) -> Iterator[Document]:
+    """The documents, or parts of documents, that are not held out."""
     number = -1
     for document in documents:
         number += not document.part
-        if number >= len(apart) or not apart[number]:  # a file may have grown since they were told apart
+        if (
+            number >= len(is_held_out) or not is_held_out[number]
+        ):  # a file may have grown since its documents were split
             yield document
 
 
-def _before(documents: Iterable[Document], border: int) -> Iterator[Document]:
-    """The text up to so many bytes: less than what will teach, which goes on to the end of a sentence."""
-    left = border
+def _first_bytes(documents: Iterable[Document], num_bytes: int) -> Iterator[Document]:
+    """The first bytes of the text: slightly less than the training text, which ends with a sentence."""
+    remaining = num_bytes
     for document in documents:
         data = document.text.encode("utf-8", "surrogatepass")
-        if len(data) > left:
-            text = data[: max(left, 1)].decode("utf-8", "ignore")
-            text = _whole_words(text, document.text) if document.words is None else text
+        if len(data) > remaining:
+            text = data[: max(remaining, 1)].decode("utf-8", "ignore")
+            text = _drop_partial_word(text, document.text) if document.words is None else text
             words = None if document.words is None else (*(end for end in document.words if end < len(text)), len(text))
-            yield replace(document, text=text, words=words, entities=None)  # which nobody learns from
+            yield replace(document, text=text, words=words, entities=None)  # not used in training a tokenizer
             return
         yield document
-        left -= len(data)
-        if not left:
+        remaining -= len(data)
+        if not remaining:
             return
 
 
-def _whole_words(beginning: str, text: str) -> str:
-    """The beginning of a text without the last of its words, if the text goes on with that word."""
+def _drop_partial_word(beginning: str, text: str) -> str:
+    """The beginning of a text without its last word, if that is incomplete."""
     if len(beginning) == len(text) or text[len(beginning)].isspace() or beginning[-1:].isspace():
         return beginning
     words = beginning.split()
@@ -409,8 +443,8 @@ def _text(document: Document) -> str:
     return document.text
 
 
-def _as_told(document: Document) -> str:
-    """The text, with marks between its words where the source tells them."""
+def _with_separators(document: Document) -> str:
+    """The text with separators between its words, if the source marks them."""
     return (
         document.text
         if not document.words
@@ -418,33 +452,33 @@ def _as_told(document: Document) -> str:
     )
 
 
-def _watched(documents: Iterable[Document], look: Callable[[], object]) -> Iterator[Document]:
-    """The documents, with a look at how far they have come every now and then."""
+def _report_progress(documents: Iterable[Document], on_progress: Callable[[], object]) -> Iterator[Document]:
+    """The documents; `on_progress` is called now and then."""
     for number, document in enumerate(documents):
         if number % 1000 == 0 or len(document.text) > 100_000:
-            look()
+            on_progress()
         yield document
 
 
 def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
-    """Told by the beginning of the text: punctuation stands between spaces there. What is piped in is not looked at."""
+    """Whether the beginning of the text is pre-tokenized: punctuation is between spaces. Pipes are not examined."""
     if reading.format not in ("auto", "text") or "-" in paths:
         return False
-    alone = marks = seen = 0
+    num_isolated = num_marks = num_characters = 0
     try:
         for source in find_sources(paths):
             if reading.format_of(source) != "text" or not os.path.isfile(source.path):
                 return False
             for document in reading.documents_in([source], Ledger()):
-                for found in MARKS.finditer(document.text[: PRETOKENIZED_SAMPLE - seen]):
-                    marks += 1
-                    alone += found["alone"] is not None
-                seen += len(document.text)
-                if seen >= PRETOKENIZED_SAMPLE:
-                    return marks >= MIN_PUNCTUATION and alone >= MIN_ISOLATED * marks
+                for match in MARKS.finditer(document.text[: PRETOKENIZED_SAMPLE - num_characters]):
+                    num_marks += 1
+                    num_isolated += match["alone"] is not None
+                num_characters += len(document.text)
+                if num_characters >= PRETOKENIZED_SAMPLE:
+                    return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED * num_marks
     except ForebearError:
-        return False  # whoever reads it will tell what is wrong with it
-    return marks >= MIN_PUNCTUATION and alone >= MIN_ISOLATED * marks
+        return False  # the error is reported when the text is read
+    return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED * num_marks
 
 
 # --- Parallel text and its corpora ---
@@ -465,7 +499,7 @@ class TokenizerPairOptions:
 
 def prepare_parallel_corpus(
     source: TextSource,
-    cutting: TokenizerPairOptions,
+    options: TokenizerPairOptions,
     *,
     default: str,
     held_out: float,
@@ -473,44 +507,53 @@ def prepare_parallel_corpus(
     learning_progress: ProgressFn | None = None,
     progress: ProgressFn | None = None,
 ) -> ParallelCorpus:
-    """The corpus of these pairs: as it was prepared before, or now."""
+    """The corpus of parallel text, cached or prepared now."""
     reading = ParallelFormat(source.columns, source.reading.encoding, source.reading.on_bad_bytes)
     files = read_parallel(source.paths, reading)
-    sides = cutting.source_tokenizer
-    if not isinstance(sides, TokenizerPair):
-        sides = _train_pair(files, cutting, default, held_out, learning_progress)
-    one, two = (
+    tokenizers = options.source_tokenizer
+    if not isinstance(tokenizers, TokenizerPair):
+        tokenizers = _train_pair(files, options, default, held_out, learning_progress)
+    source_corpus, target_corpus = (
         prepare_corpus([path], tokenizer, reading=LINES, sentences="whole", workers=workers, progress=progress)
-        for path, tokenizer in zip(files.paths, (sides.source, sides.target), strict=True)
+        for path, tokenizer in zip(files.paths, (tokenizers.source, tokenizers.target), strict=True)
     )
-    return ParallelCorpus(files, one, two)
+    return ParallelCorpus(files, source_corpus, target_corpus)
 
 
-def reopen_parallel_corpus(data: Mapping[str, Any], sides: TokenizerPair, held_out: float) -> ParallelCorpus:
-    """The pairs that a run was begun with, if they are still what they were."""
+def reopen_parallel_corpus(data: Mapping[str, Any], tokenizers: TokenizerPair, held_out: float) -> ParallelCorpus:
+    """The parallel corpus of a run, if its text has not changed."""
     source = reopen_source(data)
-    corpus = prepare_parallel_corpus(source, TokenizerPairOptions(sides), default="", held_out=held_out)
+    corpus = prepare_parallel_corpus(source, TokenizerPairOptions(tokenizers), default="", held_out=held_out)
     return require_unchanged(corpus, source, data)
 
 
 def _train_pair(
-    files: AlignedFiles, cutting: TokenizerPairOptions, default: str, held_out: float, progress: ProgressFn | None
+    files: AlignedFiles, options: TokenizerPairOptions, default: str, held_out: float, progress: ProgressFn | None
 ) -> TokenizerPair:
-    """Tokenizers for both sides, learned from the pairs that teach, or read from files."""
+    """Tokenizers for both sides, trained on the training pairs, or read from files."""
     chinese = [_is_chinese(path) for path in files.paths]
-    usual = ["characters" if is_chinese else default for is_chinese in chinese]
-    one, two = cutting.source_tokenizer, cutting.target_tokenizer
-    assert not isinstance(one, TokenizerPair)
-    joint = two is None and cutting.target_vocab_size is None and (one is not None or usual[0] == usual[1])
+    defaults = ["characters" if is_chinese else default for is_chinese in chinese]
+    source_choice, target_choice = options.source_tokenizer, options.target_tokenizer
+    assert not isinstance(source_choice, TokenizerPair)
+    joint = (
+        target_choice is None
+        and options.target_vocab_size is None
+        and (source_choice is not None or defaults[0] == defaults[1])
+    )
     with tempfile.TemporaryDirectory(prefix="forebear-pairs-") as folder:
-        taught = _training_side_files(files, held_out, Path(folder))
+        training_files = _training_side_files(files, held_out, Path(folder))
         if joint:
-            made = _tokenizer_for_side(one or usual[0], taught, cutting.source_vocab_size, progress)
-            return TokenizerPair(made, made)
+            tokenizer = _tokenizer_for_side(
+                source_choice or defaults[0], training_files, options.source_vocab_size, progress
+            )
+            return TokenizerPair(tokenizer, tokenizer)
         return TokenizerPair(
-            _tokenizer_for_side(one or usual[0], taught[:1], cutting.source_vocab_size, progress),
+            _tokenizer_for_side(source_choice or defaults[0], training_files[:1], options.source_vocab_size, progress),
             _tokenizer_for_side(
-                two or one or usual[1], taught[1:], cutting.target_vocab_size or cutting.source_vocab_size, progress
+                target_choice or source_choice or defaults[1],
+                training_files[1:],
+                options.target_vocab_size or options.source_vocab_size,
+                progress,
             ),
         )
 
@@ -520,27 +563,29 @@ def _tokenizer_for_side(
 ) -> Tokenizer:
     if kind in TOKENIZER_KINDS:
         size = vocabulary or suggest_vocab_size(kind, sum(Path(path).stat().st_size for path in paths))
-        learning = TokenizerTrainingOptions(size=size)
-        if kind == "wordpiece":  # what is written must come out as people write it
-            learning = replace(learning, lower=False)
-        return tokenizer_for(kind, paths, LINES, learning, progress=progress)
+        options = TokenizerTrainingOptions(size=size)
+        if kind == "wordpiece":  # generated text needs capitals
+            options = replace(options, lower=False)
+        return tokenizer_for(kind, paths, LINES, options, progress=progress)
     if vocabulary is not None:
-        what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
-        raise InputError(what, hint="leave it out")
+        description = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
+        raise InputError(description, hint="leave it out")
     return tokenizer_for(kind, paths, LINES)
 
 
 def _training_side_files(files: AlignedFiles, held_out: float, folder: Path) -> list[str]:
-    """The two sides without the pairs that will examine, as files."""
+    """Files of both sides, without the held-out pairs."""
     with open(files.paths[0], encoding="utf-8") as lines:
         hashes = np.fromiter((content_hash(line) for line in lines), np.uint64, files.count)
-    apart = held_out_pairs(hashes, held_out)[0]
-    made = []
+    is_held_out = held_out_pairs(hashes, held_out)[0]
+    training_files = []
     for path in files.paths:
-        made.append(str(folder / Path(path).name))
-        with open(path, encoding="utf-8") as lines, open(made[-1], "w", encoding="utf-8") as kept:
-            kept.writelines(line for line, examines in zip(lines, apart, strict=True) if not examines)
-    return made
+        training_files.append(str(folder / Path(path).name))
+        with open(path, encoding="utf-8") as lines, open(training_files[-1], "w", encoding="utf-8") as training_file:
+            training_file.writelines(
+                line for line, held_out_line in zip(lines, is_held_out, strict=True) if not held_out_line
+            )
+    return training_files
 
 
 def _is_chinese(path: str) -> bool:

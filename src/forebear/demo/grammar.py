@@ -229,7 +229,7 @@ class LexiconNode:
         self._by_first_char: dict[str, list[int]] = {}
 
     def write(self, generation: GenerationState) -> None:
-        excluded = self._excluded(generation.memory)
+        excluded = self._excluded_indices(generation.memory)
         if excluded:
             index = generation.chooser.choose_without(self.lexicon.odds, excluded)
         else:
@@ -242,7 +242,7 @@ class LexiconNode:
             generation.pieces.append(entry.forms[self.key])
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        excluded = self._excluded(state.known)
+        excluded = self._excluded_indices(state.known)
         for index in self._candidates(parse_input.text[state.position : state.position + 1]):
             entry = self.lexicon.entries[index]
             piece = "" if self.silent else entry.forms[self.key]
@@ -261,7 +261,7 @@ class LexiconNode:
                 self._by_first_char.setdefault(entry.forms[self.key][:1].lower(), []).append(index)
         return self._by_first_char.get(char.lower(), ())
 
-    def _excluded(self, known: dict[str, LexiconEntry]) -> set[int]:
+    def _excluded_indices(self, known: dict[str, LexiconEntry]) -> set[int]:
         places = self.lexicon.places
         return {places[id(known[other])] for other in self.others if id(known[other]) in places}
 

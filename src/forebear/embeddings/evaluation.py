@@ -375,7 +375,8 @@ def agreement(
         if first_vector is None
     )
     return SimilarityEval(
-        pairs.file, by, len(pairs.pairs), covered, **correlations, missing=tuple(missing), composed=len(set(composed)), note="",
+        pairs.file, by, len(pairs.pairs), covered, **correlations, missing=tuple(missing),
+        composed=len(set(composed)), note="",
         undefined=_undefined_reason(pairs.scores[covered_mask], cosines[covered_mask]), headings=pairs.headings,
     )  # fmt: skip
 

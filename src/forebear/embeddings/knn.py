@@ -12,6 +12,7 @@ import numpy as np
 
 from forebear.embeddings.word_table import IdentityMatrix
 from forebear.errors import ForebearError
+from forebear.numerics import unit_rows
 
 BLOCK_BYTES = 1 << 22  # floats of the matrix per block: bounds memory, does not affect results
 ASKED = 256  # queries per block
@@ -32,11 +33,11 @@ def nearest_rows(queries: np.ndarray, matrix: np.ndarray, top: int, norms: np.nd
     """The `top` nearest rows of the (N, D) matrix for each of the (Q, D) queries.
 
     The matrix may be memory-mapped: it is read block by block. A row of zeros has cosine 0 with everything.
-    `lengths` are the norms of its rows, if known.
+    `norms` are those of its rows, if known.
     """
     top = min(top, len(matrix))
     blocks = [
-        _search_block(_unit_rows(queries[start : start + ASKED]), matrix, top, norms)
+        _search_block(unit_rows(np.asarray(queries[start : start + ASKED], np.float32)), matrix, top, norms)
         for start in range(0, len(queries), ASKED)
     ]
     if not blocks:
@@ -104,11 +105,6 @@ def top_rows(rows: np.ndarray, cosines: np.ndarray, top: int) -> tuple[np.ndarra
     return np.take_along_axis(rows, order, 1), np.take_along_axis(cosines, order, 1)
 
 
-def _unit_rows(vectors: np.ndarray) -> np.ndarray:
-    found = np.asarray(vectors, np.float32)
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), MIN_NORM)
-
-
 class HNSWIndex:
     """Approximate nearest neighbors over the rows of a matrix: usearch's HNSW graph."""
 
@@ -125,7 +121,7 @@ class HNSWIndex:
             self._graph.load(str(file))
             return
         for block in row_blocks(matrix):
-            self._graph.add(np.arange(block.start, block.stop), _unit_rows(matrix[block]))
+            self._graph.add(np.arange(block.start, block.stop), unit_rows(np.asarray(matrix[block], np.float32)))
         if file is not None:
             temp_file = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
             self._graph.save(str(temp_file))
@@ -136,7 +132,7 @@ class HNSWIndex:
         top = min(top, len(self.matrix))
         if not len(queries):
             return nearest_rows(queries, self.matrix, top)
-        units = _unit_rows(queries)
+        units = unit_rows(np.asarray(queries, np.float32))
         matches = self._graph.search(units, top)
         rows = np.sort(np.asarray(matches.keys, np.int64).reshape(len(units), -1), axis=1)
         pairs = zip(rows, units, strict=True)

@@ -1,4 +1,4 @@
-"""A table of words that can be asked: which words are near, how alike two are, which is the odd one, who is to whom."""
+"""Queries on word vectors: nearest neighbors, analogies, spelling suggestions, and matching words of texts."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
 
-# Words that are spelled like another: what a person may have meant who asks for one that is not there.
+# --- Spelling suggestions ---
 
-
-SUGGESTION_WORDS = 200_000  # words of a vocabulary, the first: they are the frequent ones, and the rest would take long
-MAX_SLIPS = 2  # of the hand: a letter too few, too many, another, or two that changed places
-SHORT_WORD = 4  # letters; of fewer, two slips leave hardly any
-MAX_WORD_LENGTH = 40  # letters of what is a word
-MIN_SHARED_PAIRS = 0.4  # of the pairs of letters that two words have, so many they must share
+SUGGESTION_WORDS = 200_000  # first words of a vocabulary: the most frequent ones; more would be slow
+MAX_SLIPS = 2  # edits: insertion, deletion, substitution, transposition
+SHORT_WORD = 4  # letters; shorter words allow one edit only
+MAX_WORD_LENGTH = 40  # letters
+MIN_SHARED_PAIRS = 0.4  # minimum similarity of letter bigrams
 
 
 def spelling_suggestions(word: str, words: Sequence[str], limit: int = 5) -> list[str]:
-    """Those the fewest slips away, if they are one or two; or else those that share most pairs of neighbouring letters.
+    """Words at the smallest edit distance, if it is one or two; otherwise words that share most letter bigrams.
 
-    Capitals aside; of equals the earlier, which are the more frequent, come first.
+    Case is ignored; ties keep their order, which is by frequency.
     """
     folded_word = word.casefold()
     if not 0 < len(folded_word) <= MAX_WORD_LENGTH:
@@ -62,13 +61,13 @@ def spelling_suggestions(word: str, words: Sequence[str], limit: int = 5) -> lis
 
 @lru_cache(maxsize=1)
 def _casefold_words(words: tuple[str, ...]) -> tuple[list[str], np.ndarray]:
-    """Words without capitals, and how long they are; kept, as who has one slip may have many."""
+    """Casefolded words and their lengths; cached for repeated queries."""
     folded = [word.casefold() for word in words]
     return folded, np.fromiter(map(len, folded), np.int64, len(folded))
 
 
 def slips_between(word: str, others: Sequence[str]) -> np.ndarray:
-    """(N,) how many slips turn the word into each of the others (optimal string alignment), all of them at once."""
+    """(N,) edit distance of the word to each of the others (optimal string alignment), vectorized."""
     letters = _letter_matrix(others)
     row = np.repeat(np.arange(len(letters) + 1, dtype=np.int8)[:, None], len(others), axis=1)
     previous, matches = row, {letter: letters == ord(letter) for letter in set(word)}
@@ -86,7 +85,7 @@ def slips_between(word: str, others: Sequence[str]) -> np.ndarray:
 
 
 def shares_of_pairs(word: str, others: Sequence[str]) -> np.ndarray:
-    """(N,) the share of neighbouring letters that the word has in common with each; borders are letters too."""
+    """(N,) Dice similarity of letter bigrams with each of the others, word boundaries included."""
     bounded, letter_rows = f"\0{word}\0", _letter_matrix(others)
     boundary = np.zeros((1, len(others)), np.uint32)
     letter_rows = np.concatenate([boundary, letter_rows, boundary])
@@ -97,26 +96,28 @@ def shares_of_pairs(word: str, others: Sequence[str]) -> np.ndarray:
 
 
 def _letter_matrix(words: Sequence[str]) -> np.ndarray:
-    """(L, N) the letters of each word, zeros where it has ended."""
+    """(L, N) code points of each word, zero-padded."""
     if not words:
         return np.zeros((0, 0), np.uint32)
     return np.ascontiguousarray(np.array(words).view(np.uint32).reshape(len(words), -1).T)
 
 
+# --- Lexicon ---
+
 SplitWords = Callable[[str], Sequence[str]]
 AnalogyMethod = Literal["add", "multiply"]
 ONEHOT_NOTE = "one-hot vectors: any other word is equally far (cosine 0), which is why later milestones exist"
 ZERO_VECTOR_NOTE, NO_OTHER_WORD_NOTE = "its vector is all zeros, and near to nothing", "there is no other word"
-COSMUL_EPSILON = 1e-6  # what keeps 3CosMul from dividing by nothing (Levy and Goldberg 2014)
+COSMUL_EPSILON = 1e-6  # avoids division by zero in 3CosMul (Levy and Goldberg 2014)
 
 
 @dataclass(frozen=True, eq=False)
 class LexiconMatch:
-    """What a table knows of a text.
+    """The vector of a query text.
 
     vector  (D,)
-    rows    those of its own words, which are no answers to anything asked about it
-    note    how it was found, if not as it is written
+    rows    rows of its own words, which are excluded from answers
+    note    how it was matched, if not as written
     """
 
     text: str
@@ -127,9 +128,9 @@ class LexiconMatch:
 
 @dataclass(frozen=True)
 class NeighborWord:
-    """A word and how near it is; `count` is how often it was seen, where that is known.
+    """A word, its cosine with the query, and its count if known.
 
-    `cosine` is that with what was asked; of analogies whose cosines are multiplied, their product, which may exceed 1.
+    For 3CosMul analogies, `cosine` is the 3CosMul score, which may exceed 1.
     """
 
     word: str
@@ -142,7 +143,7 @@ class NeighborWord:
 
 @dataclass(frozen=True)
 class WordNeighbors:
-    """A word, or a text of several, and the words nearest to it."""
+    """A word or text, and its nearest words."""
 
     text: str
     nearest: tuple[NeighborWord, ...]
@@ -154,7 +155,7 @@ class WordNeighbors:
 
 @dataclass(frozen=True)
 class Analogy:
-    """`asked`: the first is to the second as the third is to the words found."""
+    """Answers to an analogy `query` a, b, c: words d such that a : b = c : d."""
 
     query: tuple[str, str, str]
     method: AnalogyMethod
@@ -168,10 +169,10 @@ class Analogy:
 
 
 class Lexicon:
-    """Asks a table of words.
+    """Queries on a table of word vectors.
 
-    cut   makes words of a text that is none; without it, white space does
-    kept  says where an index of the words is kept
+    split       splits a text into words; default: at whitespace
+    index_path  returns the path where the search index is cached
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class Lexicon:
 
     @property
     def is_onehot(self) -> bool:
-        """Whether every word is as far from every other, so that none is near."""
+        """Whether vectors are one-hot, so that all words are equally far apart."""
         return not isinstance(self.table.matrix, np.ndarray)
 
     @cached_property
@@ -197,15 +198,15 @@ class Lexicon:
 
     @cached_property
     def _spellings(self) -> dict[str, int]:
-        """The row of each word, and of those that differ in capitals alone the first, which is the most frequent."""
+        """The row of each normalized spelling; of words that differ only in case, the first (most frequent)."""
         rows: dict[str, int] = {}
         for row, word in enumerate(self.table.words):
             rows.setdefault(_normalize_spelling(word), row)
         return rows
 
     def row_of(self, text: str) -> int | None:
-        """The row of a word as it is written, in small letters, or with other capitals; that of a phrase whether there
-        are spaces between its words or _, as other programs write them."""
+        """The row of a word as written, lowercased, or with other capitals; words of a phrase may be joined by spaces
+        or by _, as other programs write them."""
         row = self.table.row_of(text)
         if row is not None or not (normalized := _normalize_spelling(text)):
             return row
@@ -213,7 +214,7 @@ class Lexicon:
         return next((candidate for candidate in candidates if candidate is not None), self._spellings.get(normalized))
 
     def find(self, text: str) -> LexiconMatch:
-        """The vector of a text: its own row, what its parts make of it, or the mean of its words."""
+        """The vector of a text: its row, composed of subwords, or the mean of its words."""
         words = [text] if self.row_of(text) is not None else list(self.cut(text))
         if not words:
             raise InputError(f"{text!r} has no words", hint="write at least one")
@@ -248,7 +249,7 @@ class Lexicon:
         return InputError(message, hint=hint)
 
     def neighbors(self, texts: str | Sequence[str], top: int = 10, *, approximate: bool = False) -> list[WordNeighbors]:
-        """The `top` words nearest to each text by cosine, its own words left out; none where none is nearer."""
+        """The `top` nearest words of each text by cosine, without its own words."""
         _require_positive_top(top)
         matches = self.find_all([texts] if isinstance(texts, str) else texts)
         if not matches:
@@ -264,7 +265,7 @@ class Lexicon:
         return results
 
     def find_all(self, texts: Sequence[str]) -> list[LexiconMatch]:
-        """`find` for each; a complaint is about the text of its number, from 1."""
+        """`find` for each text; errors carry the number of the text, from 1."""
         matches = []
         for number, text in enumerate(texts, 1):
             try:
@@ -284,10 +285,10 @@ class Lexicon:
         method: AnalogyMethod = "add",
         approximate: bool = False,
     ) -> Analogy:
-        """What is to the third as the second is to the first; the three themselves are no answers.
+        """Answer first : second = third : ?; the three words themselves are excluded.
 
-        method  "add": the words nearest to second - first + third, each of length 1 (3CosAdd); "multiply": those whose
-                cosines with the second and third, multiplied and divided by that with the first, are largest (3CosMul)
+        Args:
+            method: "add" for 3CosAdd (nearest to second - first + third, as unit vectors), "multiply" for 3CosMul.
         """
         _require_positive_top(top)
         if method not in get_args(AnalogyMethod):
@@ -337,7 +338,7 @@ def _normalize_spelling(text: str) -> str:
 
 
 def cos_mul(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
-    """3CosMul of cosines with the three words that are asked about, moved to lie between 0 and 1."""
+    """3CosMul score from the cosines with the three words, shifted to [0, 1]."""
     return (1 + second) / 2 * ((1 + third) / 2) / ((1 + first) / 2 + COSMUL_EPSILON)
 
 
@@ -346,7 +347,7 @@ def lexicon_notes(matches: Sequence[LexiconMatch]) -> tuple[str, ...]:
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Each row with length 1; a row of zeros stays one."""
+    """Rows scaled to unit length; zero rows stay zero."""
     return vectors / row_norms(vectors)[:, None]
 
 
@@ -363,20 +364,19 @@ def _max_rows(matches: Sequence[LexiconMatch]) -> int:
     return max(len(match.rows) for match in matches)
 
 
-# Very many analogies at once: the cosines of all words that are asked about with a block of words, each used often.
+# --- Many analogies at once, for evaluation ---
 
-
-TOGETHER = 128  # analogies whose scores of a block are in memory at once
-WIDE = 2048  # words of a block, at most
+TOGETHER = 128  # analogies scored per block
+WIDE = 2048  # candidate words per block
 
 
 def solve_analogies(
     lexicon: Lexicon, order: np.ndarray, questions: np.ndarray, method: AnalogyMethod = "add"
 ) -> np.ndarray:
-    """(Q,) the best answer to each analogy a : b = c : ?, by its place in `order`; of equals the first.
+    """(Q,) the best answer to each analogy a : b = c : ?, as an index into `order`; the first of ties.
 
-    order  (V,) rows of the table that may answer
-    asked  (Q, 3 or more) places in it: a, b, c; they are no answers
+    order      (V,) candidate rows of the table
+    questions  (Q, 3 or more) indices into `order` of a, b, c, which are excluded as answers
     """
     matrix = lexicon.table.matrix
     unique_ranks, word_indices = np.unique(questions[:, :3], return_inverse=True)
@@ -401,17 +401,16 @@ def solve_analogies(
     return answers
 
 
-# Texts as rows of a table of words: cut by the tokenizer, phrases joined, words it lacks looked up or composed.
+# --- Words of texts as rows of a table ---
 
-
-NO_WORD = -1  # the row of a word that has no vector
-_COMPOSE_LOCK = threading.Lock()  # of vectors that are composed
+NO_WORD = -1  # row of a word without a vector
+_COMPOSE_LOCK = threading.Lock()  # guards composed vectors
 Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class WordMatches:
-    """The words of some texts: their rows one text after the other, how many each text has, and where they stand."""
+    """Words of texts: their rows (texts concatenated), the number of words of each text, and their spans."""
 
     rows: np.ndarray
     counts: np.ndarray
@@ -422,18 +421,18 @@ class WordMatches:
 
 
 class WordMatcher:
-    """Finds the words of texts in a table.
+    """Looks up the words of texts in a table: tokenized, phrases merged, missing words composed of subwords.
 
-    phrases  which words are one (new york), where the table has rows for such
+    phrases  phrases that have their own rows (new york), if any
     """
 
     def __init__(self, table: WordVectors, tokenizer: Tokenizer, phrases: PhraseTable | None = None) -> None:
         self.table, self.tokenizer, self.phrases = table, tokenizer, phrases
-        self.more: list[np.ndarray] = []  # vectors of words that were composed; their rows come after the table's
+        self.more: list[np.ndarray] = []  # composed vectors; their rows follow the table's
         self._composed_rows: dict[str, int] = {}
 
     def find_words(self, text: str) -> list[str]:
-        """The words of one text: as the vocabulary spells them, or as they are written where it lacks them."""
+        """The words of one text: as in the vocabulary, or as written if out of vocabulary."""
         text = replace_surrogates(text)
         encoding = self.tokenizer.encode(text)
         ids, _ = self._join_phrases(encoding.ids, np.array([len(encoding.ids)]))
@@ -445,7 +444,7 @@ class WordMatcher:
         ]
 
     def match_words(self, texts: Sequence[str], *, spans: bool = False) -> WordMatches:
-        """The words of all texts; those that the tokenizer lacks are looked up as they are written."""
+        """The words of all texts; out-of-vocabulary words are looked up as written."""
         texts = [replace_surrogates(text) for text in texts]
         token_ids, token_counts = self.tokenizer.encode_many(texts)
         ids, counts = self._join_phrases(token_ids, token_counts.astype(np.int64))
@@ -465,32 +464,32 @@ class WordMatcher:
         return (ids, counts) if self.phrases is None else self.phrases.join(ids, counts)
 
     def _word_spans(self, text: str, sizes: np.ndarray) -> Spans:
-        """Where words stand that are so many tokens each."""
+        """Spans of words, given their sizes in tokens."""
         spans, ends = self.tokenizer.encode(text).spans, np.cumsum(sizes)
         word_ends = zip(ends.tolist(), sizes.tolist(), strict=True)
         return [(spans[end - size][0], spans[end - 1][1]) for end, size in word_ends]
 
     @cached_property
     def _token_names(self) -> list[str]:
-        """Of all ids: tokens, then phrases."""
+        """Names of all ids: tokens, then phrases."""
         tokens = self.tokenizer.vocabulary()
         return tokens if self.phrases is None else [*tokens, *self.phrases.phrase_names(tokens)]
 
     @cached_property
     def _token_rows(self) -> np.ndarray:
-        """The row of each id."""
+        """Table row of each id."""
         return np.array([self.table.rows.get(name, NO_WORD) for name in self._token_names], np.int64)
 
     @cached_property
     def _token_sizes(self) -> np.ndarray:
-        """How many tokens each id stands for."""
+        """Number of tokens of each id."""
         sizes = [1] * self.tokenizer.vocab_size
         for first, second in [] if self.phrases is None else self.phrases.pairs.tolist():
             sizes.append(sizes[first] + sizes[second])
         return np.array(sizes, np.int64)
 
     def _lookup_or_compose(self, word: str) -> int:
-        """A word that is no token: written otherwise, or composed once and kept."""
+        """Row of a word that is not a token: another spelling, or composed once and cached."""
         row = self.table.row_of(word)
         if row is not None or self.table.compose is None:
             return NO_WORD if row is None else row
@@ -500,5 +499,5 @@ class WordMatcher:
                 if vector is not None:
                     row = len(self.table.words) + len(self.more)
                     self.more.append(np.asarray(vector, np.float32))
-                self._composed_rows[word] = row  # last, so that an interrupt leaves no row without its vector
+                self._composed_rows[word] = row  # assigned last, so that an interrupt leaves no row without a vector
             return self._composed_rows[word]

@@ -1,4 +1,4 @@
-"""Words that stand together more often than by chance become one: New York, 人工 智能."""
+"""Phrase detection (New York, 人工 智能) and word2vec over words and phrases."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from forebear.kernels.word2vec import WindowBatch
     from forebear.kernels.word2vec_threads import Word2VecVariant
 
-BLOCK_TOKENS = 1 << 22  # tokens whose pairs are counted at once
-MIN_PAIR_COUNT = 5  # times that a pair is seen before it can be a phrase; so many are also taken off its count
-THRESHOLD = 100.0  # how many times as often as by chance; half as much for what was joined already
+BLOCK_TOKENS = 1 << 22  # tokens whose pairs are counted per block
+MIN_PAIR_COUNT = 5  # minimum count of a phrase; also subtracted from its count (discount)
+THRESHOLD = 100.0  # ratio to the expected count; halved with each pass
 
 
 @dataclass(frozen=True, eq=False)
 class PhraseTable:
-    """Pairs of ids that are one: pair number k has the id `vocabulary + k`, and may be a part of a later pair.
+    """Pairs of ids that form a phrase: pair k has the id `vocabulary + k`, and may be part of a later pair.
 
-    `pairs` (P, 2) are in the order in which they were found; `passes` tells how many were known after each pass over
-    the text: a pass joins only what was known to it.
+    `pairs` (P, 2) are in order of detection; `passes` is the number of pairs known after each pass over the text.
     """
 
     vocabulary: int
@@ -43,18 +42,18 @@ class PhraseTable:
 
     @property
     def size(self) -> int:
-        """Of the vocabulary with all phrases."""
+        """Vocabulary size with phrases."""
         return self.vocabulary + len(self.pairs)
 
     def join(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same rows with every phrase one token, from the left: of a b c, where both pairs are known, a b is."""
+        """Merge every phrase into one token, from the left: in a b c, with both pairs known, a b wins."""
         for keys, ids in self._by_pass:
             tokens, lengths = _join_pairs(tokens, lengths, keys, ids)
         return tokens, lengths
 
     @cached_property
     def _by_pass(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each pass the keys of its pairs, rising, and their ids."""
+        """Sorted pair keys and phrase ids of each pass."""
         passes, begin = [], 0
         for end in self.passes:
             keys = _pair_keys(self.pairs[begin:end, 0], self.pairs[begin:end, 1])
@@ -64,7 +63,7 @@ class PhraseTable:
         return passes
 
     def phrase_names(self, tokens: Sequence[str]) -> list[str]:
-        """What each phrase is called: its words, with a space between those that are written with one."""
+        """The text of each phrase: its words, joined by a space where the script uses one."""
         names = list(tokens)
         for first, second in self.pairs.tolist():
             left, right = names[first], names[second]
@@ -72,10 +71,10 @@ class PhraseTable:
         return names[len(tokens) :]
 
     def learn(self, source: Subset, never: np.ndarray, min_count: int = 1) -> PhraseTable:
-        """With one more pass: the pairs that a text, joined as far as it is known, has more often than by chance.
+        """A table extended by one pass: pairs that are more frequent in the merged text than expected.
 
-        never  whether an id, or any phrase (the last), is no word
-        least  how often a pair must be seen, if that is more than SEEN
+        never      (V + 1,) whether an id is not a word; the last entry stands for all phrases
+        min_count  minimum count of a pair, if above MIN_PAIR_COUNT
         """
         counts, keys, pair_counts = self._count_pairs(source)
         first, second = keys >> 32, keys & 0xFFFFFFFF
@@ -87,19 +86,19 @@ class PhraseTable:
             (pair_counts - MIN_PAIR_COUNT) * float(counts.sum()) / (counts[first] * counts[second].astype(np.float64))
         )
         new = np.flatnonzero(score > THRESHOLD / 2 ** len(self.passes))
-        new = new[np.lexsort((keys[new], -pair_counts[new]))]  # frequent ones first, as in a vocabulary
+        new = new[np.lexsort((keys[new], -pair_counts[new]))]  # by falling frequency, as in a vocabulary
         pairs = np.concatenate((self.pairs, np.stack((first[new], second[new]), axis=1)))
         return PhraseTable(self.vocabulary, pairs, (*self.passes, len(pairs)))
 
     def count(self, source: Subset) -> np.ndarray:
-        """(size,) how often each word and phrase occurs in a text."""
+        """(size,) counts of each word and phrase in a text."""
         counts = np.zeros(self.size, np.int64)
         for tokens, _ in self._blocks(source):
             counts += np.bincount(tokens, minlength=self.size)
         return counts
 
     def _count_pairs(self, source: Subset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How often each token occurs, the keys of all pairs that stand together, and how often they do."""
+        """Token counts, keys of all adjacent pairs, and pair counts."""
         counts, keys, pair_counts = np.zeros(self.size, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
         for tokens, lengths in self._blocks(source):
             counts += np.bincount(tokens, minlength=self.size)
@@ -112,7 +111,7 @@ class PhraseTable:
         return counts, keys, pair_counts
 
     def _blocks(self, source: Subset):
-        """A text as rows, joined, a block at a time; a unit longer than a block is cut."""
+        """A text as merged sequences, block by block; a unit longer than a block is split."""
         for begin in range(0, source.num_tokens, BLOCK_TOKENS):
             yield self.join(*source.token_slice(begin, min(begin + BLOCK_TOKENS, source.num_tokens)))
 
@@ -125,14 +124,14 @@ def _join_pairs(
     pair_keys = _pair_keys(tokens[:-1], tokens[1:])
     positions = np.minimum(np.searchsorted(keys, pair_keys), len(keys) - 1)
     is_pair = np.append(keys[positions] == pair_keys, False)
-    is_pair[np.cumsum(lengths) - 1] = False  # no pair reaches into the next row
+    is_pair[np.cumsum(lengths) - 1] = False  # no pair spans two sequences
     indices = np.arange(len(tokens))
     run_length = indices - np.maximum.accumulate(
         np.where(is_pair, 0, indices + 1)
-    )  # how many beginnings stand right before
-    joined = is_pair & (run_length % 2 == 0)  # of a b c the first pair takes b away from the second
+    )  # number of consecutive pair starts before
+    joined = is_pair & (run_length % 2 == 0)  # in a b c the first pair takes b from the second
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    removed = np.append(False, joined[:-1])  # second halves
+    removed = np.append(False, joined[:-1])  # second tokens of merged pairs
     result = tokens.copy()
     result[joined] = ids[positions[np.flatnonzero(joined)]]
     return result[~removed], lengths - np.bincount(rows[removed], minlength=len(lengths))
@@ -143,25 +142,24 @@ def _pair_keys(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _is_wide(character: str) -> bool:
-    """Whether it is of a script that writes no spaces between words."""
+    """Whether the character belongs to a script without spaces between words."""
     return bool(character) and ("\u3040" <= character <= "\u9fff" or "\U00020000" <= character <= "\U0003ffff")
 
 
-# What word2vec learns of a text: which words belong together, how often each occurs, and a vector for each.
+# --- word2vec over words and phrases ---
 
-
-LISTED_PHRASES = 5  # phrases that are named
+LISTED_PHRASES = 5  # phrases listed in the note
 ModelFactory = Callable[[Sequence[str]], Word2VecModel]
 
 
 class PhraseModel:
-    """Joins the phrases of every batch and gives the rest to a model of ids.
+    """Merges the phrases of every batch and trains a word2vec model on the result.
 
-    make    the model for a vocabulary, which is known when the phrases are
-    tokens  by id
-    never   ids that are no words
-    passes  how often words that belong together are joined; 0: never
-    least   how often words must stand together to be joined
+    make_model  builds the model for a vocabulary, once the phrases are known
+    tokens      tokens by id
+    never       ids that are not words
+    passes      passes of phrase detection; 0: no phrases
+    min_count   minimum count of a phrase
     """
 
     heads = ("around",)
@@ -172,7 +170,7 @@ class PhraseModel:
         self, make_model: ModelFactory, *, tokens: Sequence[str], never: Iterable[int], passes: int, min_count: int = 1
     ) -> None:
         self._make, self._tokens, self._passes, self._phrase_min_count = make_model, tokens, passes, min_count
-        self._never = np.zeros(len(tokens) + 1, bool)  # one more, which stands for all phrases
+        self._never = np.zeros(len(tokens) + 1, bool)  # the last entry stands for all phrases
         self._never[list(never)] = True
         self.phrases = PhraseTable.empty(len(tokens))
         self.model = make_model(tokens)
@@ -194,20 +192,19 @@ class PhraseModel:
 
     @property
     def nothing(self) -> float:
-        """What vectors lose that know nothing: a word is told by even chances from each that was drawn, or at each turn
-        of its path."""
+        """Loss of untrained vectors: ln 2 for each negative, or for each turn of the path."""
         return self.model.reports * math.log(2)
 
     def _set_phrases(self, phrases: PhraseTable) -> None:
-        """From now on these are joined; the model is made anew where that changes the vocabulary."""
+        """Use these phrases; the model is rebuilt if the vocabulary changes."""
         if phrases.size != self.phrases.size:
             self.model = self._make([*self._tokens, *phrases.phrase_names(self._tokens)])
         self.phrases = phrases
 
-    # -- learning
+    # -- training
 
     def prepass(self, source: Subset, given: Mapping[str, np.ndarray] | None = None) -> None:
-        """Finds the phrases of a text and counts its words; those of an earlier text are `given` with its vectors."""
+        """Detect phrases and count words; with an earlier run (`given`), use its phrases and add its counts."""
         phrases = PhraseTable.empty(len(self._tokens)) if given is None else self._earlier_phrases(given)
         if given is None:
             for _ in range(self._passes):
@@ -234,21 +231,21 @@ class PhraseModel:
 
     @property
     def _min_count(self) -> int:
-        """How often what has a vector was seen: joining leaves some words, and phrases, less often by themselves."""
+        """Minimum count for a vector: merging lowers the counts of some words and phrases."""
         return self._phrase_min_count if self._passes else 1
 
     @property
     def _phrase_counts(self) -> np.ndarray:
-        """How often each phrase occurs by itself; those that never do have no vector."""
+        """Counts of phrases outside longer phrases; phrases with count 0 have no vector."""
         return self.model.counts[len(self._tokens) :]
 
     def initialize(self, seed: int) -> None:
         self.model.initialize(seed)
 
     def warm_start(self, given: Mapping[str, np.ndarray]) -> None:
-        """Takes the vectors of a run whose words are the first of ours; new words keep the values they began with."""
+        """Take the vectors of a run whose words are the first of ours; new words keep their initial values."""
         current, rows = self.model.arrays(), self._rows_for(given)
-        num_bucket_rows = len(given["inputs"]) - len(rows)  # rows of letter groups stand behind all words
+        num_bucket_rows = len(given["inputs"]) - len(rows)  # n-gram rows follow all words
         if given["inputs"].shape[1] != self.width or num_bucket_rows != len(current["inputs"]) - self.phrases.size:
             raise ForebearError("the vectors to go on from have another shape", hint="leave out --width and --subwords")
         current["inputs"][rows] = given["inputs"][: len(rows)]
@@ -263,7 +260,7 @@ class PhraseModel:
         self.model.load(current)
 
     def _earlier_phrases(self, given: Mapping[str, np.ndarray]) -> PhraseTable:
-        """The phrases of an earlier run, whose ids began behind its own, perhaps smaller, vocabulary."""
+        """The phrases of an earlier run, with ids shifted to the current vocabulary."""
         if "phrases" not in given:
             return PhraseTable.empty(len(self._tokens))
         vocab_size = len(given["counts"]) - len(given["phrases"])
@@ -273,7 +270,7 @@ class PhraseModel:
         return PhraseTable(len(self._tokens), pairs, tuple(given["passes"].tolist()))
 
     def _rows_for(self, given: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Where the words and phrases of an earlier run are here."""
+        """Current rows of the words and phrases of an earlier run."""
         num_phrases = len(given["phrases"]) if "phrases" in given else 0
         num_words = len(given["counts"]) - num_phrases
         return np.concatenate((np.arange(num_words), len(self._tokens) + np.arange(num_phrases)))
@@ -281,7 +278,7 @@ class PhraseModel:
     def train_batch(
         self, batch: Batch, *, rate: float, moment: tuple[int, int], threads: int = 1, deterministic: bool = False
     ) -> float | None:
-        """Learns from a batch; the mean loss before, None where no word has another beside it."""
+        """Train on a batch; returns the mean loss before the update, None if no word has a context."""
         tokens, lengths = self._join_batch(batch)
         loss = self.model.train_batch(
             tokens, lengths, rate=rate, moment=moment, threads=threads, deterministic=deterministic
@@ -292,7 +289,7 @@ class PhraseModel:
         return self.model.evaluate(*self._join_batch(batch))
 
     def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], num_windows: int) -> list[dict[str, Any]]:
-        """The first windows of a batch, in words, as one thread draws them."""
+        """The first training windows of a batch as words, as one thread samples them."""
         names = [*self._tokens, *self.phrases.phrase_names(self._tokens)]
         tokens, lengths = self._join_batch(batch)
         samples = sample_windows(
@@ -311,7 +308,7 @@ class PhraseModel:
     def _join_batch(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         return self.phrases.join(batch.inputs["tokens"], batch.inputs["lengths"])
 
-    # -- its state
+    # -- state
 
     def arrays(self) -> dict[str, np.ndarray]:
         if not self._passes:
@@ -329,18 +326,18 @@ class PhraseModel:
         self.model.load(remaining)
 
     def training_state(self) -> dict[str, np.ndarray]:
-        """Nothing beside the vectors."""
+        """Empty: vectors are the whole state."""
         return {}
 
-    # -- what it says
+    # -- results
 
     @property
     def matrix(self) -> np.ndarray:
-        """(V, width) by the ids of tokens; phrases are not among them."""
+        """(V, width) vectors of tokens by id, without phrases."""
         return self.model.matrix[: len(self._tokens)]
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
-        """Of every word and phrase that was seen."""
+        """Vectors of every word and phrase with enough counts, by falling frequency."""
         names = [*tokens, *self.phrases.phrase_names(tokens)]
         never = self._never[np.minimum(np.arange(len(names)), len(tokens))]
         rows = np.flatnonzero((self.model.counts >= self._min_count) & ~never)
@@ -359,12 +356,12 @@ class PhraseModel:
 
 @dataclass(frozen=True)
 class SampledWindow:
-    """A word, the words around it that are looked at, and what it is told from: drawn words, or turns in a tree."""
+    """A word, its context, and its output targets: negative samples, or a path in the Huffman tree."""
 
     word: int
     context: tuple[int, ...]
     drawn: tuple[int, ...]
-    path_turns: str  # "lrr": left, right, right; "" where words are drawn
+    path_turns: str  # "lrr": left, right, right; "" for negative sampling
 
 
 def sample_windows(
@@ -377,7 +374,7 @@ def sample_windows(
     moment: tuple[int, int],
     num_windows: int,
 ) -> list[SampledWindow]:
-    """The first windows of a batch with something to learn, as training without lockstep draws them."""
+    """The first non-empty windows of a batch, as free-running threads sample them."""
     from forebear.kernels.word2vec import TokenRuns, draw_windows
     from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 

@@ -1,4 +1,4 @@
-"""word2vec's model: two tables of vectors, learned by compiled loops from the words around each word."""
+"""word2vec: skip-gram and CBOW with negative sampling or hierarchical softmax, and subwords as in fastText."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, su
 if TYPE_CHECKING:
     from forebear.kernels.word2vec_threads import Word2VecVariant
 
-# Words as bags of their character n-grams, hashed into a table of rows, so that unknown words get vectors too.
+# --- Subwords ---
 
-
-MANY = 2000  # words; for fewer, numba takes longer to load than the loops do
+MANY = 2000  # words; for fewer, loading numba takes longer than plain Python
 
 
 @dataclass(frozen=True)
 class Subwords:
-    """n-grams of "<word>" as fastText makes and hashes them, so that tables can be exchanged.
+    """Character n-grams of "<word>", hashed as in fastText, so that tables can be exchanged.
 
-    shortest, longest  characters of an n-gram, the two marks included
-    buckets            rows that n-grams share
-    han                single Chinese characters and pairs of them count too: each means something by itself
+    shortest, longest  length of an n-gram in characters, boundary marks included
+    buckets            rows that n-grams are hashed into
+    han                also use single Chinese characters and pairs of them, which have a meaning of their own
     """
 
     shortest: int = 3
@@ -45,21 +44,21 @@ class Subwords:
             raise InputError(f"n-grams hashed into {self.buckets} rows", hint="choose 1 or more, such as 200000")
 
     def ngrams(self, word: str) -> list[str]:
-        """The n-grams of a word, in the order of their places; equal ones as often as they stand there."""
+        """The n-grams of a word by position, with repetitions."""
         marked = f"<{word}>"
         size = len(marked)
         han = is_han(np.array([ord(letter) for letter in marked])) & self.han
         ngrams = []
         for start in range(size):
             for length in range(1, min(max(self.longest, 2), size - start) + 1):
-                alone = length == 1 and (start == 0 or start == size - 1)  # "<" and ">" by themselves tell nothing
+                alone = length == 1 and (start == 0 or start == size - 1)  # "<" and ">" alone carry no information
                 chinese = length <= 2 and han[start : start + length].all()
                 if (self.shortest <= length <= self.longest and not alone) or chinese:
                     ngrams.append(marked[start : start + length])
         return ngrams
 
     def bucket_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The buckets of each word's n-grams: of word w rows[indptr[w]:indptr[w + 1]]."""
+        """The buckets of each word's n-grams, (indptr, rows): rows[indptr[w]:indptr[w + 1]] for word w."""
         if len(words) < MANY:
             return self.plain_rows(words)
         from forebear.kernels.word2vec import hash_char_ngrams
@@ -73,14 +72,14 @@ class Subwords:
         return hash_char_ngrams(letters, ends, starts, han, (self.shortest, self.longest), self.buckets)
 
     def plain_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The same, n-gram by n-gram."""
+        """`bucket_rows` in plain Python."""
         rows = [[hashed(ngram) % self.buckets for ngram in self.ngrams(word)] for word in words]
         indptr = np.concatenate(([0], np.cumsum([len(word_rows) for word_rows in rows], dtype=np.int64)))
         return indptr, np.array([bucket for word_rows in rows for bucket in word_rows], np.int32)
 
 
 def hashed(ngram: str) -> int:
-    """FNV-1a of 32 bits; bytes above 127 count as negative numbers, as they do in fastText."""
+    """32-bit FNV-1a; bytes above 127 are sign-extended, as in fastText."""
     value = 2166136261
     for byte in ngram.encode("utf-8", "surrogatepass"):
         value ^= byte if byte < 128 else byte | 0xFFFFFF00
@@ -88,13 +87,15 @@ def hashed(ngram: str) -> int:
     return value
 
 
+# --- The model ---
+
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
-EVALUATION_KEY = (0x5EED,)  # the moment of what is drawn to examine
-TOGETHER = 4096  # words whose vectors are composed at once
+EVALUATION_KEY = (0x5EED,)  # random key of evaluation
+TOGETHER = 4096  # words composed per block
 
 
 def check(width: int, window: int, architecture: str, output: str, negatives: int) -> None:
-    """Refuses what is no word2vec, before any text is read."""
+    """Raise InputError for invalid settings, before any text is read."""
     if architecture not in ARCHITECTURES:
         raise InputError(f"no architecture is named {architecture!r}", hint=f"there are: {', '.join(ARCHITECTURES)}")
     if output not in OUTPUTS:
@@ -105,7 +106,7 @@ def check(width: int, window: int, architecture: str, output: str, negatives: in
 
 
 def spelled(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of each word: its own, then those of its n-grams, which lie behind those of all words."""
+    """(indptr, rows) of each word: its own row, then those of its n-grams, which follow the rows of all words."""
     if words is None or len(words) != vocabulary:
         raise ForebearError(f"subwords need the words of all {vocabulary} ids")
     indptr, rows = subwords.bucket_rows(words)
@@ -114,19 +115,19 @@ def spelled(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) ->
 
 
 class Word2VecModel:
-    """Vectors of words that predict the words around them (skip-gram) or are predicted by them together (CBOW).
+    """Word vectors that predict each context word (skip-gram) or are predicted by the mean context (CBOW).
 
-    vocabulary    how many ids there are
-    never         ids that are passed over, as if they were not in the text
-    width         numbers in a vector
-    window        words to each side that are looked at, at most; how many is drawn anew for each word
-    architecture  "skipgram": each word around predicts the word; "cbow": the mean of all around does
-    output        "negatives": the word is told from some drawn words; "tree": from all, by turns in Huffman's tree
-    negatives     drawn words for each word
-    sample        the share of the text from which on a word is passed over more and more often; 0 for never
-    power         drawn words are drawn as often as their counts to this power tell
-    subwords      a word's vector is the mean of a row of its own and of rows of its character n-grams; or None
-    words         the words by id, which subwords need
+    vocabulary    vocabulary size
+    never         ids that are skipped, as if they were not in the text
+    width         embedding size
+    window        maximum number of context words to each side; the actual number is sampled for each word
+    architecture  "skipgram": each context word predicts the word; "cbow": the mean of the context does
+    output        "negatives": negative sampling; "tree": hierarchical softmax over a Huffman tree
+    negatives     negative samples per word
+    sample        frequency above which a word is subsampled; 0: no subsampling
+    power         exponent of the counts in the distribution of negatives
+    subwords      a word's vector is the mean of its own row and the rows of its character n-grams; None: own row only
+    words         the words by id, required for subwords
     """
 
     heads = ("around",)
@@ -160,10 +161,10 @@ class Word2VecModel:
         self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
         self.prepass(np.zeros(vocabulary, np.int64))
 
-    # -- learning
+    # -- training
 
     def prepass(self, counts: np.ndarray) -> None:
-        """Takes how often each id occurs in the text to learn from (V,)."""
+        """Take the (V,) counts of each id in the training text."""
         if counts.shape != (self.vocabulary,):
             raise ForebearError(f"counts of shape {counts.shape} for {self.vocabulary} ids")
         self.counts = counts.astype(np.int64)
@@ -172,7 +173,7 @@ class Word2VecModel:
 
     @property
     def _variant(self) -> Any:
-        """How compiled loops are to learn; made at first use, since a tree or a stream of words takes its time."""
+        """Settings of the kernel; built at first use, because a Huffman tree or a sample stream takes time."""
         if self._cached_variant is None:
             self._cached_variant = word2vec_variant(
                 self.counts,
@@ -188,17 +189,19 @@ class Word2VecModel:
 
     @property
     def reports(self) -> float:
-        """Rows by which a word is told, in the mean: itself and those drawn, or the turns of its path."""
+        """Output rows per word on average: the word and its negatives, or the nodes of its path."""
         return self._variant.reports
 
     @property
     def drawing(self) -> tuple[np.ndarray, Any]:
-        """How often each id is looked at, and what else decides about windows."""
+        """Subsampling probabilities and kernel settings, which determine the sampled windows."""
         return self._keep_probs, self._variant
 
     def initialize(self, seed: int) -> None:
-        """The first values: chance between ±1/width for inputs, as gensim begins (word2vec.c takes half of that, with
-        which CBOW solves fewer analogies after a few epochs of a small text); 0 for outputs."""
+        """Initialize inputs uniformly in ±1/width as gensim does, outputs with 0.
+
+        word2vec.c uses half this range, with which CBOW solves fewer analogies after a few epochs on a small text.
+        """
         rng = np.random.default_rng(seed)
         shape = (len(self._inputs), self.width)
         self._inputs[:, : self.width] = (2 * rng.random(shape, np.float32) - 1) / np.float32(self.width)
@@ -214,7 +217,7 @@ class Word2VecModel:
         threads: int = 1,
         deterministic: bool = False,
     ) -> float:
-        """Learns from rows of ids, one after the other, in place; the mean loss before, of some of the windows."""
+        """Train on sequences of ids, in place; returns the mean loss before the update, on some of the windows."""
         from forebear.kernels.word2vec_threads import train_word2vec
 
         self._check(tokens, lengths)
@@ -226,17 +229,17 @@ class Word2VecModel:
             self._keep_probs,
             self._variant,
             rate=rate,
-            moment=moment,
+            seed_parts=moment,
             threads=threads,
             in_step=deterministic,
         )
         return loss / many if many else float("nan")
 
     def evaluate(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[float, int]:
-        """The summed loss in double precision, without learning, and of how many pairs (of how many words, for CBOW).
+        """Summed loss in double precision, and the number of pairs (of words, for CBOW).
 
-        Frequent words are thinned out as in learning, since that is the text it learns to predict; windows are whole.
-        What is drawn depends on the words alone, not on when it is asked.
+        Frequent words are subsampled as in training; windows have full size. Negatives depend on the text only, not on
+        when it is evaluated.
         """
         from forebear.kernels.word2vec import evaluate_sgns
 
@@ -246,7 +249,7 @@ class Word2VecModel:
         )
         variant = self._variant
         inputs = self._inputs[: self.vocabulary] if self._spelling is None else self.matrix
-        if self.output == "negatives" and not variant.max_window:  # nothing was met yet
+        if self.output == "negatives" and not variant.max_window:  # no counts yet
             return 0.0, 0
         mean = self.architecture == "cbow"
         return evaluate_sgns(
@@ -259,15 +262,15 @@ class Word2VecModel:
         if int(lengths.sum()) != len(tokens):
             raise ForebearError(f"rows of {int(lengths.sum())} ids in all, but there are {len(tokens)}")
 
-    # -- its state
+    # -- state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole state."""
+        """Inputs, outputs and counts."""
         inputs, outputs = (rows[:, : self.width].copy() for rows in (self._inputs, self._outputs))
         return {"inputs": inputs, "outputs": outputs, "counts": self.counts.copy()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes such a state; a missing, extra or misshapen array is refused by its name."""
+        """Load such a state; a missing, extra or misshapen array raises an error with its name."""
         current = self.arrays()
         for problem, names in (
             ("lacks", set(current) - set(arrays)),
@@ -283,16 +286,16 @@ class Word2VecModel:
         self._outputs[:, : self.width] = arrays["outputs"]
         self.prepass(arrays["counts"])
 
-    # -- what it says
+    # -- results
 
     @property
     def matrix(self) -> np.ndarray:
-        """(V, width) the vectors of words by id."""
+        """(V, width) word vectors by id."""
         if self._spelling is None:
             return self._inputs[: self.vocabulary, : self.width]
         indptr, rows = self._spelling
         vectors = np.empty((self.vocabulary, self.width), np.float32)
-        for begin in range(0, self.vocabulary, TOGETHER):  # all rows of all words at once might not fit
+        for begin in range(0, self.vocabulary, TOGETHER):  # all rows of all words might not fit in memory
             ends = indptr[begin : begin + TOGETHER + 1]
             parts = self._inputs[rows[ends[0] : ends[-1]], : self.width]
             sums = np.add.reduceat(parts, ends[:-1] - ends[0])
@@ -300,8 +303,8 @@ class Word2VecModel:
         return vectors
 
     def compose_vector(self, word: str) -> np.ndarray | None:
-        """A vector for a word outside the vocabulary, from its n-grams; None where no word of the vocabulary has any of
-        them: the rows that they share with others would say nothing of it."""
+        """A vector for an out-of-vocabulary word from its n-grams; None if no word of the vocabulary contains any of
+        them, since the hashed rows would be unrelated."""
         if self.subwords is None or not any(ngram in self._bounded_words for ngram in self.subwords.ngrams(word)):
             return None
         _, rows = self.subwords.bucket_rows([word])
@@ -309,7 +312,7 @@ class Word2VecModel:
 
     @cached_property
     def _bounded_words(self) -> str:
-        """All words as n-grams see them, in a row: no n-gram reaches from one into the next."""
+        """All words with boundary marks in one string; no n-gram spans two words."""
         return "".join(f"<{word}>" for word in self._words)
 
     @property
@@ -317,7 +320,7 @@ class Word2VecModel:
         return self.width * (len(self._inputs) + len(self._outputs))
 
     def describe(self) -> dict[str, Any]:
-        """Facts as JSON values."""
+        """Settings as JSON values."""
         return {
             "architecture": self.architecture,
             "output": self.output,
@@ -333,16 +336,16 @@ class Word2VecModel:
         }
 
 
-# A binary tree over words in which frequent words have short paths: the softmax of many small decisions.
+# --- Huffman tree for hierarchical softmax ---
 
 
 @dataclass(frozen=True, eq=False)
 class HuffmanTree:
-    """Each word's way from the root: word w passes the nodes nodes[indptr[w]:indptr[w + 1]] and turns by `turns` there.
+    """Each word's path from the root: nodes path_nodes[indptr[w]:indptr[w + 1]], with the turns taken there.
 
-    indptr  (V + 1,) int64; words outside the tree have an empty path
-    nodes   int32 numbers of inner nodes, the root first
-    turns   uint8, 0 or 1
+    indptr      (V + 1,) int64; words outside the tree have an empty path
+    path_nodes  int32 numbers of inner nodes, the root first
+    path_turns  uint8, 0 or 1
     """
 
     indptr: np.ndarray
@@ -351,7 +354,7 @@ class HuffmanTree:
 
 
 def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
-    """Huffman's tree over the allowed ids; what was never counted is held to be seen once."""
+    """Huffman tree over the allowed ids; a count of 0 is taken as 1."""
     leaves = np.flatnonzero(allowed)
     weights = np.maximum(counts[leaves], 1).astype(np.int64)
     order = np.argsort(weights, kind="stable")
@@ -360,9 +363,7 @@ def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
     lengths = np.zeros(len(counts), np.int64)
     lengths[leaves[order]] = depths
     indptr = np.concatenate(([0], np.cumsum(lengths)))
-    source_index = np.repeat(
-        np.cumsum(depths) - depths, depths
-    )  # where each step of a path lies, in the order of leaves …
+    source_index = np.repeat(np.cumsum(depths) - depths, depths)  # start of each path, in the order of leaves …
     target_index = (
         np.repeat(indptr[leaves[order]], depths) + np.arange(len(source_index)) - source_index
     )  # … and in the order of ids
@@ -372,12 +373,12 @@ def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
 
 
 def joined_in_loops(weights):
-    """Joins the two lightest, again and again; of 2n - 1 nodes (leaves first) the parent, and the turn to it."""
+    """Merge the two lightest nodes repeatedly; returns the parent and turn of 2n - 1 nodes, leaves first."""
     leaves = len(weights)
     heavy = np.empty(max(2 * leaves - 1, 1), np.int64)
     heavy[:leaves] = weights
     parents, turns = np.full(len(heavy), -1, np.int64), np.zeros(len(heavy), np.uint8)
-    leaf, inner = 0, leaves  # both queues are sorted: what is joined never gets lighter
+    leaf, inner = 0, leaves  # both queues are sorted: merged nodes never get lighter
     for made in range(leaves, 2 * leaves - 1):
         heavy[made] = 0
         for turn in range(2):
@@ -393,7 +394,7 @@ def joined_in_loops(weights):
 
 
 def paths_in_loops(parents, turns, leaves):
-    """How deep each leaf is, and all paths one after the other: inner nodes counted from the root, and turns there."""
+    """Depth of each leaf, and all paths concatenated: inner nodes numbered from the root, and turns."""
     depths = np.zeros(leaves, np.int64)
     for leaf in range(leaves):
         node = leaf
@@ -414,7 +415,7 @@ def paths_in_loops(parents, turns, leaves):
 
 # --- Settings of the training kernel ---
 
-CHANCE_FACTOR = 8  # found by trial: texts of twenty words and of twenty thousand learn in step as well as freely
+CHANCE_FACTOR = 8  # tuned: with it, deterministic training is as good as free-running, from 20 to 20,000 words
 
 
 def word2vec_variant(
@@ -428,7 +429,7 @@ def word2vec_variant(
     power: float,
     spelling: tuple[np.ndarray, np.ndarray] | None,
 ) -> Word2VecVariant:
-    """How compiled loops are to train, from word counts; without negatives, by hierarchical softmax (a Huffman tree)."""
+    """Settings of the training kernel, from word counts; hierarchical softmax over a Huffman tree if no negatives."""
     from forebear.kernels.word2vec import OutputTargets
     from forebear.kernels.word2vec_sampling import negative_sample_stream, negative_sampling_probs
     from forebear.kernels.word2vec_threads import Word2VecVariant
@@ -458,16 +459,15 @@ def word2vec_variant(
 
 
 def busy(updates: np.ndarray, seen_share: np.ndarray, chance_factor: float) -> float:
-    """How often the row is pulled that is pulled most; or one that is seen by chance, so many times, if that is more.
+    """The update rate of the busiest row, or `chance_factor` times that of a randomly seen row if that is higher.
 
-    Where few words are all the text, no row is much busier than others, but all are pulled the same way: away from what
-    is drawn.
+    In a text of few words no row is much busier than others, but all are pushed the same way: away from the negatives.
     """
     return max(updates.max(initial=0), chance_factor * float(updates @ seen_share) / max(seen_share.sum(), 1))
 
 
 def shared(seen_share: np.ndarray, spelling: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
-    """How often each word's vector is pulled: when it is seen, and in part when others with the same rows are."""
+    """Update rate of each word's vector: by its own occurrences, and partly by words that share its subword rows."""
     if spelling is None:
         return seen_share
     indptr, rows = spelling

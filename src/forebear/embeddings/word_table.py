@@ -1,4 +1,4 @@
-"""Vectors from elsewhere: nothing is learned here, and each word has what it was given."""
+"""Tables of word vectors: lookup, vectors loaded from elsewhere, and one-hot vectors."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from forebear.data.tokenizers.char_level import code_points, is_han
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch
 
-# A table of words: a vector for each, and what to do with a word that has none.
+# --- Word vectors ---
 
-
-COMMON = 100  # the most frequent words, which mean little by themselves
-MIN_LETTERS, MIN_HAN_LETTERS = 5, 2  # of a word that means something
-EXAMPLE_CANDIDATES = 1000  # words among which there is one, if there is
+COMMON = 100  # most frequent words, mostly function words
+MIN_LETTERS, MIN_HAN_LETTERS = 5, 2  # minimum length of a content word
+EXAMPLE_CANDIDATES = 1000  # words searched for an example
 Compose = Callable[[str], "np.ndarray | None"]
 
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """What a run of word vectors leaves behind, however it was learned.
+    """Words and their vectors, however they were trained.
 
-    words    the name of each row, by falling frequency where that is known; none twice
-    matrix   (N, D) float32; it may lie on the disk
-    counts   (N,) how often each word was seen; None where nobody knows
-    compose  a vector for a word that is in no row (from its parts), or None; without it such words have no vector
+    words    the word of each row, by falling frequency if known; unique
+    matrix   (N, D) float32; may be memory-mapped
+    counts   (N,) word counts, or None if unknown
+    compose  returns a vector for an out-of-vocabulary word (from its subwords), or None
     """
 
     words: Sequence[str]
@@ -44,7 +43,7 @@ class WordVectors:
         return word in self.rows
 
     def __getitem__(self, word: str) -> np.ndarray:
-        """The vector of a word as it is written."""
+        """The vector of a word as written."""
         return np.asarray(self.matrix[self.rows[word]], np.float32)
 
     def __repr__(self) -> str:
@@ -56,13 +55,13 @@ class WordVectors:
         return {word: row for row, word in enumerate(self.words)}
 
     def row_of(self, word: str) -> int | None:
-        """The row of a word as it is written, or else in small letters."""
+        """The row of a word as written, or else lowercased."""
         row = self.rows.get(word)
         return self.rows.get(word.lower()) if row is None else row
 
     @property
     def example(self) -> str | None:
-        """A word to begin with: frequent, but none of those that every text has, and longer than those are."""
+        """A frequent content word for examples: not one of the most frequent words, and longer than function words."""
         for start in (COMMON, 0):
             candidates = [word for word in self.words[start : start + EXAMPLE_CANDIDATES] if word.isalpha()]
             long = (word for word in candidates if len(word) >= (MIN_HAN_LETTERS if _is_han(word) else MIN_LETTERS))
@@ -71,7 +70,7 @@ class WordVectors:
         return self.words[0] if self.words else None
 
     def vector(self, word: str) -> np.ndarray | None:
-        """(D,) the vector of a word: its row, or what is composed of its parts; None where it has none."""
+        """(D,) the vector of a word: its row, or composed of its subwords; None if it has none."""
         row = self.row_of(word)
         if row is not None:
             return np.asarray(self.matrix[row], np.float32)
@@ -82,12 +81,15 @@ def _is_han(word: str) -> bool:
     return bool(is_han(code_points(word)).all())
 
 
-class PretrainedVectors:
-    """A vector for each id that is a word; what is none has zeros, and is in no table.
+# --- Pretrained vectors ---
 
-    vocabulary  how many ids there are
-    never       ids that are no words
-    width       numbers in a vector
+
+class PretrainedVectors:
+    """Fixed vectors loaded from elsewhere; ids that are not words get zeros.
+
+    vocabulary  vocabulary size
+    never       ids that are not words
+    width       embedding size
     """
 
     heads = ()
@@ -103,11 +105,11 @@ class PretrainedVectors:
         self.known = np.ones(vocabulary, bool)
         self.known[list(never)] = False
         self.notes: list[str] = []
-        self._vectors: np.ndarray | None = None  # of words only, in the order of their ids
+        self._vectors: np.ndarray | None = None  # of words only, by id
         self.counts: np.ndarray | None = None
 
     def set_vectors(self, vectors: np.ndarray, counts: np.ndarray | None = None) -> None:
-        """The vectors of all words (N, width) in the order of their ids, and how often each was seen, where known."""
+        """Set the (N, width) vectors of all words by id, and their counts if known."""
         num_words = int(np.count_nonzero(self.known))
         expected = {"vectors": (vectors, (num_words, self.width), "f"), "counts": (counts, (num_words,), "i")}
         for name, (array, shape, kind) in expected.items():
@@ -121,7 +123,7 @@ class PretrainedVectors:
 
     @property
     def vectors(self) -> np.ndarray:
-        """(N, width) of words only."""
+        """(N, width) vectors of words only."""
         if self._vectors is None:
             raise ForebearError("this model was not given its vectors yet")
         return self._vectors
@@ -129,18 +131,18 @@ class PretrainedVectors:
     # -- learning
 
     def prepass(self, source: object, given: object = None) -> NoReturn:
-        """Refuses text: there is nothing that would tell how to go on."""
+        """Raise InputError: fixed vectors cannot be trained."""
         hint = "to learn, begin from nothing, with --output negatives or tree"
         raise InputError("output 'given' means vectors from elsewhere: there is nothing to learn", hint=hint)
 
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole state: the vectors of words, and their counts where they are known."""
+        """Vectors of words, and their counts if known."""
         return {"vectors": self.vectors} | ({} if self.counts is None else {"counts": self.counts})
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes such a state; a missing, extra or misshapen array is refused by its name."""
+        """Load such a state; a missing, extra or misshapen array raises an error with its name."""
         names = {"vectors", "counts"} if "counts" in arrays else {"vectors"}
         for problem, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
             if odd:
@@ -154,13 +156,13 @@ class PretrainedVectors:
 
     @cached_property
     def matrix(self) -> np.ndarray:
-        """(V, width) by id; made when it is first asked for."""
+        """(V, width) vectors by id."""
         rows = np.zeros((self.vocabulary, self.width), np.float32)
         rows[self.known] = self.vectors
         return rows
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
-        """Of all words, in the order in which they were given."""
+        """All words in their given order."""
         return WordVectors([tokens[i] for i in np.flatnonzero(self.known).tolist()], self.vectors, self.counts)
 
     @property
@@ -168,15 +170,15 @@ class PretrainedVectors:
         return self.vectors.size
 
     def describe(self) -> dict[str, Any]:
-        """Facts as JSON values."""
+        """Settings as JSON values."""
         return {"output": "given", "vocabulary": self.vocabulary, "words": len(self.vectors), "width": self.width}
 
 
-# One-hot vectors: as many numbers as there are words, all of them zero but one.
+# --- One-hot vectors ---
 
 
 class IdentityMatrix:
-    """(N, N) ones on the diagonal and zeros elsewhere, of which only the rows that are asked for ever exist."""
+    """(N, N) identity matrix that creates rows on demand."""
 
     dtype = np.dtype(np.float32)
 
@@ -191,7 +193,7 @@ class IdentityMatrix:
         return (np.arange(len(self)) == np.asarray(selected)[..., None]).astype(self.dtype)
 
     def cosines(self, units: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
-        """(Q, n) of vectors of length 1 with some of the rows: each says what the vectors have at its place."""
+        """(Q, n) cosines of unit vectors with some rows: a selection of columns."""
         return units[:, rows]
 
     @property
@@ -200,10 +202,10 @@ class IdentityMatrix:
 
 
 class OnehotModel:
-    """Learns which words there are and how often, and nothing about any of them.
+    """One-hot vectors: only word counts are learned.
 
-    vocabulary  how many ids there are
-    never       ids that are no words
+    vocabulary  vocabulary size
+    never       ids that are not words
     """
 
     heads = ()
@@ -224,21 +226,21 @@ class OnehotModel:
 
     @property
     def num_parameters(self) -> int:
-        """Nothing is learned: the place of a word in the vocabulary is its vector."""
+        """0: one-hot vectors have no parameters."""
         return 0
 
     def prepass(self, source: object, given: object = None) -> None:
-        """Needs to know nothing before."""
+        """Nothing to do."""
 
     def initialize(self, seed: int) -> None:
         self.counts[:] = 0
 
     def warm_start(self, given: Mapping[str, np.ndarray]) -> None:
-        """Counts on from what was counted in another text, of all our words or of the first of them."""
+        """Continue from the counts of an earlier run."""
         self.counts[: len(given["counts"])] += given["counts"]
 
     def train_batch(self, batch: Batch, **how: object) -> None:
-        """Counts the words of a batch."""
+        """Count the words of a batch."""
         self.counts += np.bincount(batch.inputs["tokens"], minlength=len(self.counts))
 
     def evaluate(self, batch: Batch) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""The same adaptation several times: with other seeds, for the part of chance; with fewer examples, for a curve."""
+"""Repeat an adaptation with several seeds, or with fewer examples for a learning curve."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from forebear.errors import InputError, UserInterrupt
 from forebear.experiments.pipeline import run_adaptation
 from forebear.experiments.plan import AdaptPlan
 from forebear.training.run_folder import RunFolder
-from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 from forebear.training.trainer import TrainingCallback
+from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 
-SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of the examples, before all of them
+CURVE_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
 
 
 def adapt_with_seeds(
-    what: AdaptPlan,
+    plan: AdaptPlan,
     to: Path,
     seeds: int,
     *,
@@ -31,31 +31,33 @@ def adapt_with_seeds(
     watcher: TrainingCallback | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
-    """Adapts with so many seeds, each in a folder of its own beside `to`; the best on held-out examples becomes `to`.
+    """Adapt with several seeds, each in its own folder next to `to`; the best on the dev set is copied to `to`.
 
-    Its facts then tell the figures of all, their mean and spread.
+    Its run.json then has the metrics of all, with mean and standard deviation.
     """
-    check_seeds(what, seeds)
+    check_seeds(plan, seeds)
     runs = []
-    for seed in range(what.recipe.seed, what.recipe.seed + seeds):
-        own = replace(what, recipe=replace(what.recipe, seed=seed))
+    for seed in range(plan.recipe.seed, plan.recipe.seed + seeds):
+        seed_plan = replace(plan, recipe=replace(plan.recipe, seed=seed))
         (watcher or TrainingCallback()).on_note(f"seed {seed}")
-        place = beside(to, "seeds", str(seed))
-        with _all_again():
-            runs.append(run_adaptation(own, place, overwrite=overwrite, command=command, watcher=watcher, group=group))
+        folder = beside(to, "seeds", str(seed))
+        with _hint_at_command():
+            runs.append(
+                run_adaptation(seed_plan, folder, overwrite=overwrite, command=command, watcher=watcher, group=group)
+            )
     best = max(runs, key=lambda run: task_figure(run, "dev") or 0.0)
-    told = {
+    summary = {
         "seeds": [
             {"seed": run.recipe.seed, **{side: task_figure(run, side) for side in run.metadata["metrics"]}}
             for run in runs
         ],
         "spread": {side: spread([task_figure(run, side) for run in runs]) for side in best.metadata["metrics"]},
     }
-    return taken(best, to, told, overwrite=overwrite)
+    return taken(best, to, summary, overwrite=overwrite)
 
 
 def learning_curve(
-    what: AdaptPlan,
+    plan: AdaptPlan,
     to: Path,
     *,
     overwrite: bool = False,
@@ -63,36 +65,36 @@ def learning_curve(
     watcher: TrainingCallback | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> list[dict[str, Any]]:
-    """The figures with shares of the examples: how many there were, and what came of it."""
-    found = []
-    for share in SHARES:
-        source = replace(what.source, part=share)
+    """The task metric with fractions of the training set: number of examples and scores of each run."""
+    points = []
+    for share in CURVE_SHARES:
+        source = replace(plan.source, part=share)
         data = read_labeled(source)
-        if len(data.train) < 4 or len(data.train) == len(what.labeled_data.train):
+        if len(data.train) < 4 or len(data.train) == len(plan.labeled_data.train):
             continue
-        (watcher or TrainingCallback()).on_note(f"{len(data.train):,} of {len(what.labeled_data.train):,} examples")
-        own = replace(what, source=source, labeled_data=data)
-        place = beside(to, "curve", f"{share:.4f}")
-        with _all_again():
-            run = run_adaptation(own, place, overwrite=overwrite, command=command, watcher=watcher, group=group)
-        found.append(
+        (watcher or TrainingCallback()).on_note(f"{len(data.train):,} of {len(plan.labeled_data.train):,} examples")
+        point_plan = replace(plan, source=source, labeled_data=data)
+        folder = beside(to, "curve", f"{share:.4f}")
+        with _hint_at_command():
+            run = run_adaptation(point_plan, folder, overwrite=overwrite, command=command, watcher=watcher, group=group)
+        points.append(
             {"examples": len(data.train), **{side: task_figure(run, side) for side in run.metadata["metrics"]}}
         )
-    return found
+    return points
 
 
-def check_seeds(what: AdaptPlan, seeds: int) -> None:
-    """An error where several seeds would mean nothing."""
-    if what.spec.learning == "counting":
-        said = f"--seeds {seeds} means nothing to a model that counts: it is the same for every seed"
-        raise InputError(said, hint="leave it out")
+def check_seeds(plan: AdaptPlan, seeds: int) -> None:
+    """Refuses several seeds for models without randomness."""
+    if plan.spec.learning == "counting":
+        message = f"--seeds {seeds} means nothing to a model that counts: it is the same for every seed"
+        raise InputError(message, hint="leave it out")
     if seeds < 2:
         raise InputError(f"--seeds is {seeds}", hint="give 2 or more, or leave it out")
 
 
 @contextmanager
-def _all_again() -> Iterator[None]:
-    """One of several that is broken off: to go on with it alone would leave out the others."""
+def _hint_at_command() -> Iterator[None]:
+    """If one of several runs is interrupted, the hint names the command, which resumes all of them."""
     try:
         yield
     except UserInterrupt as error:
@@ -100,37 +102,37 @@ def _all_again() -> Iterator[None]:
         raise UserInterrupt(error.message, file=error.file, hint=hint) from error
 
 
-def beside(to: Path, what: str, name: str) -> Path:
-    """A folder for one of several runs that belong to one."""
-    return to.with_name(f"{to.name}.{what}") / name
+def beside(to: Path, group: str, name: str) -> Path:
+    """The folder of one of several runs, next to `to`."""
+    return to.with_name(f"{to.name}.{group}") / name
 
 
-def task_figure(run: RunFolder, side: str) -> float | None:
-    """The task's own figure on a side; None where it was not measured."""
+def task_figure(run: RunFolder, split: str) -> float | None:
+    """The task metric on a split; None if it was not measured."""
     assert run.task is not None
-    return run.metadata["metrics"].get(side, {}).get(run.task.score)
+    return run.metadata["metrics"].get(split, {}).get(run.task.score)
 
 
 def spread(figures: Sequence[float | None]) -> dict[str, float]:
-    """Mean, standard deviation, least and most."""
-    known = [value for value in figures if value is not None]
-    deviation = statistics.stdev(known) if len(known) > 1 else 0.0
-    return {"mean": statistics.fmean(known), "deviation": deviation, "least": min(known), "most": max(known)}
+    """Mean, standard deviation, minimum and maximum."""
+    values = [value for value in figures if value is not None]
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "deviation": deviation, "least": min(values), "most": max(values)}
 
 
-def taken(run: RunFolder, to: Path, facts: dict[str, Any], *, overwrite: bool) -> RunFolder:
-    """A copy of the run at `to`, which says more of itself."""
+def taken(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
+    """Copies a run to `to` and adds entries to its run.json."""
     if to.exists():
-        there = RunFolder.open(to)
-        if there.metadata.get("asked") == run.metadata["asked"]:
-            there.update(**facts)
-            return there
+        existing = RunFolder.open(to)
+        if existing.metadata.get("asked") == run.metadata["asked"]:
+            existing.update(**entries)
+            return existing
         if not overwrite:
             raise InputError("holds another run", file=to, hint="add --overwrite to replace it, or choose another --to")
         shutil.rmtree(to)
-    aside = to.with_name(f".{to.name}.copied")
-    shutil.rmtree(aside, ignore_errors=True)
-    shutil.copytree(run.path, aside)
-    RunFolder.open(aside).update(name=to.name, **facts)
-    aside.rename(to)
+    temp_folder = to.with_name(f".{to.name}.copied")
+    shutil.rmtree(temp_folder, ignore_errors=True)
+    shutil.copytree(run.path, temp_folder)
+    RunFolder.open(temp_folder).update(name=to.name, **entries)
+    temp_folder.rename(to)
     return RunFolder.open(to)

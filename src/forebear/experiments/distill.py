@@ -1,14 +1,12 @@
-"""The student of a larger run: what it is, how it begins, and what it is taught on; everything is checked first."""
+"""Distill a run into a smaller one: plan the student, train it on the teacher's outputs, and compare their cost."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
 import numpy as np
@@ -18,19 +16,19 @@ from forebear.data.io.atomic import atomic_write, explain_disk_errors, file_dige
 from forebear.data.io.files import TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat, numbered_lines
-from forebear.data.labeled.examples import is_labeled
 from forebear.data.labeled.source import LabeledSource, read_labeled
 from forebear.data.source import TextSource, is_corpus
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from forebear.experiments import pipeline, plan
+from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
+from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
+from forebear.experiments.evaluator import measure_on_examples, measure_on_text
 from forebear.experiments.pipeline import output_folder, replace_run
 from forebear.experiments.unused_settings import check_unused_settings
 from forebear.experiments.warm_start import InitFrom
 from forebear.inference import predict
-from forebear.inference.measure import TextEvaluation
 from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec
 from forebear.objectives.input_format import TaskEncoderConfig
@@ -38,7 +36,6 @@ from forebear.registry import LINEAGE, model_name
 from forebear.tasks.classification import Classification
 from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import predict_logits
 from forebear.tasks.task_batches import ExampleRows
 from forebear.training.load_model import build_task_model
 from forebear.training.run_folder import RunFolder
@@ -52,56 +49,56 @@ from forebear.training.soft_targets import (
 )
 from forebear.training.trainer import TrainingCallback
 
-HALVES = (("width",), ("width", "depth"), ("width", "depth", "table"))  # what is halved, tried in turn
-PARTS = (2, 3, 4)  # of the depth, before that
-SHAPE = ("width", "depth", "heads", "inner", "table")  # who gives one of these has a size in mind
-TOKEN_HEADS = ("next", "token")  # heads of language models
-OF_TRAINING = frozenset(field.name for field in fields(Recipe))
+HALVED_FIELDS = (("width",), ("width", "depth"), ("width", "depth", "table"))  # fields that are halved, tried in turn
+DEPTH_DIVISORS = (2, 3, 4)  # divisors of the depth, tried first
+SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # if one is given, the student keeps the other defaults
+TOKEN_HEADS = ("next", "token")  # of language models
+RECIPE_FIELDS = frozenset(field.name for field in fields(Recipe))
 
 
 @dataclass(frozen=True, eq=False)
 class DistillPlan:
-    """Who is to learn what from whom.
+    """A planned distillation.
 
-    student   what it would learn by itself: from text, or from examples
-    inherits  whether it begins with layers of the teacher
-    more      examples without labels, of which only the teacher says something
-    given     the words it was planned with, to plan it again
+    student      the plan of training the student by itself, on text or on examples
+    inherits     whether it starts with layers of the teacher
+    extra_texts  unlabeled examples, with soft targets only
+    settings     the arguments it was planned with, to plan it again
     """
 
     teacher: InitFrom
     distillation: DistillationConfig
-    student: planning.PretrainPlan | pipeline.AdaptPlan
+    student: planning.PretrainPlan | planning.AdaptPlan
     inherits: bool
     extra_texts: tuple[Any, ...]
     settings: dict[str, Any]
     notes: tuple[str, ...]
 
     def request(self, corpus: Corpus | None) -> dict[str, Any]:
-        """Everything that the result depends on."""
-        told = {"teacher": self.teacher.run, "weights": self.teacher.weights, **asdict(self.distillation)}
-        told |= {"layers": "every-second" if self.inherits else "none", "given": self.settings}
-        if isinstance(self.student, pipeline.AdaptPlan):
-            own = self.student.request
+        """Everything that the result depends on, as JSON."""
+        distillation = {"teacher": self.teacher.run, "weights": self.teacher.weights, **asdict(self.distillation)}
+        distillation |= {"layers": "every-second" if self.inherits else "none", "given": self.settings}
+        if isinstance(self.student, planning.AdaptPlan):
+            student_request = self.student.request
         else:
             assert corpus is not None
-            own: dict[str, Any] = {"milestone": model_name(self.student.spec), "corpus": corpus.key}
-            own |= {"fields": asdict(self.student.spec), "recipe": self.student.recipe.to_dict()}
-            own["beginning"] = None if self.student.init_from is None else asdict(self.student.init_from)
-        return json.loads(json.dumps({**own, "distilled": told}))
+            student_request: dict[str, Any] = {"milestone": model_name(self.student.spec), "corpus": corpus.key}
+            student_request |= {"fields": asdict(self.student.spec), "recipe": self.student.recipe.to_dict()}
+            student_request["beginning"] = None if self.student.init_from is None else asdict(self.student.init_from)
+        return json.loads(json.dumps({**student_request, "distilled": distillation}))
 
     def corpus(self) -> Corpus | None:
-        """The text of a language model."""
+        """The corpus of a language model; None for a task."""
         if not isinstance(self.student, planning.PretrainPlan):
             return None
-        return cast("Corpus", self.student.prepare_corpus())  # no student learns from pairs
+        return cast("Corpus", self.student.prepare_corpus())  # students are not translation models
 
 
 def plan_distillation(
     teacher: str,
     data: Sequence[str] = (),
     *,
-    how: DistillationConfig,
+    config: DistillationConfig,
     student: str | None = None,
     size: str | None = None,
     layers: str | None = None,
@@ -110,158 +107,184 @@ def plan_distillation(
     reader: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> DistillPlan:
-    """`student` is a run or a milestone; `settings` are the recipe's and the milestone's own fields.
+    """Plan a distillation.
 
-    `reader` are those fields of Adaptation that tell what reads vectors of words, where they are all the student has.
+    Args:
+        teacher: A finished run.
+        data: Texts for a language model, or a file of examples for a task; by default those of the teacher.
+        config: Weights of the losses.
+        student: A run or the name of a model; by default a smaller model of the teacher's kind, of this `size`.
+        layers: "every-second" or "none": whether it starts with layers of the teacher.
+        texts: A file of unlabeled examples for a task.
+        reader: Fields of `Adaptation` for the task encoder above word vectors.
+        settings: Settings of the recipe and fields of the model.
     """
     run = RunFolder.open(teacher)
     run.require_trainable()
     if "weights" not in run.metadata:
         raise InputError("is not finished", file=run.path, hint=f"finish it first: {run.resume_command}")
     if run.spec.learns_from == "pairs":
-        what = "translates: language models are distilled, and those that do a task"
-        raise InputError(what, file=run.path, hint=f"make it smaller by: forebear quantise {run.path} --to SMALL")
+        message = "translates: language models are distilled, and those that do a task"
+        raise InputError(message, file=run.path, hint=f"make it smaller by: forebear quantise {run.path} --to SMALL")
     settings = {name: value for name, value in (settings or {}).items() if value is not None}
-    named = student is None or (student in LINEAGE and not Path(student).is_dir())
-    beginning = None if named else InitFrom.for_run(str(student))
-    if beginning is not None and (size or layers):
+    is_model_name = student is None or (student in LINEAGE and not Path(student).is_dir())
+    init_from = None if is_model_name else InitFrom.for_run(str(student))
+    if init_from is not None and (size or layers):
         raise InputError("--size and --layers mean nothing beside a run: it has its own", hint="leave them out")
     reader = {name: value for name, value in (reader or {}).items() if value is not None}
     if reader and run.task is None:
         raise InputError(f"--{next(iter(reader)).replace('_', '-')} is for tasks", hint="leave it out")
-    made = _student(run, beginning, student, size, settings, data, reading)
-    inherits = _inherits(run, made, layers)
-    given = {
-        "data": [os.path.abspath(one) for one in data],
-        "student": student if beginning is None else beginning.run,
+    text_plan = _plan_student(run, init_from, student, size, settings, data, reading)
+    inherits = _can_inherit(run, text_plan, layers)
+    arguments = {
+        "data": [os.path.abspath(path) for path in data],
+        "student": student if init_from is None else init_from.run,
         "size": size,
         "layers": layers,
         "texts": texts and os.path.abspath(texts),
         "settings": settings,
         "reading": reading and asdict(reading),
     } | ({"reader": reader} if reader else {})
-    own, more = made, ()
+    student_plan, extra_texts = text_plan, ()
     if run.task is not None:
-        own = _adapted(run, made, beginning, inherits, data, settings, reader)
-        more = _unlabelled(run, texts, how)
-        given["read"] = texts and file_digest(Path(texts))
+        student_plan = _plan_task_student(run, text_plan, init_from, inherits, data, settings, reader)
+        extra_texts = _read_unlabeled(run, texts, config)
+        arguments["read"] = texts and file_digest(Path(texts))
     elif texts:
         raise InputError("--texts are for tasks: a language model is taught on all text", hint="give it as TEXT")
-    _checked(run, own, how)
-    notes = [_weighed(run, own, beginning)]
+    _check_compatible(run, student_plan, config)
+    notes = [_size_note(run, student_plan, init_from)]
     if inherits:
         notes.append("it begins with the teacher's own layers, evenly chosen")
-    elif beginning is None:
+    elif init_from is None:
         notes.append("it begins from nothing: one that is pre-trained (--student RUN) may learn far more")
-    parent = InitFrom(str(run.path.absolute()), run.metadata["weights"]["sha256"])
-    return DistillPlan(parent, how, own, inherits, more, given, tuple(notes))
+    teacher_init = InitFrom(str(run.path.absolute()), run.metadata["weights"]["sha256"])
+    return DistillPlan(teacher_init, config, student_plan, inherits, extra_texts, arguments, tuple(notes))
 
 
-def _student(
+def _plan_student(
     run: RunFolder,
-    beginning: InitFrom | None,
+    init_from: InitFrom | None,
     student: str | None,
     size: str | None,
     settings: Mapping[str, Any],
     data: Sequence[str],
     reading: TextFormat | None,
 ) -> planning.PretrainPlan:
-    """The student as it would learn from text, read as the teacher's was; to a task only its shape matters."""
-    told = (run.metadata.get("data") or {}).get("source")
-    source = TextSource(()) if told is None else replace(TextSource.from_dict(told), paths=())
+    """The student as a plan of pre-training on text; for a task only its shape is used."""
+    teacher_source = (run.metadata.get("data") or {}).get("source")
+    source = TextSource(()) if teacher_source is None else replace(TextSource.from_dict(teacher_source), paths=())
     source = replace(source, reading=reading or TextFormat())
     if run.task is not None:
         if reading is not None:
             raise InputError("how text is read means nothing to a task", hint="leave out --documents and the like")
         data, source = (), TextSource(())
-        settings = {name: value for name, value in settings.items() if name not in OF_TRAINING}
+        settings = {name: value for name, value in settings.items() if name not in RECIPE_FIELDS}
     elif not data:
         raise InputError("a language model is taught on text", hint=f"forebear distil {run.path} TEXT…")
     elif is_corpus(TextSource(tuple(data))):
         source = TextSource(())
-    if beginning is not None:
-        name = beginning.folder.metadata["milestone"]
+    if init_from is not None:
+        name = init_from.folder.metadata["milestone"]
         if run.task is not None and (shapes := [field for field in settings if field != "dropout"]):
-            what = f"--{shapes[0].replace('_', '-')} means nothing beside a run: it has its own"
-            raise InputError(what, hint="leave it out")
-        return planning.plan_pretraining(name, data, source=source, settings=settings, beginning=beginning)
-    own, shaped = run.metadata["milestone"], any(name in settings for name in SHAPE)
-    if run.spec.learning == "counting" and (run.task is None or student in (None, own)):
-        raise InputError(f"{own} counts: it is small already", file=run.path, hint="distil a run of a network")
-    base: dict[str, Any] = {}
-    if student in (None, own) and size is None:
-        like = run.spec if shaped else smaller(run.spec, run.tokenizer)
-        base = {name: value for name, value in asdict(like).items() if name not in like.unused_fields}
-    more: dict[str, Any] = {"tokenizer": base_tokenizer(run.tokenizer), "recipe": {"fields": base}, "source": source}
-    made = planning.plan_pretraining(student or own, data, size=size, settings=settings, **more)
-    if made.spec.learning == "counting":
+            message = f"--{shapes[0].replace('_', '-')} means nothing beside a run: it has its own"
+            raise InputError(message, hint="leave it out")
+        return planning.plan_pretraining(name, data, source=source, settings=settings, init_from=init_from)
+    model, has_shape = run.metadata["milestone"], any(name in settings for name in SHAPE_FIELDS)
+    if run.spec.learning == "counting" and (run.task is None or student in (None, model)):
+        raise InputError(f"{model} counts: it is small already", file=run.path, hint="distil a run of a network")
+    base_fields: dict[str, Any] = {}
+    if student in (None, model) and size is None:
+        base_spec = run.spec if has_shape else smaller(run.spec, run.tokenizer)
+        base_fields = {name: value for name, value in asdict(base_spec).items() if name not in base_spec.unused_fields}
+    options: dict[str, Any] = {
+        "tokenizer": base_tokenizer(run.tokenizer),
+        "recipe": {"fields": base_fields},
+        "source": source,
+    }
+    plan = planning.plan_pretraining(student or model, data, size=size, settings=settings, **options)
+    if plan.spec.learning == "counting":
         raise InputError(f"{student} counts, and hears only the truth", hint="choose a network as the student")
-    return made
+    return plan
 
 
-def _weighed(run: RunFolder, student: planning.PretrainPlan | pipeline.AdaptPlan, beginning: InitFrom | None) -> str:
-    """How large the student is beside its teacher, and what of it is other than there."""
-    network = _network(student, run.tokenizer)
-    own, theirs = network.num_parameters, run.metadata.get("parameters") or Run(run).num_parameters
+def _size_note(run: RunFolder, student: planning.PretrainPlan | planning.AdaptPlan, init_from: InitFrom | None) -> str:
+    """A note on the size of the student relative to its teacher, and on fields that differ."""
+    network = _build_network(student, run.tokenizer)
+    student_size, teacher_size = network.num_parameters, run.metadata.get("parameters") or Run(run).num_parameters
     values = asdict(student.spec).items()
     changed = {name: value for name, value in values if run.metadata["fields"].get(name) != value}
-    how = ", ".join(f"{name} {value}" for name, value in changed.items()) or "as the teacher"
-    how = how if beginning is None else beginning.run
-    larger = "; it is the larger of the two: --size or --width make it smaller" if own > theirs else ""
-    return f"the student ({how}) has {own:,} parameters, {own / theirs:.0%} of the teacher's{larger}"
+    description = ", ".join(f"{name} {value}" for name, value in changed.items()) or "as the teacher"
+    description = description if init_from is None else init_from.run
+    warning = "; it is the larger of the two: --size or --width make it smaller" if student_size > teacher_size else ""
+    sizes = f"{student_size:,} parameters, {student_size / teacher_size:.0%} of the teacher's"
+    return f"the student ({description}) has {sizes}{warning}"
 
 
-def _network(student: planning.PretrainPlan | pipeline.AdaptPlan, tokenizer: Tokenizer) -> Any:
-    """What the student is, still without values."""
-    if isinstance(student, pipeline.AdaptPlan):
+def _build_network(student: planning.PretrainPlan | planning.AdaptPlan, tokenizer: Tokenizer) -> Any:
+    """The network of the student, uninitialized."""
+    if isinstance(student, planning.AdaptPlan):
         return build_task_model(student.spec, student.tokenizer, student.task, student.adaptation)
     return student.spec.build(tokenizer)
 
 
-def smaller(milestone: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
-    """At most half the parameters: fewer layers if a fourth of them is few enough, or half the width, or both."""
-    own, most = asdict(milestone), parameters(milestone, tokenizer) / 2
-    tries = [{"depth": own["depth"] // by} for by in PARTS if "depth" in own and own["depth"] % by == 0]
-    made = [replace(milestone, **fields) for fields in (*tries, *(_halved(own, names) for names in HALVES))]
-    return next((small for small in made if parameters(small, tokenizer) <= most), made[-1])
+def smaller(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
+    """The same model with at most half the parameters: fewer layers, or half the hidden size, or both."""
+    values, max_parameters = asdict(spec), parameters(spec, tokenizer) / 2
+    candidates = [
+        {"depth": values["depth"] // by} for by in DEPTH_DIVISORS if "depth" in values and values["depth"] % by == 0
+    ]
+    specs = [
+        replace(spec, **fields) for fields in (*candidates, *(_halve_fields(values, names) for names in HALVED_FIELDS))
+    ]
+    return next((candidate for candidate in specs if parameters(candidate, tokenizer) <= max_parameters), specs[-1])
 
 
-def _halved(own: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
-    """Half of these fields, of what follows from them, and of heads, so that these stay as wide."""
-    made = {name: max(1, own[name] // 2) for name in names if name in own}
-    if "width" in made:
-        made |= {name: max(1, own[name] // 2) for name in ("heads", "inner") if own.get(name)}
-        made["width"] -= made["width"] % made.get("heads", 1)
-    return made
+def _halve_fields(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+    """Halves these fields; with the hidden size also the heads, whose size stays the same."""
+    halves = {name: max(1, values[name] // 2) for name in names if name in values}
+    if "width" in halves:
+        halves |= {name: max(1, values[name] // 2) for name in ("heads", "inner") if values.get(name)}
+        halves["width"] -= halves["width"] % halves.get("heads", 1)
+    return halves
 
 
-def parameters(milestone: ModelSpec, tokenizer: Tokenizer) -> int:
-    """Of its encoder, with the heads it is pre-trained with."""
-    return milestone.build_task_encoder(tokenizer, TaskEncoderConfig()).num_parameters
+def parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
+    """Number of parameters of its encoder with the pre-training heads."""
+    return spec.build_task_encoder(tokenizer, TaskEncoderConfig()).num_parameters
 
 
-def _inherits(run: RunFolder, made: planning.PretrainPlan, layers: str | None) -> bool:
-    """Whether the student can begin with layers of the teacher, and is to."""
-    theirs, own = asdict(run.spec), asdict(made.spec)
-    other = [name for name in own if name not in ("depth", "context", "dropout") and own[name] != theirs.get(name)]
-    can = made.init_from is None and type(made.spec) is type(run.spec) and not other
-    can = can and "depth" in own and theirs["depth"] % own["depth"] == 0 and own["context"] <= theirs["context"]
-    if layers == "every-second" and not can:
-        what = "the teacher's layers do not fit the student"
-        raise InputError(what, hint="they do where only --depth is smaller, and divides the teacher's")
-    return can and layers != "none"
+def _can_inherit(run: RunFolder, plan: planning.PretrainPlan, layers: str | None) -> bool:
+    """Whether the student can and should start with layers of the teacher."""
+    teacher_fields, student_fields = asdict(run.spec), asdict(plan.spec)
+    differing = [
+        name
+        for name in student_fields
+        if name not in ("depth", "context", "dropout") and student_fields[name] != teacher_fields.get(name)
+    ]
+    can_inherit = plan.init_from is None and type(plan.spec) is type(run.spec) and not differing
+    can_inherit = (
+        can_inherit
+        and "depth" in student_fields
+        and teacher_fields["depth"] % student_fields["depth"] == 0
+        and student_fields["context"] <= teacher_fields["context"]
+    )
+    if layers == "every-second" and not can_inherit:
+        message = "the teacher's layers do not fit the student"
+        raise InputError(message, hint="they do where only --depth is smaller, and divides the teacher's")
+    return can_inherit and layers != "none"
 
 
-def _adapted(
+def _plan_task_student(
     run: RunFolder,
-    made: planning.PretrainPlan,
-    beginning: InitFrom | None,
+    text_plan: planning.PretrainPlan,
+    init_from: InitFrom | None,
     inherits: bool,
     data: Sequence[str],
     settings: Mapping[str, Any],
-    reader: Mapping[str, Any],
-) -> pipeline.AdaptPlan:
-    """The student as it would be adapted to the teacher's task by itself."""
+    reader_options: Mapping[str, Any],
+) -> planning.AdaptPlan:
+    """The student as a plan of adapting it to the teacher's task."""
     if "labelled" not in run.metadata:
         hint = "adapt a run here, and distil that"
         raise InputError("was imported: nobody knows what it learned from", file=run.path, hint=hint)
@@ -273,94 +296,107 @@ def _adapted(
     for path in source.files().values():
         if not Path(path).is_file():
             raise InputError("these examples are not there", file=path, hint="give others: forebear distil RUN DATA")
-    found = read_labeled(source)
+    labeled_data = read_labeled(source)
     task = run.task
     assert task is not None
-    if isinstance(task, SequenceTagging):  # a CRF's opinion goes into the scores of single words
+    if isinstance(task, SequenceTagging):  # the student predicts the teacher's marginals of single words
         task = replace(task, crf=False)
     elif isinstance(task, Classification | MultipleChoice):
         task = replace(task, temperature=1.0)
-    own = {name: value for name, value in settings.items() if name in OF_TRAINING}
-    check_unused_settings(model_name(made.spec), "descending", own)
-    how = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
-    how |= {"reader": run.adaptation.reader} if made.spec.needs_task_encoder else {}
-    adaptation = plan.choose_adaptation(made.spec, beginning, len(found.train), {**how, **reader})
-    tokenizer = made.spec.task_tokenizer(base_tokenizer(run.tokenizer))
-    if beginning is not None:
-        tokenizer = plan.adaptation_tokenizer(made.spec, beginning, adaptation, source.task, found)
-    fresh = beginning is None and not inherits
-    recipe = plan.adaptation_recipe(made.spec, tokenizer, task, adaptation, found, own, fresh=fresh)
-    return pipeline.AdaptPlan(made.spec, made.size, tokenizer, beginning, source, found, task, adaptation, recipe)
+    recipe_settings = {name: value for name, value in settings.items() if name in RECIPE_FIELDS}
+    check_unused_settings(model_name(text_plan.spec), "descending", recipe_settings)
+    adaptation_options = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
+    adaptation_options |= {"reader": run.adaptation.reader} if text_plan.spec.needs_task_encoder else {}
+    adaptation = choose_adaptation(
+        text_plan.spec, init_from, len(labeled_data.train), {**adaptation_options, **reader_options}
+    )
+    tokenizer = text_plan.spec.task_tokenizer(base_tokenizer(run.tokenizer))
+    if init_from is not None:
+        tokenizer = adaptation_tokenizer(text_plan.spec, init_from, adaptation, source.task, labeled_data)
+    from_scratch = init_from is None and not inherits
+    recipe = adaptation_recipe(
+        text_plan.spec, tokenizer, task, adaptation, labeled_data, recipe_settings, from_scratch=from_scratch
+    )
+    return planning.AdaptPlan(
+        text_plan.spec, text_plan.size, tokenizer, init_from, source, labeled_data, task, adaptation, recipe
+    )
 
 
-def _unlabelled(run: RunFolder, texts: str | None, how: DistillationConfig) -> tuple[Any, ...]:
-    """The lines of a file as examples; texts that belong together have tabs between them."""
+def _read_unlabeled(run: RunFolder, texts: str | None, config: DistillationConfig) -> tuple[Any, ...]:
+    """Unlabeled examples from the lines of a file; texts of one example are separated by tabs."""
     if texts is None:
         return ()
-    if not how.share:
+    if not config.share:
         raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", hint="leave one out")
-    using, made = Run(run), []
+    teacher, examples = Run(run), []
     for source in find_sources([texts]):
         for number, line, _ in numbered_lines(TextBlocks(source, "utf-8", "fail", Ledger())):
             try:
-                made += _example(using, line.strip().split("\t")) if line.strip() else []
+                examples += _unlabeled_examples(teacher, line.strip().split("\t")) if line.strip() else []
             except (InputError, TypeError) as error:
-                what = (
+                message = (
                     error.message
                     if isinstance(error, InputError)
                     else f"is no example for {run.metadata['task']['name']}"
                 )
                 hint = "write a text a line, with tabs between those that belong together"
-                raise InputError(what, file=source.name, line=number, hint=hint) from error
-    return tuple(made)
+                raise InputError(message, file=source.name, line=number, hint=hint) from error
+    return tuple(examples)
 
 
-def _example(run: Run, parts: Sequence[str]) -> Sequence[Any]:
+def _unlabeled_examples(run: Run, columns: Sequence[str]) -> Sequence[Any]:
     assert run.task is not None
     match run.task.verb:
         case "classify":
-            return predict.labeled_examples(run, [tuple(parts)])  # pyright: ignore[reportArgumentType]
+            return predict.labeled_examples(run, [tuple(columns)])  # pyright: ignore[reportArgumentType]
         case "tag":
-            return predict.tagged_examples(run, " ".join(parts))
+            return predict.tagged_examples(run, " ".join(columns))
         case "answer":
-            return predict.question_examples(*parts)
-    return predict.choice_examples(parts[0], parts[1:])
+            return predict.question_examples(*columns)
+    return predict.choice_examples(columns[0], columns[1:])
 
 
-def _checked(run: RunFolder, student: planning.PretrainPlan | pipeline.AdaptPlan, how: DistillationConfig) -> None:
-    """An error where the student cannot be compared with the teacher as it is asked to be."""
+def _check_compatible(
+    run: RunFolder, student: planning.PretrainPlan | planning.AdaptPlan, config: DistillationConfig
+) -> None:
+    """Refuses a student whose outputs or layers cannot be compared with the teacher's."""
     from forebear.nn.heads import LMHead
     from forebear.training.distillation import layer_distillations
 
-    if run.task is not None and run.task.name != "answering" and not how.layer_losses:
+    if run.task is not None and run.task.name != "answering" and not config.layer_losses:
         return
     tokenizer: Any = run.tokenizer if student.tokenizer is None else student.tokenizer
-    network, teacher = _network(student, tokenizer), Run(run).network
-    shared = {*TOKEN_HEADS} & {*network.heads} & {*teacher.heads}
-    if run.task is None and not shared:
-        has = ", ".join(teacher.heads) or "none"
-        what = f"the student has the heads {', '.join(network.heads)}, the teacher {has}: none predicts tokens in both"
-        raise InputError(what, file=run.path, hint="choose a student and a teacher that predict the same")
-    heads = [one.heads[name] for one in (network, teacher) for name in shared]
+    network, teacher = _build_network(student, tokenizer), Run(run).network
+    shared_heads = {*TOKEN_HEADS} & {*network.heads} & {*teacher.heads}
+    if run.task is None and not shared_heads:
+        teacher_heads = ", ".join(teacher.heads) or "none"
+        message = f"the student has the heads {', '.join(network.heads)}, the teacher {teacher_heads}: "
+        message += "none predicts tokens in both"
+        raise InputError(message, file=run.path, hint="choose a student and a teacher that predict the same")
+    heads = [model.heads[name] for model in (network, teacher) for name in shared_heads]
     if run.task is None and not all(isinstance(head, LMHead) for head in heads):
-        what = "only a Transformer that predicts tokens can teach them, and only to another"
-        raise InputError(what, file=run.path, hint="choose such a teacher and such a student, or distil a task")
-    theirs, own = run.spec.input_format(run.tokenizer), student.spec.input_format(tokenizer)
-    if tokenizer.digest != run.tokenizer.digest or replace(own, max_length=None) != replace(theirs, max_length=None):
-        what = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
-        raise InputError(what, hint="take a student with the teacher's tokenizer, and of its kind")
-    if theirs.max_length is not None and (own.max_length is None or own.max_length > theirs.max_length):
-        what = f"the student reads rows of {own.max_length} tokens, the teacher of {theirs.max_length}"
-        raise InputError(what, hint=f"--context {theirs.max_length}")
-    layer_distillations(how, network.encoder, teacher.encoder)
+        message = "only a Transformer that predicts tokens can teach them, and only to another"
+        raise InputError(message, file=run.path, hint="choose such a teacher and such a student, or distil a task")
+    teacher_format, student_format = run.spec.input_format(run.tokenizer), student.spec.input_format(tokenizer)
+    if tokenizer.digest != run.tokenizer.digest or replace(student_format, max_length=None) != replace(
+        teacher_format, max_length=None
+    ):
+        message = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
+        raise InputError(message, hint="take a student with the teacher's tokenizer, and of its kind")
+    if teacher_format.max_length is not None and (
+        student_format.max_length is None or student_format.max_length > teacher_format.max_length
+    ):
+        message = (
+            f"the student reads rows of {student_format.max_length} tokens, the teacher of {teacher_format.max_length}"
+        )
+        raise InputError(message, hint=f"--context {teacher_format.max_length}")
+    layer_distillations(config, network.encoder, teacher.encoder)
 
 
-# From a trained run to a smaller one that it teaches, and what that costs and keeps, side by side.
-
+# --- Training the student ---
 
 PathLike = str | os.PathLike[str]
-SOFT = "teacher.safetensors"  # what the teacher says of every example, as long as a run learns from it
-TIMED = 30  # texts
+SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder while it is trained
 
 
 def distill(
@@ -385,19 +421,23 @@ def distill(
     watcher: TrainingCallback | None = None,
     **settings: Any,
 ) -> Run:
-    """A smaller run, taught by a larger one; facts["price"] sets the two side by side, as `forebear distil` does.
+    """Distill a run into a smaller one, as `forebear distil` does; metadata["price"] compares the two.
 
-    `data` are texts for a language model; for a task a file of examples, by default those the teacher learned from,
-    and `texts` a file of more without labels. `student` is a run or a milestone, by default the teacher's, smaller.
-    Where all that the student has is vectors of words, `reader` (mean, convolution, recurrent) is what reads them.
-    `settings` are the recipe's (time="5m", epochs=, …) and the milestone's own fields (width=, depth=, …). With
-    `compare` the same student is also trained without the teacher, into a folder beside it.
+    Args:
+        teacher: A finished run.
+        data: Texts for a language model; for a task a file of examples, by default those of the teacher.
+        to: The run folder; by default in runs/.
+        student: A run or the name of a model; by default a smaller model of the teacher's kind.
+        texts: A file of unlabeled examples, for a task.
+        compare: Also train the same student without the teacher, in a folder next to it.
+        reader: Task encoder (mean, convolution, recurrent) if the student has word vectors only.
+        settings: Settings of the recipe (time="5m", epochs=, …) and fields of the model (width=, depth=, …).
     """
-    given = [data] if isinstance(data, str | os.PathLike) else data
-    what = plan_distillation(
+    paths = [data] if isinstance(data, str | os.PathLike) else data
+    plan = plan_distillation(
         os.fspath(teacher),
-        [os.fspath(one) for one in given],
-        how=DistillationConfig(float(temperature), float(share), float(hidden), float(attention)),
+        [os.fspath(path) for path in paths],
+        config=DistillationConfig(float(temperature), float(share), float(hidden), float(attention)),
         student=None if student is None else os.fspath(student),
         size=size,
         layers=layers,
@@ -406,235 +446,223 @@ def distill(
         reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
     )
-    run = distilled(what, to, overwrite=overwrite, command=command, watcher=watcher)
-    alone = _alone(what, run, overwrite=overwrite, watcher=watcher) if compare else None
-    return priced(what, run, alone)
+    run = distilled(plan, to, overwrite=overwrite, command=command, watcher=watcher)
+    baseline = _train_baseline(plan, run, overwrite=overwrite, watcher=watcher) if compare else None
+    return priced(plan, run, baseline)
 
 
 def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = None) -> Run:
-    """Goes on with a distillation that was broken off; the folder knows the rest."""
+    """Resume an interrupted distillation."""
     run = RunFolder.open(folder)
     run.require_trainable()
-    told = run.metadata.get("distilled")
-    if told is None:
+    entry = run.metadata.get("distilled")
+    if entry is None:
         raise InputError("was not distilled", file=run.path, hint=f"go on with it by: {run.resume_command}")
-    given = {name: value for name, value in told["given"].items() if name != "read"}
-    how = DistillationConfig(**{one.name: told[one.name] for one in fields(DistillationConfig)})
-    given["reading"] = given["reading"] and TextFormat(**given["reading"])
-    what = plan_distillation(told["teacher"], given.pop("data"), how=how, **given)
-    if what.request(what.corpus()) != run.metadata["asked"]:
+    arguments = {name: value for name, value in entry["given"].items() if name != "read"}
+    config = DistillationConfig(**{field.name: entry[field.name] for field in fields(DistillationConfig)})
+    arguments["reading"] = arguments["reading"] and TextFormat(**arguments["reading"])
+    plan = plan_distillation(entry["teacher"], arguments.pop("data"), config=config, **arguments)
+    if plan.request(plan.corpus()) != run.metadata["asked"]:
         hint = "put back what it was, or distil anew into another folder"
         raise InputError("its teacher or what it learns from has changed since it began", file=run.path, hint=hint)
-    return priced(what, distilled(what, folder, watcher=watcher), None)
+    return priced(plan, distilled(plan, folder, watcher=watcher), None)
 
 
 def distilled(
-    what: DistillPlan,
+    plan: DistillPlan,
     to: PathLike | None = None,
     *,
     overwrite: bool = False,
     command: str | None = None,
     watcher: TrainingCallback | None = None,
 ) -> RunFolder:
-    """Trains what was planned into a folder; a folder that holds the same, begun or finished, is gone on with."""
-    watcher, corpus = watcher or TrainingCallback(), what.corpus()
-    asked = what.request(corpus)
-    wanted = Path(to) if to is not None else Path("runs") / f"{Path(what.teacher.run).name}-distilled"
-    folder, there = output_folder(wanted, asked, to is None, overwrite)
-    run = there if there is not None and there.metadata.get("asked") == asked else None
+    """Trains a planned student; a folder that holds the same run, finished or not, is resumed."""
+    watcher, corpus = watcher or TrainingCallback(), plan.corpus()
+    request = plan.request(corpus)
+    target = Path(to) if to is not None else Path("runs") / f"{Path(plan.teacher.run).name}-distilled"
+    folder, existing = output_folder(target, request, to is None, overwrite)
+    run = existing if existing is not None and existing.metadata.get("asked") == request else None
     if run is not None and run.is_finished:
         watcher.on_note("this run is finished already: nothing was trained")
         return run
-    student = replace(what.student, recipe=what.student.recipe if run is None else run.recipe)
-    what = replace(what, student=student)
-    ready = _ready(what, corpus)  # before anything is written: most mistakes show here
+    student = replace(plan.student, recipe=plan.student.recipe if run is None else run.recipe)
+    plan = replace(plan, student=student)
+    setup = _build_setup(plan, corpus)  # before anything is written: most mistakes show here
     if run is None:
-        with replace_run(there):
+        with replace_run(existing):
             ledger = None if corpus is None else corpus.ledger.to_dict()
-            tokenizer = what.student.tokenizer if corpus is None else corpus.tokenizer
-            run = RunFolder.create(folder, _told(what, corpus, asked, folder, command), tokenizer, ledger)  # pyright: ignore[reportArgumentType]
+            tokenizer = plan.student.tokenizer if corpus is None else corpus.tokenizer
+            run = RunFolder.create(folder, _distill_metadata(plan, corpus, request, folder, command), tokenizer, ledger)  # pyright: ignore[reportArgumentType]
     if corpus is None:
-        pipeline.train_adaptation(run, _with_examples(what, ready, run), watcher)
-        (run.path / SOFT).unlink(missing_ok=True)
+        pipeline.train_adaptation(run, _distill_on_examples(plan, setup, run), watcher)
+        (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     else:
-        pipeline.train_run(run, _with_text(what, ready), watcher)
+        pipeline.train_run(run, _distill_on_text(plan, setup), watcher)
     return run
 
 
-def _ready(what: DistillPlan, corpus: Corpus | None) -> Any:
-    """What training without a teacher would need, and what is to be said of this one."""
-    student = what.student
-    if isinstance(student, pipeline.AdaptPlan):
-        ready = pipeline.AdaptSetup.from_plan(student)
+def _build_setup(plan: DistillPlan, corpus: Corpus | None) -> Any:
+    """The setup of training without a teacher, with the notes of this plan."""
+    student = plan.student
+    if isinstance(student, planning.AdaptPlan):
+        setup = pipeline.AdaptSetup.from_plan(student)
     else:
         assert corpus is not None
         with student.error_context():
             split = corpus.split(student.recipe.held_out)
-            ready = pipeline.PretrainSetup.from_plan(student.spec, corpus, student.recipe, split, student.init_from)
-    return replace(ready, notes=[*what.notes, *ready.notes])
+            setup = pipeline.PretrainSetup.from_plan(student.spec, corpus, student.recipe, split, student.init_from)
+    return replace(setup, notes=[*plan.notes, *setup.notes])
 
 
-def _told(
-    what: DistillPlan, corpus: Corpus | None, asked: dict[str, Any], folder: Path, command: str | None
+def _distill_metadata(
+    plan: DistillPlan, corpus: Corpus | None, request: dict[str, Any], folder: Path, command: str | None
 ) -> dict[str, Any]:
-    student = what.student
-    if isinstance(student, pipeline.AdaptPlan):
-        told = pipeline.adapt_metadata(student, asked, folder, command)
+    student = plan.student
+    if isinstance(student, planning.AdaptPlan):
+        metadata = pipeline.adapt_metadata(student, request, folder, command)
     else:
         assert corpus is not None
-        told = pipeline.pretrain_metadata(student, corpus, asked, folder, command, None)
-    return told | {"parent": what.teacher.run, "distilled": asked["distilled"], "command": command}
+        metadata = pipeline.pretrain_metadata(student, corpus, request, folder, command, None)
+    return metadata | {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
 
 
-def _with_text(what: DistillPlan, ready: Any) -> Any:
-    """Every token that is asked for is also asked of the teacher, when its turn comes."""
+def _distill_on_text(plan: DistillPlan, setup: Any) -> Any:
+    """Adds the teacher, which predicts the supervised tokens of each batch."""
     from forebear.training.distillation import TokenDistillation, layer_distillations
 
-    how, network = what.distillation, ready.learner.model
-    teacher = Run(what.teacher.folder).network
-    heads = layer_distillations(how, network.encoder, teacher.encoder)
-    mixed = tuple(name for name in TOKEN_HEADS if how.share and name in network.heads and name in teacher.heads)
-    heads |= {name + TEACHER_TARGET: TokenDistillation(network.heads[name], teacher.heads[name], how) for name in mixed}
-    objective = DistillationObjective(
-        ready.objective, ready.split.train, mixed, tuple(how.layer_losses), how.layer_losses
+    config, network = plan.distillation, setup.learner.model
+    teacher = Run(plan.teacher.folder).network
+    heads = layer_distillations(config, network.encoder, teacher.encoder)
+    mixed_targets = tuple(
+        name for name in TOKEN_HEADS if config.share and name in network.heads and name in teacher.heads
     )
-    return replace(ready, objective=objective, learner=_learner(what, ready.learner, heads, teacher))
+    heads |= {
+        name + TEACHER_TARGET: TokenDistillation(network.heads[name], teacher.heads[name], config)
+        for name in mixed_targets
+    }
+    objective = DistillationObjective(
+        setup.objective, setup.split.train, mixed_targets, tuple(config.layer_losses), config.layer_losses
+    )
+    return replace(setup, objective=objective, learner=_distillation_learner(plan, setup.learner, heads, teacher))
 
 
-def _with_examples(what: DistillPlan, ready: Any, run: RunFolder) -> Any:
-    """What the teacher says of all examples is asked once, and learned from as often as the truth."""
+def _distill_on_examples(plan: DistillPlan, setup: Any, run: RunFolder) -> Any:
+    """Adds soft targets, which the teacher predicts once for all examples."""
     from forebear.training.distillation import LogitDistillation, layer_distillations
 
-    how, student = what.distillation, what.student
-    assert isinstance(student, pipeline.AdaptPlan)
-    teacher, network = Run(what.teacher.folder), ready.learner.model
-    examples, rows = [*student.labeled_data.train, *what.extra_texts], ready.train
-    if what.extra_texts:
-        layout = student.spec.input_format(student.tokenizer)
-        rows = student.task.encode(examples, student.tokenizer, layout, learning=True)
+    config, student = plan.distillation, plan.student
+    assert isinstance(student, planning.AdaptPlan)
+    teacher, network = Run(plan.teacher.folder), setup.learner.model
+    examples, rows = [*student.labeled_data.train, *plan.extra_texts], setup.train
+    if plan.extra_texts:
+        input_format = student.spec.input_format(student.tokenizer)
+        rows = student.task.encode(examples, student.tokenizer, input_format, is_training=True)
         rows = without_labels(rows, len(student.labeled_data.train))
-    heads = layer_distillations(how, network.encoder, teacher.network.encoder) if how.layer_losses else {}
-    weights = dict(how.layer_losses)
-    if how.share:
-        soft = _soft(run, teacher, examples, rows)
+    heads = layer_distillations(config, network.encoder, teacher.network.encoder) if config.layer_losses else {}
+    weights = dict(config.layer_losses)
+    if config.share:
+        soft_targets = _load_soft_targets(run, teacher, examples, rows)
         heads |= {
-            name + TEACHER_TARGET: LogitDistillation(network.heads[name], how.temperature) for name in rows.targets
+            name + TEACHER_TARGET: LogitDistillation(network.heads[name], config.temperature) for name in rows.targets
         }
-        weights |= dict.fromkeys(rows.targets, 1 - how.share) | dict.fromkeys(soft, how.share)
-        rows = replace(rows, targets={**rows.targets, **soft})
-    learner = _learner(what, ready.learner, heads, teacher.network if how.layer_losses else None)
+        weights |= dict.fromkeys(rows.targets, 1 - config.share) | dict.fromkeys(soft_targets, config.share)
+        rows = replace(rows, targets={**rows.targets, **soft_targets})
+    learner = _distillation_learner(plan, setup.learner, heads, teacher.network if config.layer_losses else None)
     return replace(
-        ready,
+        setup,
         train=rows,
-        objective=DistillationObjective(ready.objective, rows, (), tuple(how.layer_losses), weights),
+        objective=DistillationObjective(setup.objective, rows, (), tuple(config.layer_losses), weights),
         learner=learner,
     )
 
 
-def _soft(run: RunFolder, teacher: Run, examples: Sequence[Any], rows: ExampleRows) -> dict[str, np.ndarray]:
-    """The teacher's targets, kept beside the run: other threads would find other last bits when it is gone on with."""
+def _load_soft_targets(
+    run: RunFolder, teacher: Run, examples: Sequence[Any], rows: ExampleRows
+) -> dict[str, np.ndarray]:
+    """The teacher's targets, saved in the run folder: recomputed ones could differ in the last bits on resuming."""
     from safetensors.numpy import load, save
 
-    file = run.path / SOFT
+    file = run.path / SOFT_TARGETS_FILE
     if not file.exists():
         network = teacher.network
-        if teacher.encoder is not None and "next" in teacher.heads:  # nobody asks that of it here
-            own = teacher.model
-            network = type(own)(own.encoder, {n: one for n, one in own.heads.items() if n != "next"})
+        if teacher.encoder is not None and "next" in teacher.heads:  # not needed here
+            model = teacher.model
+            network = type(model)(model.encoder, {n: head for n, head in model.heads.items() if n != "next"})
         assert teacher.task is not None
-        layout = teacher.folder.spec.input_format(teacher.tokenizer)
-        found = Teacher(network, teacher.task, teacher.tokenizer, layout).targets_for(examples, rows)
-        with explain_disk_errors(file), atomic_write(file) as aside:
-            aside.write(save(found))
+        input_format = teacher.folder.spec.input_format(teacher.tokenizer)
+        targets = Teacher(network, teacher.task, teacher.tokenizer, input_format).targets_for(examples, rows)
+        with explain_disk_errors(file), atomic_write(file) as stream:
+            stream.write(save(targets))
     return load(file.read_bytes())
 
 
-def _learner(what: DistillPlan, learner: Any, heads: Mapping[str, Any], teacher: Any) -> Any:
-    """With what is learned from the teacher beside the truth; without, the one that was there."""
+def _distillation_learner(plan: DistillPlan, learner: Any, heads: Mapping[str, Any], teacher: Any) -> Any:
+    """The learner with distillation heads; the given one if there are none."""
     from safetensors.torch import load_file
 
     from forebear.training.distillation import DistillationLearner, StudentModel, inherit_layers
 
-    given = learner.given
-    if what.inherits:
-        theirs = what.teacher.folder.spec.depth
-        assert theirs is not None
-        depths = learner.model.encoder.depth, theirs
-        given = inherit_layers(load_file(what.teacher.folder.verified_weights()[0]), learner.model, depths)
+    initial_tensors = learner.given
+    if plan.inherits:
+        teacher_depth = plan.teacher.folder.spec.depth
+        assert teacher_depth is not None
+        depths = learner.model.encoder.depth, teacher_depth
+        initial_tensors = inherit_layers(load_file(plan.teacher.folder.verified_weights()[0]), learner.model, depths)
     if not heads:
-        learner.given = given
+        learner.given = initial_tensors
         return learner
     student = StudentModel(learner.model, heads, teacher)
-    return DistillationLearner(student, learner.recipe, learner.device, given, learner.shares)
+    return DistillationLearner(student, learner.recipe, learner.device, initial_tensors, learner.shares)
 
 
-# -- the price
+# --- Cost of teacher and student ---
 
 
-def _alone(what: DistillPlan, run: RunFolder, *, overwrite: bool, watcher: TrainingCallback | None) -> RunFolder:
-    """The same student from the same beginning with the same budget, on the truth alone, into a folder beside it."""
-    student = what.student
+def _train_baseline(
+    plan: DistillPlan, run: RunFolder, *, overwrite: bool, watcher: TrainingCallback | None
+) -> RunFolder:
+    """Trains the same student with the same start and budget on the labels alone, in a folder next to it."""
+    student = plan.student
     recipe = student.recipe
-    if what.extra_texts and recipe.epochs is not None:  # there are fewer examples: as many steps
-        rest = {name: value for name, value in recipe.to_dict().items() if name not in BUDGETS}
-        recipe = merge_recipe(rest, {"steps": run.metadata["pace"]["total"]})
-    what = replace(
-        what,
-        distillation=what.distillation.soft_targets_only(),
+    if plan.extra_texts and recipe.epochs is not None:  # fewer examples: keep the number of steps
+        other_settings = {name: value for name, value in recipe.to_dict().items() if name not in BUDGETS}
+        recipe = merge_recipe(other_settings, {"steps": run.metadata["pace"]["total"]})
+    plan = replace(
+        plan,
+        distillation=plan.distillation.soft_targets_only(),
         extra_texts=(),
         student=replace(student, recipe=recipe),
         notes=(),
     )
     watcher = watcher or TrainingCallback()
     watcher.on_note("now the same student without the teacher")
-    return distilled(what, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, watcher=watcher)
+    return distilled(plan, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, watcher=watcher)
 
 
-def priced(what: DistillPlan, run: RunFolder, alone: RunFolder | None) -> Run:
-    """The student, with what it costs and keeps beside the teacher entered in its facts."""
-    folders = {"teacher": what.teacher.folder, "student": run} | ({"student alone": alone} if alone else {})
-    corpus, rows = what.corpus(), []
-    for who, folder in folders.items():
-        one = Run(folder)
+def priced(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
+    """Compares size, speed and score of teacher and student, and records them in run.json of the student."""
+    folders = {"teacher": plan.teacher.folder, "student": run} | ({"student alone": baseline} if baseline else {})
+    corpus, rows = plan.corpus(), []
+    for role, folder in folders.items():
+        opened = Run(folder)
         file = folder.verified_weights()[0]
-        told = {"who": who, "run": str(folder.path), "parameters": one.num_parameters}
-        figures = _on_examples(one, what.student) if corpus is None else _on_text(one, corpus, what.student.recipe)
-        rows.append({**told, "megabytes": round(file.stat().st_size / 1e6, 3), **figures})
+        entry = {"who": role, "run": str(folder.path), "parameters": opened.num_parameters}
+        metrics = (
+            measure_on_examples(opened, plan.student)
+            if corpus is None
+            else measure_on_text(opened, corpus, plan.student.recipe)
+        )
+        rows.append({**entry, "megabytes": round(file.stat().st_size / 1e6, 3), **metrics})
     for row in rows:
-        of = {side: (row[side], rows[0][side]) for side in ("dev", "test", "held_out") if row.get(side) is not None}
-        own, best = next(reversed(of.values()), (None, None))
-        lower = row["score"] == "bits_per_byte"
-        row["kept"] = None if not own or not best else best / own if lower else own / best
+        scores = {side: (row[side], rows[0][side]) for side in ("dev", "test", "held_out") if row.get(side) is not None}
+        student_score, teacher_score = next(reversed(scores.values()), (None, None))
+        is_lower_better = row["score"] == "bits_per_byte"
+        row["kept"] = (
+            None
+            if not student_score or not teacher_score
+            else teacher_score / student_score
+            if is_lower_better
+            else student_score / teacher_score
+        )
     run.update(price=rows)
     return Run(run)
-
-
-def _on_examples(run: Run, student: Any) -> dict[str, Any]:
-    """The figure of the task on each side that has labels, and how long a text takes by itself."""
-    task, layout = run.task, run.folder.spec.input_format(run.tokenizer)
-    assert task is not None
-    told: dict[str, Any] = {"score": task.score}
-    for side in ("dev", "test"):
-        examples = [one for one in getattr(student.labeled_data, side) if is_labeled(one)]
-        if examples:
-            rows = task.encode(examples, run.tokenizer, layout)
-            answers = task.predictions(examples, rows, predict_logits(run.network, rows))
-            told[side] = float(task.evaluate(examples, answers)[task.score])
-    seconds = []
-    for example in student.labeled_data.dev[:TIMED]:
-        began = time.perf_counter()
-        rows = task.encode([example], run.tokenizer, layout)
-        task.predictions([example], rows, predict_logits(run.network, rows))
-        seconds.append(time.perf_counter() - began)
-    return told | {"milliseconds": round(1000 * median(seconds), 3) if seconds else None}
-
-
-def _on_text(run: Run, corpus: Corpus, recipe: Any) -> dict[str, Any]:
-    """Bits per byte of held-out text, or the share of hidden tokens found."""
-    held_out = corpus.split(recipe.held_out).held_out.first(pipeline.MEASURED_CHARACTERS)
-    found = run.measure(held_out)
-    assert isinstance(found, TextEvaluation)  # a student that was taught text predicts it
-    seconds = found.seconds if found.seconds > 1 else min(run.measure(held_out).seconds for _ in range(3))
-    score = "accuracy" if found.is_pseudo_likelihood else "bits_per_byte"
-    milliseconds = round(1000 * seconds / max(1, found.units), 3)  # a short time is measured again: the first is slow
-    return {"score": score, "held_out": found.to_dict()[score], "milliseconds": milliseconds}

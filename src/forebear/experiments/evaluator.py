@@ -1,25 +1,108 @@
-"""What a run knows by descent: the examples that taught it, and those that taught the runs it began with."""
+"""Evaluate runs: task metrics, latency, and notes on leakage and on baselines that a run does not beat."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
 
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.labeled.examples import is_labeled
 from forebear.data.labeled.source import LabeledSource
 from forebear.errors import ForebearError
+from forebear.experiments.plan import AdaptPlan
+from forebear.inference.measure import TextEvaluation
+from forebear.inference.run import Run
+from forebear.tasks.baselines import TaskBaseline
+from forebear.tasks.metrics import oov_tagging_accuracy
+from forebear.tasks.tagging import SequenceTagging
+from forebear.tasks.task import Task, predict_logits
 from forebear.training.run_folder import RunFolder
+
+MEASURED_BYTES = 1_000_000  # of held-out text in the final measurement
+NUM_TIMED_EXAMPLES = 30  # whose latency is measured
 
 
 def already_trained_on(parent: str | None, source: LabeledSource, digests: Mapping[str, str]) -> list[str]:
-    """Sides whose files taught this run before, or one that it began with, and out of which some now examine."""
-    known: set[str] = set()
-    seen: set[str] = set()
-    while parent and parent not in seen:
-        seen.add(parent)
+    """Splits whose files an ancestor of the run was trained on, and from which examples are evaluated now."""
+    known_digests: set[str] = set()
+    visited: set[str] = set()
+    while parent and parent not in visited:
+        visited.add(parent)
         try:
-            facts = RunFolder.open(parent).metadata
-        except ForebearError:  # it is gone, and what it knew of its own parents with it
+            metadata = RunFolder.open(parent).metadata
+        except ForebearError:  # it is gone, and the record of its parents with it
             break
-        known.add((facts.get("labelled") or {}).get("digests", {}).get("train", ""))
-        parent = facts.get("parent")
-    parted = source.dev is None or (source.test is None and source.test_share > 0)
-    return [side for side in digests if (side != "train" or parted) and digests[side] in known]
+        known_digests.add((metadata.get("labelled") or {}).get("digests", {}).get("train", ""))
+        parent = metadata.get("parent")
+    is_split = source.dev is None or (source.test is None and source.test_share > 0)
+    return [split for split in digests if (split != "train" or is_split) and digests[split] in known_digests]
+
+
+def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
+    """Notes that the pre-trained run was trained on held-out examples."""
+    if "distilled" in run.metadata:  # its teacher held out the same examples
+        return []
+    files, parent = source.files(), run.metadata.get("parent")
+    leaked_files = dict.fromkeys(
+        files[split] for split in already_trained_on(parent, source, run.metadata["labelled"]["digests"])
+    )
+    return [
+        f"the run it begins with has learned from {file} already: figures on held-out parts of it say too much"
+        for file in leaked_files
+    ]
+
+
+def baseline_notes(plan: AdaptPlan, baseline: TaskBaseline, metrics: Mapping[str, Any]) -> list[str]:
+    """A note if the run does not beat a baseline without learning."""
+    score = float(metrics[plan.task.score])
+    nothing_to_find = metrics.get("entities") == 0
+    if score > baseline.score or score == 1 or nothing_to_find:
+        return []
+    hint = "more examples may help"
+    if plan.spec.learning != "counting":
+        hint = "give it more time or examples, another --rate, or a run that was pre-trained longer"
+    return [f"it does no better than this: {baseline.meaning} ({baseline.score:.3f}); {hint}"]
+
+
+def task_metrics(plan: AdaptPlan, task: Task, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
+    """The metrics of the task; for tags also the accuracy on words that are not in the training set."""
+    metrics = task.evaluate(examples, predictions)
+    if not isinstance(task, SequenceTagging) or not task.is_plain:
+        return metrics
+    train_words = {word for example in plan.labeled_data.train for word in example.words}
+    return metrics | oov_tagging_accuracy(examples, predictions, train_words)
+
+
+def measure_on_examples(run: Run, student: Any) -> dict[str, Any]:
+    """The task metric on each labeled split, and the latency of a single text."""
+    task, input_format = run.task, run.folder.spec.input_format(run.tokenizer)
+    assert task is not None
+    metrics: dict[str, Any] = {"score": task.score}
+    for split in ("dev", "test"):
+        examples = [example for example in getattr(student.labeled_data, split) if is_labeled(example)]
+        if examples:
+            rows = task.encode(examples, run.tokenizer, input_format)
+            predictions = task.predictions(examples, rows, predict_logits(run.network, rows))
+            metrics[split] = float(task.evaluate(examples, predictions)[task.score])
+    seconds = []
+    for example in student.labeled_data.dev[:NUM_TIMED_EXAMPLES]:
+        began = time.perf_counter()
+        rows = task.encode([example], run.tokenizer, input_format)
+        task.predictions([example], rows, predict_logits(run.network, rows))
+        seconds.append(time.perf_counter() - began)
+    return metrics | {"milliseconds": round(1000 * median(seconds), 3) if seconds else None}
+
+
+def measure_on_text(run: Run, corpus: Corpus, recipe: Any) -> dict[str, Any]:
+    """Bits per byte or masked-LM accuracy on held-out text, and latency."""
+    held_out = corpus.split(recipe.held_out).held_out.first(MEASURED_BYTES)
+    evaluation = run.measure(held_out)
+    assert isinstance(evaluation, TextEvaluation)  # a student trained on text predicts it
+    seconds = evaluation.seconds if evaluation.seconds > 1 else min(run.measure(held_out).seconds for _ in range(3))
+    score = "accuracy" if evaluation.is_pseudo_likelihood else "bits_per_byte"
+    milliseconds = round(
+        1000 * seconds / max(1, evaluation.units), 3
+    )  # short durations are measured again: the first is slow
+    return {"score": score, "held_out": evaluation.to_dict()[score], "milliseconds": milliseconds}

@@ -1,4 +1,4 @@
-"""What a milestone is: its paper, what it changed, what it predicts from what, its fields, what each size weighs."""
+"""Explain a model: its paper, inputs and targets, fields, and the parameters, FLOPs and memory of each size."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
     from forebear.statistical.hmm import HMMModel
 
-# What a network weighs before it exists: parameters, work for a token and memory, computed and not quoted.
+# --- Size of a network, computed without building it ---
 
-
-NUMBER = 4  # bytes of a float32
-FEW = 8  # tokens
+BYTES_PER_NUMBER = 4  # float32
+SHORT_ROW_TOKENS = 8  # of a sample row
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """One network's figures, in numbers and bytes.
+    """The size and cost of one network.
 
     flops        multiplications and additions to read one token of a full row forward, and answer with every head.
                  A product of (a, b) and (b, c) counts 2·a·b·c; attention counts as if each token saw the whole row.
@@ -91,98 +90,112 @@ class ModelSize:
         }
 
 
-def model_size(milestone: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int) -> ModelSize | None:
-    """The figures of this milestone's network with this vocabulary; None for one that counts and grows with its text.
+def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int) -> ModelSize | None:
+    """The size of a model with this vocabulary; None for counting models, which grow with their text.
 
-    The network is built, and one full row goes through it, on torch's meta device: shapes without numbers.
+    The network is built, and one full row goes through it, on torch's meta device.
     """
-    if milestone.learning == "counting" and not milestone.counts_again:
+    if spec.learning == "counting" and not spec.counts_again:
         return None
-    network = milestone.build(tokenizer)
-    if milestone.counts_again:
-        return _of_states(network)
-    if milestone.learning == "sweeping":
-        return _of_tables(network)
+    network = spec.build(tokenizer)
+    if spec.counts_again:
+        return _hmm_size(network)
+    if spec.learning == "sweeping":
+        return _vector_model_size(network)
     from forebear.nn.nnlm import NNLMEncoder
 
     encoder = network.encoder
-    own = encoder.max_length or (encoder.window if isinstance(encoder, NNLMEncoder) else None)
-    longest = own or milestone.context  # what it learns from at a time
-    assert longest is not None
-    # Where a row may be of any length, every token costs the same, and a few tell it: without numbers a step takes ms.
-    row = longest if own else min(longest, FEW)
+    max_length = encoder.max_length or (encoder.window if isinstance(encoder, NNLMEncoder) else None)
+    row_length = max_length or spec.context  # the training sequence length
+    assert row_length is not None
+    # Without a maximum length every token costs the same, so a short row is enough: each step takes milliseconds.
+    row = row_length if max_length else min(row_length, SHORT_ROW_TOKENS)
     parameters = network.num_parameters
     return ModelSize(
         parameters=parameters,
-        longest=own,
+        longest=max_length,
         flops=_flops(network, row) / row,
-        weights=NUMBER * parameters,
-        gradients=NUMBER * parameters,
-        moments=2 * NUMBER * parameters,
-        activations=round(_kept(network, row) * max(batch, longest) / row),
-        batch=max(batch, longest),
-        cache=_cache(network.encoder, longest),
+        weights=BYTES_PER_NUMBER * parameters,
+        gradients=BYTES_PER_NUMBER * parameters,
+        moments=2 * BYTES_PER_NUMBER * parameters,
+        activations=round(_activation_bytes(network, row) * max(batch, row_length) / row),
+        batch=max(batch, row_length),
+        cache=_decoding_state_bytes(network.encoder, row_length),
     )
 
 
-def _of_tables(network: Any) -> ModelSize:
-    """Rows are moved where they lie: there are no gradients to keep. A text costs the addition of its words' rows."""
+def _vector_model_size(network: Any) -> ModelSize:
+    """Rows of word vectors are updated in place: no gradients are kept. Embedding a text adds the rows of its words."""
     parameters, width = network.num_parameters, network.width
-    nothing = {"gradients": 0, "moments": NUMBER * network.training_state_size, "activations": 0, "batch": 0, "cache": 0}
-    return ModelSize(parameters=parameters, longest=None, flops=width, weights=NUMBER * parameters, **nothing)
+    other_costs = {
+        "gradients": 0,
+        "moments": BYTES_PER_NUMBER * network.training_state_size,
+        "activations": 0,
+        "batch": 0,
+        "cache": 0,
+    }
+    return ModelSize(
+        parameters=parameters, longest=None, flops=width, weights=BYTES_PER_NUMBER * parameters, **other_costs
+    )
 
 
-def _of_states(network: HMMModel) -> ModelSize:
-    """Probabilities are double numbers, as many are expected beside them, and a token moves each state to any other."""
+def _hmm_size(network: HMMModel) -> ModelSize:
+    """Probabilities and expected counts are doubles; each token has a transition between any two states."""
     parameters, states = network.num_parameters, network.states + 1
-    nothing = {"gradients": 0, "activations": 0, "batch": 0}
-    own = {"weights": 2 * NUMBER * parameters, "moments": 2 * NUMBER * parameters, "cache": 2 * NUMBER * states}
-    return ModelSize(parameters=parameters, longest=None, flops=2 * states * states + 3 * states, **nothing, **own)
+    other_costs = {"gradients": 0, "activations": 0, "batch": 0}
+    costs = {
+        "weights": 2 * BYTES_PER_NUMBER * parameters,
+        "moments": 2 * BYTES_PER_NUMBER * parameters,
+        "cache": 2 * BYTES_PER_NUMBER * states,
+    }
+    return ModelSize(
+        parameters=parameters, longest=None, flops=2 * states * states + 3 * states, **other_costs, **costs
+    )
 
 
-def _cache(encoder: Encoder, longest: int) -> int:
-    """Only what writes on keeps anything between two tokens: its state, and what its attention looks at."""
-    if (remembered := encoder.state_size(longest)) is not None:
-        return NUMBER * remembered
+def _decoding_state_bytes(encoder: Encoder, length: int) -> int:
+    """Bytes kept between two generated tokens: the recurrent state or the KV cache."""
+    if (state_size := encoder.state_size(length)) is not None:
+        return BYTES_PER_NUMBER * state_size
     if not encoder.has_attention:
         return 0
-    if encoder.has_decoder:  # of what is written, and of the source
-        return 2 * 2 * NUMBER * encoder.depth * longest * encoder.width
-    return 2 * NUMBER * encoder.depth * longest * encoder.width if encoder.sees == "past" else 0
+    if encoder.has_decoder:  # of the target and of the source
+        return 2 * 2 * BYTES_PER_NUMBER * encoder.depth * length * encoder.width
+    return 2 * BYTES_PER_NUMBER * encoder.depth * length * encoder.width if encoder.sees == "past" else 0
 
 
-def _flops(network: Model, longest: int) -> int:
-    """Of one full row, as torch counts them."""
+def _flops(network: Model, length: int) -> int:
+    """FLOPs of one full row, as torch counts them."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counted, torch.no_grad(), _at_once():
-        network.logits(_row(network, longest))
-    return counted.get_total_flops()
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), _parallel_lstm():
+        network.logits(_full_row(network, length))
+    return counter.get_total_flops()
 
 
-def _kept(network: Model, longest: int) -> int:
-    """Bytes that one full row leaves for the backward pass: every different piece of memory once, weights left out."""
+def _activation_bytes(network: Model, length: int) -> int:
+    """Bytes that one full row keeps for the backward pass: each storage once, without weights."""
     import torch
 
-    own = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
-    kept: dict[int, int] = {}
+    weight_storages = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
+    saved: dict[int, int] = {}
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def record(tensor: torch.Tensor) -> torch.Tensor:
         memory = tensor.untyped_storage()
-        if memory._cdata not in own:
-            kept[memory._cdata] = memory.nbytes()
+        if memory._cdata not in weight_storages:
+            saved[memory._cdata] = memory.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), _fused_attention(), _at_once():
-        states = network.encoder(**_row(network, longest))
-    alive = kept.copy()
-    alive[states.last.untyped_storage()._cdata] = states.last.untyped_storage().nbytes()
-    return sum(alive.values())
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), _fused_attention(), _parallel_lstm():
+        states = network.encoder(**_full_row(network, length))
+    retained = saved.copy()
+    retained[states.last.untyped_storage()._cdata] = states.last.untyped_storage().nbytes()
+    return sum(retained.values())
 
 
-def _row(network: Model, length: int) -> dict[str, Any]:
-    """A full row, and a source as long for what reads one."""
+def _full_row(network: Model, length: int) -> dict[str, Any]:
+    """Inputs of one row, with a source of the same length for encoder-decoders."""
     import torch
 
     tokens = torch.zeros(length, dtype=torch.long, device="meta")
@@ -191,8 +204,10 @@ def _row(network: Model, length: int) -> dict[str, Any]:
 
 
 def _fused_attention() -> Any:
-    """Without numbers torch would compute attention by its definition and keep every row's square of weights; with
-    numbers it never holds that square. Inside this, it takes the shapes of the latter."""
+    """A context in which attention on the meta device has the shapes of fused attention.
+
+    Otherwise torch would materialize the attention weights there, which it never does on real devices.
+    """
     import torch
     from torch.nn import functional
     from torch.overrides import TorchFunctionMode
@@ -207,9 +222,11 @@ def _fused_attention() -> Any:
     return Fused()
 
 
-def _at_once() -> Any:
-    """Without numbers torch would take an LSTM token by token, at a thousandth of a second for each operation. Inside
-    this all its tokens are one product, of the same sizes and leaving as much behind, as if their states were known."""
+def _parallel_lstm() -> Any:
+    """A context in which an LSTM on the meta device is one product over all tokens.
+
+    Otherwise torch would run it token by token, at a millisecond per operation. Sizes and saved memory are the same.
+    """
     import torch
     from torch.nn.functional import linear
     from torch.overrides import TorchFunctionMode
@@ -227,42 +244,50 @@ def _at_once() -> Any:
     return AtOnce()
 
 
-EXAMPLE = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence a line
-TRANSLATED = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
-PACE = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # settings of a recipe that are told
-SHOWN = 12  # tokens of the first row
-SENTENCE = (
+SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence per line
+SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
+SHOWN_SETTINGS = (
+    *BUDGETS,
+    "batch",
+    "rate",
+    "warmup",
+    "schedule",
+    "cooldown",
+    "decay",
+)  # of the recipe
+MAX_SHOWN_TOKENS = 12  # of the first row
+SUMMARY_TEMPLATE = (
     "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
     "{answering}; the losses add up."
 )
-GROWS = (
+NGRAM_SIZE_REMARK = (
     "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of each"
     " length for every token of the text; a prediction costs one search for each length."
 )
 
 
-OF_TAGS = (
+TAGGER_SIZE_REMARK = (
     "Its size follows from the examples: a weight for each feature and each label that it was seen with, and for each"
     " move from label to label; to tag a word costs as many moves as there are pairs of labels."
 )
-TAGGED = ("the/D cat/N sat/V on/P the/D mat/N ./.", "it/R was/V warm/A ./.")
+SAMPLE_TAGGED_SENTENCES = ("the/D cat/N sat/V on/P the/D mat/N ./.", "it/R was/V warm/A ./.")
 
 
 class NominalTokenizer(Tokenizer):
-    """A small tokenizer that says it has more entries: all that the shape of a network asks of a vocabulary."""
+    """A small tokenizer with a larger nominal vocabulary, which determines the shape of a network."""
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
-        vars(self).update(vars(tokenizer))  # it is the same in all else
+        vars(self).update(vars(tokenizer))  # the same in all else
         self._tokenizer, self.vocab_size = tokenizer, size
 
     def vocabulary(self) -> list[str]:
-        own = self._tokenizer.vocabulary()[: self.vocab_size]
-        return own + [""] * (self.vocab_size - len(own))
+        tokens = self._tokenizer.vocabulary()[: self.vocab_size]
+        return tokens + [""] * (self.vocab_size - len(tokens))
 
 
 @dataclass(frozen=True)
 class ModelExplanation:
-    """A milestone for a reader."""
+    """The explanation of a model."""
 
     entry: LineageEntry
     paper: str
@@ -271,124 +296,132 @@ class ModelExplanation:
     learning: str
     tokenizer: str
     encoder: str
-    heads: dict[str, str]  # by name, what answers
+    heads: dict[str, str]  # class names by head
     verbs: tuple[str, ...]
-    example: dict[str, list[str]]  # one row: what is seen, and what is asked of each token
+    example: dict[str, list[str]]  # one row: inputs and targets of each token
     fields: dict[str, tuple[Any, str]]  # value and meaning
-    recipe: dict[str, Any]  # how long and how fast it learns, where nobody says otherwise
+    recipe: dict[str, Any]  # default settings
     size: str | None
     vocabulary: int
-    sizes: dict[str, dict[str, Any]]  # by name: its fields, and its figures where they do not depend on the text
+    sizes: dict[str, dict[str, Any]]  # by name: fields, and figures unless they depend on the text
     remark: str
 
     def to_dict(self) -> dict[str, Any]:
-        told = asdict(self)
-        told["fields"] = {name: {"value": value, "meaning": meaning} for name, (value, meaning) in self.fields.items()}
-        return told
+        values = asdict(self)
+        values["fields"] = {
+            name: {"value": value, "meaning": meaning} for name, (value, meaning) in self.fields.items()
+        }
+        return values
 
 
 def explain_model(
     name: str, *, size: str | None = None, settings: Mapping[str, Any] | None = None, vocabulary: int | None = None
 ) -> ModelExplanation:
-    """Everything about a milestone, in one of its sizes or with fields of one's own."""
-    kind = model_spec(name)
-    own = plan_pretraining(name, (), size=size, settings=settings)
-    entries = vocabulary or kind.entries  # so that published sizes come out
-    made = {label: _in_size(kind, label) for label in kind.sizes}
-    if settings or not made:
-        made = {"yours": own.spec, **made}
-    title, body, meanings = _docstring(kind)
-    batch, tokenizer = sample_batch(own.spec)
-    encoder, heads = _parts(own.spec, tokenizer)
-    objective = FullBatch() if kind.learns_from == "tags" else own.spec.objective(tokenizer)
-    values = asdict(own.spec)
+    """Explain a model, in one of its sizes or with custom fields."""
+    spec_class = model_spec(name)
+    plan = plan_pretraining(name, (), size=size, settings=settings)
+    vocab_size = vocabulary or spec_class.entries  # gives the published numbers of parameters
+    specs = {label: _spec_of_size(spec_class, label) for label in spec_class.sizes}
+    if settings or not specs:
+        specs = {"yours": plan.spec, **specs}
+    title, changes, meanings = _parse_docstring(spec_class)
+    batch, tokenizer = sample_batch(plan.spec)
+    encoder, heads = _component_names(plan.spec, tokenizer)
+    objective = FullBatch() if spec_class.learns_from == "tags" else plan.spec.objective(tokenizer)
+    values = asdict(plan.spec)
     return ModelExplanation(
         entry=LINEAGE[name],
         paper=title,
-        changed=body,
-        sentence=_sentence(type(objective).__name__, batch, encoder, heads, settings_kind(kind)),
-        learning=kind.learning,
-        tokenizer=kind.tokenizer,
+        changed=changes,
+        sentence=_summary_sentence(type(objective).__name__, batch, encoder, heads, settings_kind(spec_class)),
+        learning=spec_class.learning,
+        tokenizer=spec_class.tokenizer,
         encoder=encoder,
         heads=heads,
-        verbs=head_capabilities(heads, encodes=kind.learning != "counting", words=kind.tokenizer == "words"),
-        example=_example(batch, tokenizer, objective),
+        verbs=head_capabilities(
+            heads, encodes=spec_class.learning != "counting", words=spec_class.tokenizer == "words"
+        ),
+        example=_example_row(batch, tokenizer, objective),
         fields={field: (values[field], meanings.get(field, "")) for field in values},
-        recipe=_heeded(own.recipe, kind),
-        size=own.size,
-        vocabulary=entries,
-        sizes={label: _sized(one, entries) for label, one in made.items()},
-        remark=_remark(kind),
+        recipe=_shown_settings(plan.recipe, spec_class),
+        size=plan.size,
+        vocabulary=vocab_size,
+        sizes={label: _size_entry(spec, vocab_size) for label, spec in specs.items()},
+        remark=_size_remark(spec_class),
     )
 
 
-def _remark(kind: type[ModelSpec]) -> str:
-    """What is to be said where a size does not say how large a run becomes."""
-    if kind.learning != "counting" or kind.counts_again:
+def _size_remark(spec_class: type[ModelSpec]) -> str:
+    """A remark for models whose size depends on the data."""
+    if spec_class.learning != "counting" or spec_class.counts_again:
         return ""
-    return GROWS if kind.learns_from == "text" else OF_TAGS
+    return NGRAM_SIZE_REMARK if spec_class.learns_from == "text" else TAGGER_SIZE_REMARK
 
 
-def _heeded(recipe: Recipe, kind: type[ModelSpec]) -> dict[str, Any]:
-    """What of a recipe says how long and how fast, as far as it means something to this milestone."""
-    idle, _ = UNUSED_BY_LEARNER[settings_kind(kind)]
-    told = recipe.to_dict()
-    return {name: told[name] for name in PACE if name in told and name not in idle}
+def _shown_settings(recipe: Recipe, spec_class: type[ModelSpec]) -> dict[str, Any]:
+    """The main settings of a recipe, without those that have no effect on this model."""
+    unused, _ = UNUSED_BY_LEARNER[settings_kind(spec_class)]
+    values = recipe.to_dict()
+    return {name: values[name] for name in SHOWN_SETTINGS if name in values and name not in unused}
 
 
 def model_capabilities(name: str) -> tuple[tuple[str, ...], str]:
-    """What a run of this milestone can be asked, and why it is not ready, if it is not; loads no torch."""
+    """The commands that a run of this model supports, or an error message; does not load torch."""
     try:
-        kind = model_spec(name)
-        heads = _asked(_in_size(kind, kind.size))
-    except Exception as error:  # noqa: BLE001 - a milestone under repair must not take the table of contents with it
+        spec_class = model_spec(name)
+        heads = _target_names(_spec_of_size(spec_class, spec_class.size))
+    except Exception as error:  # noqa: BLE001 - a broken model must not break the list of models
         return (), f"{type(error).__name__}: {error}"
-    return head_capabilities(heads, encodes=kind.learning != "counting", words=kind.tokenizer == "words"), ""
+    return head_capabilities(
+        heads, encodes=spec_class.learning != "counting", words=spec_class.tokenizer == "words"
+    ), ""
 
 
-def _asked(milestone: ModelSpec) -> Iterable[str]:
-    """The names of an objective's targets: as it says itself, or as a batch of it has them."""
-    if milestone.learns_from == "tags":
+def _target_names(spec: ModelSpec) -> Iterable[str]:
+    """The names of an objective's targets."""
+    if spec.learns_from == "tags":
         return ("tag",)
-    if milestone.learns_from == "text":
-        objective = milestone.objective(_as_corpus(EXAMPLE).tokenizer)
+    if spec.learns_from == "text":
+        objective = spec.objective(_in_memory_corpus(SAMPLE_TEXTS).tokenizer)
         if isinstance(objective, Cooccurrences):
             return objective.target_heads
-    return sample_batch(milestone)[0].targets
+    return sample_batch(spec)[0].targets
 
 
-def _in_size(kind: type[ModelSpec], size: str) -> ModelSpec:
-    return kind(**kind.sizes.get(size, {}))
+def _spec_of_size(spec_class: type[ModelSpec], size: str) -> ModelSpec:
+    return spec_class(**spec_class.sizes.get(size, {}))
 
 
-def sample_batch(milestone: ModelSpec) -> tuple[Batch, Any]:
-    """The objective's first batch of two tiny documents, and the tokenizer, or both, that cut them."""
-    if milestone.learns_from == "tags":
-        examples = [TaggedExample(*parse_slash_tags(line)) for line in TAGGED]
+def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:
+    """The objective's first batch of two tiny documents, and the tokenizer, or the pair of them."""
+    if spec.learns_from == "tags":
+        examples = [TaggedExample(*parse_slash_tags(line)) for line in SAMPLE_TAGGED_SENTENCES]
         task = SequenceTagging.from_examples(examples, scheme="plain")
-        tokenizer = train_tokenizer("words", [" ".join(one.words) for one in examples], split="spaces")
-        rows = task.encode(examples, tokenizer, milestone.input_format(tokenizer))
+        tokenizer = train_tokenizer("words", [" ".join(example.words) for example in examples], split="spaces")
+        rows = task.encode(examples, tokenizer, spec.input_format(tokenizer))
         return FullBatch().batch(rows, 0, BatchKey(0, 0)), tokenizer
-    if milestone.learns_from == "pairs":
-        read, written = (_as_corpus(texts) for texts in (TRANSLATED, EXAMPLE))
-        sides = TokenizerPair(read.tokenizer, written.tokenizer)
-        pairs = ParallelSubset(read.all_documents(), written.all_documents(), np.arange(len(EXAMPLE)))
-        size = sum(len(corpus) + len(EXAMPLE) for corpus in (read, written))
-        return milestone.objective(sides).batch(pairs, size, BatchKey(0, 0)), sides
-    corpus = _as_corpus(EXAMPLE)
+    if spec.learns_from == "pairs":
+        source_corpus, target_corpus = (_in_memory_corpus(texts) for texts in (SAMPLE_SOURCES, SAMPLE_TEXTS))
+        tokenizers = TokenizerPair(source_corpus.tokenizer, target_corpus.tokenizer)
+        pairs = ParallelSubset(
+            source_corpus.all_documents(), target_corpus.all_documents(), np.arange(len(SAMPLE_TEXTS))
+        )
+        size = sum(len(corpus) + len(SAMPLE_TEXTS) for corpus in (source_corpus, target_corpus))
+        return spec.objective(tokenizers).batch(pairs, size, BatchKey(0, 0)), tokenizers
+    corpus = _in_memory_corpus(SAMPLE_TEXTS)
     tokenizer, size = corpus.tokenizer, len(corpus) + len(corpus.sizes)
-    return milestone.objective(tokenizer).batch(corpus.all_documents(), size, BatchKey(0, 0)), tokenizer
+    return spec.objective(tokenizer).batch(corpus.all_documents(), size, BatchKey(0, 0)), tokenizer
 
 
-def _as_corpus(texts: Sequence[str]) -> Corpus:
-    """These documents of a sentence a line, cut into words, as a corpus that is on no disk."""
+def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
+    """A corpus in memory: documents of a sentence per line, tokenized into words."""
     tokenizer = train_tokenizer("words", texts)
     documents = [text.split("\n") for text in texts]
-    cut = [tokenizer.encode(sentence).ids for sentences in documents for sentence in sentences]
-    starts = np.cumsum([0, *map(len, cut)])
+    token_ids = [tokenizer.encode(sentence).ids for sentences in documents for sentence in sentences]
+    starts = np.cumsum([0, *map(len, token_ids)])
     sizes = np.array([len(sentence) for sentences in documents for sentence in sentences])
     arrays = {
-        "ids": np.concatenate(cut),
+        "ids": np.concatenate(token_ids),
         "sentences": starts,
         "documents": np.cumsum([0, *map(len, documents)]),
         "hashes": np.arange(len(documents), dtype=np.uint64),
@@ -398,94 +431,93 @@ def _as_corpus(texts: Sequence[str]) -> Corpus:
     }
     key = hashlib.sha256(repr(texts).encode()).hexdigest()
     corpus = Corpus(folder=Path(), metadata={"key": key}, **arrays)
-    corpus.__dict__["tokenizer"] = tokenizer  # which one on disk would find beside it
+    corpus.__dict__["tokenizer"] = tokenizer  # a corpus on disk loads it from its folder
     return corpus
 
 
-def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learning: str) -> str:
-    """The design's one sentence, with this milestone's values."""
-    told = ", ".join(f"{name}: {what}" for name, what in heads.items())
-    answering = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({told}) answer"
+def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learning: str) -> str:
+    """One sentence on objective, inputs, targets and heads of this model."""
+    listed = ", ".join(f"{name}: {component}" for name, component in heads.items())
+    clause = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({listed}) answer"
     if not heads:
-        answering = "nothing is learned, and nothing answered"
+        clause = "nothing is learned, and nothing answered"
     elif not encoder:
-        does = {"counting": "counts what follows what", "recounting": "counts the states it expects"}
-        does = does.get(learning, "moves the vectors of words")
-        does = "weighs what is seen of each word and what follows what" if "tag" in heads else does
-        answering = " and ".join(f"{what} {does} and answers {name}" for name, what in heads.items())
+        verb = {"counting": "counts what follows what", "recounting": "counts the states it expects"}
+        verb = verb.get(learning, "moves the vectors of words")
+        verb = "weighs what is seen of each word and what follows what" if "tag" in heads else verb
+        clause = " and ".join(f"{component} {verb} and answers {name}" for name, component in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
-    return SENTENCE.format(objective=objective, inputs=inputs, targets=targets, answering=answering)
+    return SUMMARY_TEMPLATE.format(objective=objective, inputs=inputs, targets=targets, answering=clause)
 
 
-def _parts(milestone: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
-    """What turns inputs into states (nothing, in a model that counts), and what answers by each name."""
-    if milestone.learns_from == "tags":
-        return "", {"tag": type(milestone.build_tagger(tokenizer, free_transitions(1))).__name__}
-    network = milestone.build(tokenizer)
-    if milestone.learning != "descending":
+def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
+    """Class names of the encoder (empty for counting models) and of each head."""
+    if spec.learns_from == "tags":
+        return "", {"tag": type(spec.build_tagger(tokenizer, free_transitions(1))).__name__}
+    network = spec.build(tokenizer)
+    if spec.learning != "descending":
         return "", {name: type(network).__name__ for name in network.heads}
     return type(network.encoder).__name__, {name: type(head).__name__ for name, head in network.heads.items()}
 
 
-def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, list[str]]:
-    """The first row, token by token: what is seen, and beneath it what is asked (nothing where nothing is).
-
-    What is asked of the whole row stands beneath its first token.
-    """
-    length = min(int(batch.inputs["lengths"][0]), SHOWN)
+def _example_row(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, list[str]]:
+    """The first row, token by token: inputs, and labels of each target; labels of the row are at its first token."""
+    length = min(int(batch.inputs["lengths"][0]), MAX_SHOWN_TOKENS)
     per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.num_target_tokens}
-    told = {}
+    lines = {}
     if isinstance(tokenizer, TokenizerPair):
-        read = batch.inputs["source"][: int(batch.inputs["source_lengths"][0])].tolist()
-        told["source"] = [tokenizer.source.id_to_token(i) for i in read]
+        source_ids = batch.inputs["source"][: int(batch.inputs["source_lengths"][0])].tolist()
+        lines["source"] = [tokenizer.source.id_to_token(token_id) for token_id in source_ids]
         tokenizer = tokenizer.target
-    told["seen"] = [tokenizer.id_to_token(i) for i in batch.inputs["tokens"][:length].tolist()]
+    lines["seen"] = [tokenizer.id_to_token(token_id) for token_id in batch.inputs["tokens"][:length].tolist()]
     if "beside" in batch.inputs:
-        told["beside"] = [tokenizer.id_to_token(i) for i in batch.inputs["beside"][:length].tolist()]
+        lines["beside"] = [tokenizer.id_to_token(token_id) for token_id in batch.inputs["beside"][:length].tolist()]
     for name, target in per_token.items():
         if target.dtype.kind == "f":
-            told[name] = [f"{number:.2f}" for number in target[:length].tolist()]
+            lines[name] = [f"{number:.2f}" for number in target[:length].tolist()]
             continue
         if name == "tag":
-            told[name] = [*parse_slash_tags(TAGGED[0])[1]][:length]
+            lines[name] = [*parse_slash_tags(SAMPLE_TAGGED_SENTENCES[0])[1]][:length]
             continue
-        told[name] = [tokenizer.id_to_token(i) if i >= 0 else "" for i in target[:length].tolist()]
+        lines[name] = [
+            tokenizer.id_to_token(token_id) if token_id >= 0 else "" for token_id in target[:length].tolist()
+        ]
     answers = answers_of(objective)
     for name in batch.targets.keys() - per_token.keys():
         number = int(batch.targets[name][0])
-        told[name] = [answers[number] if number >= 0 else "", *[""] * (length - 1)]
-    return told
+        lines[name] = [answers[number] if number >= 0 else "", *[""] * (length - 1)]
+    return lines
 
 
 @lru_cache(maxsize=256)
-def _weight(milestone: ModelSpec, vocabulary: int) -> ModelSize | None:
-    """Kept, because a deep network takes a second even without numbers."""
-    nominal = NominalTokenizer(train_tokenizer("words", EXAMPLE), vocabulary)
-    both = TokenizerPair(nominal, nominal) if milestone.learns_from == "pairs" else nominal
-    return model_size(milestone, both, merge_recipe(milestone.default_recipe()).batch)
+def _cached_model_size(spec: ModelSpec, vocab_size: int) -> ModelSize | None:
+    """Cached: a deep network takes a second even on the meta device."""
+    tokenizer = NominalTokenizer(train_tokenizer("words", SAMPLE_TEXTS), vocab_size)
+    tokenizers = TokenizerPair(tokenizer, tokenizer) if spec.learns_from == "pairs" else tokenizer
+    return model_size(spec, tokenizers, merge_recipe(spec.default_recipe()).batch)
 
 
-def _sized(milestone: ModelSpec, vocabulary: int) -> dict[str, Any]:
-    weight = _weight(milestone, vocabulary)
-    return {"fields": asdict(milestone), "figures": weight.to_dict() if weight is not None else None}
+def _size_entry(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
+    size = _cached_model_size(spec, vocab_size)
+    return {"fields": asdict(spec), "figures": size.to_dict() if size is not None else None}
 
 
-def _docstring(kind: type[ModelSpec]) -> tuple[str, str, dict[str, str]]:
-    """The paper, what it changed, and what the fields mean: a milestone's docstring holds all three."""
-    text = inspect.getdoc(kind) or ""
+def _parse_docstring(spec_class: type[ModelSpec]) -> tuple[str, str, dict[str, str]]:
+    """The paper, what it changed, and the meaning of fields, parsed from a model's docstring."""
+    text = inspect.getdoc(spec_class) or ""
     title, _, rest = text.partition("\n")
-    names = [field.name for field in fields(kind)]
-    older = kind.__base__  # what a milestone has from the one before it is said there
-    meanings: dict[str, str] = _docstring(older)[2] if older is not None and issubclass(older, ModelSpec) else {}
+    names = [field.name for field in fields(spec_class)]
+    base = spec_class.__base__  # inherited fields are described there
+    meanings: dict[str, str] = _parse_docstring(base)[2] if base is not None and issubclass(base, ModelSpec) else {}
     prose: list[str] = []
-    last = ""
+    field_name = ""
     for line in rest.split("\n"):
-        found = re.match(r"(\w+)\s{2,}(\S.*)", line)
-        if found and found[1] in names:
-            last = found[1]
-            meanings[last] = found[2]
-        elif last and line.startswith("  "):
-            meanings[last] += " " + line.strip()
+        match = re.match(r"(\w+)\s{2,}(\S.*)", line)
+        if match and match[1] in names:
+            field_name = match[1]
+            meanings[field_name] = match[2]
+        elif field_name and line.startswith("  "):
+            meanings[field_name] += " " + line.strip()
         else:
             prose.append(line)
     paragraphs = [" ".join(part.split()) for part in "\n".join(prose).split("\n\n")]

@@ -1,11 +1,11 @@
-"""From text to a trained run: tokenizer, corpus, split, training, measurement, card; and the same again, or onwards."""
+"""Run a pre-training or an adaptation: set up, train, measure, write the card; resume or repeat a run."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from forebear.data.source import ProgressFn, TextSource, reopen_corpus, reopen_p
 from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, truncation_stats
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 from forebear.errors import InputError
-from forebear.experiments.evaluator import already_trained_on
-from forebear.experiments.plan import MAX_EVAL_EXAMPLES, AdaptPlan, PretrainPlan, plan_adaptation
+from forebear.experiments.adapt_defaults import MAX_EVAL_EXAMPLES
+from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leakage_notes, task_metrics
+from forebear.experiments.plan import AdaptPlan, PretrainPlan, plan_adaptation
 from forebear.experiments.preview import pipeline_stages
 from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, VectorCoverage
 from forebear.heads import head_capabilities
@@ -30,10 +31,8 @@ from forebear.objectives.batch import Objective, PrepassObjective
 from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.registry import model_name
 from forebear.statistical.array_pool import tune_malloc
-from forebear.tasks.baselines import TaskBaseline, task_baseline
-from forebear.tasks.metrics import oov_tagging_accuracy
-from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import Task, predict_logits
+from forebear.tasks.baselines import task_baseline
+from forebear.tasks.task import predict_logits
 from forebear.tasks.task_batches import ExampleEpochs, ExampleRows, FullBatch
 from forebear.training import diagnostics
 from forebear.training.card import write_card
@@ -56,64 +55,71 @@ if TYPE_CHECKING:
 
     from forebear.nn.encoder import TokenVectors
 
-# Where a run goes: a free folder, one that holds the same run already, or one that is to be replaced.
+# --- Output folder ---
 
 
-def output_folder(folder: Path, asked: dict[str, Any], free: bool, overwrite: bool) -> tuple[Path, RunFolder | None]:
-    """Where the run goes, and the run that is there: this one, or one to be replaced.
+def output_folder(
+    folder: Path, request: dict[str, Any], is_default_folder: bool, overwrite: bool
+) -> tuple[Path, RunFolder | None]:
+    """The folder of a run, and the run in it: the same one, to be resumed, or one to be replaced.
 
-    A place of our own choice gets a number if it is taken.
+    A default folder gets a number if it holds another run.
     """
     number = 1
     while True:
-        at = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-        if not at.exists() or (at.is_dir() and all(_begun(item.name) for item in at.iterdir())):
-            return at, None
+        candidate = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        if not candidate.exists() or (
+            candidate.is_dir() and all(_is_leftover(item.name) for item in candidate.iterdir())
+        ):
+            return candidate, None
         try:
-            there = RunFolder.open(at)
+            existing = RunFolder.open(candidate)
         except InputError:
-            if not free:
-                raise InputError("exists and is no run", file=at, hint="choose another folder with --to") from None
-            there = None
-        if there is not None and (there.metadata.get("asked") == asked or (overwrite and not free)):
-            return at, there
-        if not free:
+            if not is_default_folder:
+                raise InputError(
+                    "exists and is no run", file=candidate, hint="choose another folder with --to"
+                ) from None
+            existing = None
+        if existing is not None and (
+            existing.metadata.get("asked") == request or (overwrite and not is_default_folder)
+        ):
+            return candidate, existing
+        if not is_default_folder:
             hint = "add --overwrite to replace it, or choose another folder with --to"
-            raise InputError("holds another run", file=at, hint=hint)
+            raise InputError("holds another run", file=candidate, hint=hint)
         number += 1
 
 
-def _begun(name: str) -> bool:
-    """Whether a file may be left by a run that was killed before it was one."""
+def _is_leftover(name: str) -> bool:
+    """Whether a file may be left by a process that was killed before run.json was written."""
     return name in (TOKENIZER_FILE, LEDGER_FILE) or (name.startswith(".") and name.endswith(".tmp"))
 
 
 @contextlib.contextmanager
-def replace_run(there: RunFolder | None) -> Iterator[None]:
-    """While another run begins in its place, the old one stands aside; it comes back if that fails."""
-    if there is None:
+def replace_run(existing: RunFolder | None) -> Iterator[None]:
+    """Moves a run away while another one starts in its folder; it is restored if that fails."""
+    if existing is None:
         yield
         return
-    aside = there.path.with_name(f".{there.path.name}.replaced")
-    with there.lock():
-        if (aside / RUN_FILE).is_file():  # of an earlier replacement that was killed
-            shutil.rmtree(aside)
-        there.path.rename(aside)
+    backup = existing.path.with_name(f".{existing.path.name}.replaced")
+    with existing.lock():
+        if (backup / RUN_FILE).is_file():  # of an earlier replacement that was killed
+            shutil.rmtree(backup)
+        existing.path.rename(backup)
         try:
             yield
         except BaseException:
-            shutil.rmtree(there.path, ignore_errors=True)
-            aside.rename(there.path)
+            shutil.rmtree(existing.path, ignore_errors=True)
+            backup.rename(existing.path)
             raise
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(backup, ignore_errors=True)
 
 
-MEASURED_CHARACTERS = 1_000_000  # bytes of held-out text that the final measurement reads
-TRANSLATED = 500  # held-out pairs that it translates
+MEASURED_PAIRS = 500  # held-out pairs in the final measurement of translation
 
 
 def run_pretraining(
-    what: PretrainPlan,
+    plan: PretrainPlan,
     to: str | Path | None = None,
     *,
     overwrite: bool = False,
@@ -126,83 +132,94 @@ def run_pretraining(
     corpus: Corpus | ParallelCorpus | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
-    """Trains what was planned into a folder; a folder that holds the same run, begun or finished, is gone on with.
+    """Train a planned pre-training run; a folder that holds the same run, finished or not, is resumed.
 
-    `corpus` is the text as it is already prepared, where that is known.
+    Args:
+        plan: What to train on what.
+        to: The run folder; by default in runs/.
+        overwrite: Replace another run in this folder.
+        workers: Processes that prepare the text.
+        command: The command line, for the card.
+        parent: The run that this one derives from.
+        watcher: Receives progress and notes.
+        learning_progress: Receives the progress of training the tokenizer.
+        progress: Receives the progress of preparing the text.
+        corpus: The prepared text, if known.
+        group: The processes that train.
     """
-    group.validate(model_name(what.spec), what.spec.learning, is_stateful=what.spec.is_stateful)
-    if what.spec.learning == "counting":
+    group.validate(model_name(plan.spec), plan.spec.learning, is_stateful=plan.spec.is_stateful)
+    if plan.spec.learning == "counting":
         tune_malloc()
-        if what.recipe.time is not None and not what.spec.counts_again:
-            name = model_name(what.spec)
+        if plan.recipe.time is not None and not plan.spec.counts_again:
+            name = model_name(plan.spec)
             (watcher or TrainingCallback()).on_note(
                 f"{name} counts every text once, however long that takes: --time is not heeded"
             )
-    corpus = corpus or what.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
-    asked = {
-        "milestone": model_name(what.spec),
-        "fields": asdict(what.spec),
-        "recipe": what.recipe.to_dict(),
+    corpus = corpus or plan.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
+    request = {
+        "milestone": model_name(plan.spec),
+        "fields": asdict(plan.spec),
+        "recipe": plan.recipe.to_dict(),
         "corpus": corpus.key,
     }
-    if what.init_from is not None:
-        asked["beginning"] = asdict(what.init_from) | {"words": list(what.init_from.words)}
-    wanted = Path(to) if to is not None else Path("runs") / asked["milestone"]
-    folder, there = output_folder(wanted, asked, to is None, overwrite)
-    goes_on = there is not None and there.metadata.get("asked") == asked
-    if there is not None and goes_on and there.is_finished:
+    if plan.init_from is not None:
+        request["beginning"] = asdict(plan.init_from) | {"words": list(plan.init_from.words)}
+    target = Path(to) if to is not None else Path("runs") / request["milestone"]
+    folder, existing = output_folder(target, request, to is None, overwrite)
+    is_same_run = existing is not None and existing.metadata.get("asked") == request
+    if existing is not None and is_same_run and existing.is_finished:
         (watcher or TrainingCallback()).on_note("this run is finished already: nothing was trained")
-        return there
-    recipe = there.recipe_for(group.size) if there is not None and goes_on else what.recipe
-    with what.error_context():
+        return existing
+    recipe = existing.recipe_for(group.size) if existing is not None and is_same_run else plan.recipe
+    with plan.error_context():
         split = corpus.split(recipe.held_out)
         # before anything is written: most mistakes show here
-        ready = PretrainSetup.from_plan(what.spec, corpus, recipe, split, what.init_from, progress)
-    if there is not None and goes_on:
-        return train_run(there, ready, watcher, group)
+        setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, split, plan.init_from, progress)
+    if existing is not None and is_same_run:
+        return train_run(existing, setup, watcher, group)
     watcher = watcher or TrainingCallback()
-    for note in what.notes:
+    for note in plan.notes:
         watcher.on_note(note)
-    for stage in pipeline_stages(what, corpus, split, ready.objective, ready.learner, try_loss=False):
+    for stage in pipeline_stages(plan, corpus, split, setup.objective, setup.learner, try_loss=False):
         watcher.on_stage(stage.number, stage.name, stage.words)
-    with replace_run(there):
-        facts = pretrain_metadata(what, corpus, asked, folder, command, parent)
-        run = RunFolder.create(folder, facts, corpus.tokenizer, corpus.ledger.to_dict() | ready.truncation_stats)
-    return train_run(run, ready, watcher, group)
+    with replace_run(existing):
+        metadata = pretrain_metadata(plan, corpus, request, folder, command, parent)
+        run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
+    return train_run(run, setup, watcher, group)
 
 
 def pretrain_metadata(
-    what: PretrainPlan,
+    plan: PretrainPlan,
     corpus: Corpus | ParallelCorpus,
-    asked: dict[str, Any],
+    request: dict[str, Any],
     folder: Path,
     command: str | None,
     parent: str | None,
 ) -> dict[str, Any]:
-    """What a run says of itself when it begins."""
+    """The entries of run.json of a new run."""
     return {
         "name": folder.name,
-        "milestone": asked["milestone"],
-        "size": what.size,
-        "fields": asked["fields"],
-        "parent": parent if what.init_from is None else what.init_from.run,
-        "beginning": asked.get("beginning"),
-        "recipe": asked["recipe"],
+        "milestone": request["milestone"],
+        "size": plan.size,
+        "fields": request["fields"],
+        "parent": parent if plan.init_from is None else plan.init_from.run,
+        "beginning": request.get("beginning"),
+        "recipe": request["recipe"],
         "data": {
-            "source": what.source.to_dict(),
+            "source": plan.source.to_dict(),
             "corpus": corpus.key,
             "folder": str(corpus.folder.absolute()),
             **{name: corpus.metadata["counts"][name] for name in ("documents", "tokens", "bytes")},
         },
-        "asked": asked,
-        "command": command or what.command_line(folder),
+        "asked": request,
+        "command": command or plan.command_line(folder),
     }
 
 
 def resume_pretraining(
     folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
-    """Goes on with a run that was broken off; the folder knows the rest."""
+    """Resume an interrupted pre-training run."""
     run = RunFolder.open(folder)
     run.require_trainable()
     if run.is_finished:
@@ -212,12 +229,12 @@ def resume_pretraining(
         hint = f"go on with it by: {run.resume_command}"
         raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
     if run.metadata.get("data") is None:
-        what = "was imported, not trained here: there is nothing to go on with"
-        raise InputError(what, file=run.path, hint="train a run of your own: forebear pretrain MILESTONE TEXT")
-    corpus = _corpus_of(run)
+        message = "was imported, not trained here: there is nothing to go on with"
+        raise InputError(message, file=run.path, hint="train a run of your own: forebear pretrain MILESTONE TEXT")
+    corpus = _reopen_run_corpus(run)
     split = corpus.split(run.recipe.held_out)
-    begun = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
-    beginning = None if begun else InitFrom.from_dict(run.metadata.get("beginning"))
+    has_checkpoint = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
+    beginning = None if has_checkpoint else InitFrom.from_dict(run.metadata.get("beginning"))
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
     recipe = run.recipe_for(group.size)
     return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, split, beginning), watcher, group)
@@ -226,25 +243,25 @@ def resume_pretraining(
 def repeat_run(
     folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: TrainingCallback | None = None
 ) -> RunFolder:
-    """Repeats a finished run, step by step as it was, into another folder."""
+    """Repeat a finished pre-training run step by step in another folder."""
     run = RunFolder.open(folder)
     run.require_trainable()
     if run.metadata.get("data") is None:
         raise InputError("was imported: there is no training to repeat", file=run.path, hint="repeat a run made here")
     if "distilled" in run.metadata or "task" in run.metadata:
-        what = "only pre-training is repeated step by step; the same command makes this run again"
-        raise InputError(what, file=run.path, hint=run.metadata.get("command") or "call it again")
+        plan = "only pre-training is repeated step by step; the same command makes this run again"
+        raise InputError(plan, file=run.path, hint=run.metadata.get("command") or "call it again")
     if not run.is_finished:
         hint = f"finish it first: forebear pretrain --resume {run.path}"
         raise InputError("only a finished run can be repeated", file=run.path, hint=hint)
-    pace = run.metadata["pace"]
+    schedule = run.metadata["pace"]
     settings = {name: value for name, value in run.metadata["recipe"].items() if name not in BUDGETS}
-    exact = {"steps": pace["total"], "warmup": pace["warmup"], "fall": pace["fall"]}
-    processes = run.metadata.get("processes", 1)  # one process adds up the parts of a step as several do
+    exact = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
+    processes = run.metadata.get("processes", 1)  # one process sums micro-batches as several do
     exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     if run.spec.learning == "counting":
         exact = {"steps": run.metadata["step"]}
-    what = PretrainPlan(
+    plan = PretrainPlan(
         run.spec,
         run.metadata["size"],
         TextSource.from_dict(run.metadata["data"]["source"]),
@@ -253,169 +270,174 @@ def repeat_run(
         merge_recipe(settings, exact),
         InitFrom.from_dict(run.metadata.get("beginning")),
     )
-    corpus = _corpus_of(run)  # the text of then, or a word about its having changed
+    corpus = _reopen_run_corpus(run)  # the same text, or an error if it has changed
     return run_pretraining(
-        what, to, overwrite=overwrite, command=run.metadata.get("command"), watcher=watcher, corpus=corpus
+        plan, to, overwrite=overwrite, command=run.metadata.get("command"), watcher=watcher, corpus=corpus
     )
 
 
-def _corpus_of(run: RunFolder) -> Corpus | ParallelCorpus:
-    """The text that a run learns, or learned, from."""
-    sides = run.tokenizers
-    if isinstance(sides, TokenizerPair):
-        return reopen_parallel_corpus(run.metadata["data"], sides, run.recipe.held_out)
-    return reopen_corpus(run.metadata["data"], sides)
+def _reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
+    """The corpus of a run."""
+    tokenizers = run.tokenizers
+    if isinstance(tokenizers, TokenizerPair):
+        return reopen_parallel_corpus(run.metadata["data"], tokenizers, run.recipe.held_out)
+    return reopen_corpus(run.metadata["data"], tokenizers)
 
 
 @dataclass(frozen=True)
 class PretrainSetup:
-    """Everything that training needs beside its folder."""
+    """What pre-training needs beside its run folder."""
 
     split: CorpusSplit
     objective: Objective
     learner: Learner
     unigram_loss: float | None
     notes: list[str]
-    truncation_stats: dict[str, Any]  # of words that are longer than is read, for the ledger
+    truncation_stats: dict[str, Any]  # words longer than the model reads, for the ledger
 
     @classmethod
     def from_plan(
         cls,
-        milestone: ModelSpec,
+        spec: ModelSpec,
         corpus: Corpus | ParallelCorpus,
         recipe: Recipe,
         split: CorpusSplit,
-        beginning: InitFrom | None,
+        init_from: InitFrom | None,
         progress: ProgressFn | None = None,
     ) -> PretrainSetup:
         tokenizer: Any = corpus.tokenizer
-        notes = list(diagnostics.text_warnings(corpus, milestone.least_count))
+        notes = list(diagnostics.text_warnings(corpus, spec.least_count))
         if split.method == "position":
             notes.append(
                 "there are too few documents to hold some out by what they say: the end of the text is held out"
             )
-        objective = milestone.objective(tokenizer)
+        objective = spec.objective(tokenizer)
         objective.check(split.train)
         if isinstance(objective, PrepassObjective):
-            for portion in (split.train, split.held_out):
-                objective.prepass(portion, progress)
-        notes += _told_of_pairs(corpus, split, objective)
-        given, told = beginning.initial_tensors(milestone, tokenizer) if beginning else (None, [])
-        learner = learner_for(milestone, tokenizer, recipe, given)
-        descends = milestone.learning == "descending"
-        cut, long = _cut_words(learner.model.encoder.embedding if descends else None, corpus)
-        notes += long
+            for subset in (split.train, split.held_out):
+                objective.prepass(subset, progress)
+        notes += _dropped_pairs_notes(corpus, split, objective)
+        initial_tensors, init_notes = init_from.initial_tensors(spec, tokenizer) if init_from else (None, [])
+        learner = learner_for(spec, tokenizer, recipe, initial_tensors)
+        is_neural = spec.learning == "descending"
+        truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding if is_neural else None, corpus)
+        notes += truncation_notes
         prepass(learner, objective, split.train)
-        end = tokenizer.special_roles.get("end")
+        eos_id = tokenizer.special_roles.get("end")
         unigram = None
-        if end is not None and milestone.learning != "sweeping" and len(split.held_out):
-            sides = split.train.targets_only, split.held_out.targets_only
+        if eos_id is not None and spec.learning != "sweeping" and len(split.held_out):
+            subsets = split.train.targets_only, split.held_out.targets_only
             unigram = diagnostics.unigram_entropy(
-                *sides, tokenizer.vocab_size, end, tokenizer.special_roles.get("unknown")
+                *subsets, tokenizer.vocab_size, eos_id, tokenizer.special_roles.get("unknown")
             )
-        return cls(split, objective, learner, unigram, [*notes, *told], cut)
+        return cls(split, objective, learner, unigram, [*notes, *init_notes], truncation)
 
 
-def _cut_words(embedding: TokenVectors | None, corpus: Corpus | ParallelCorpus) -> tuple[dict[str, Any], list[str]]:
-    """Words that are longer than what is read of them, where they are read by how they are written."""
-    spelling = None if embedding is None else embedding.spelling
-    if spelling is None or not isinstance(corpus, Corpus):
+def _truncated_words(
+    embedding: TokenVectors | None, corpus: Corpus | ParallelCorpus
+) -> tuple[dict[str, Any], list[str]]:
+    """Statistics and a note on words longer than a character-level model reads."""
+    char_ids = None if embedding is None else embedding.spelling
+    if char_ids is None or not isinstance(corpus, Corpus):
         return {}, []
-    found = truncation_stats(spelling, corpus.tokenizer.vocabulary(), corpus.ids)
-    if not found["words"]:
-        return {"spelling": found}, []
-    most = spelling.longest - NUM_WORD_MARKERS
-    what = f"{found['words']:,} words are longer than {most} bytes, and {found['tokens']:,} tokens of the text are such"
-    return {"spelling": found}, [f"{what}: they are read as far as that (--longest reads more); ledger.json names some"]
+    stats = truncation_stats(char_ids, corpus.tokenizer.vocabulary(), corpus.ids)
+    if not stats["words"]:
+        return {"spelling": stats}, []
+    max_bytes = char_ids.longest - NUM_WORD_MARKERS
+    message = f"{stats['words']:,} words are longer than {max_bytes} bytes, "
+    message += f"and {stats['tokens']:,} tokens of the text are such"
+    return {"spelling": stats}, [
+        f"{message}: they are read as far as that (--longest reads more); ledger.json names some"
+    ]
 
 
-def _told_of_pairs(corpus: Corpus | ParallelCorpus, split: CorpusSplit, objective: Objective) -> list[str]:
-    """What of parallel text is not learned from, and why."""
+def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, objective: Objective) -> list[str]:
+    """Notes on dropped pairs of parallel text."""
     if not isinstance(objective, SequenceToSequence):
         return []
-    notes = [f"{listed.count:,} pairs were left out: {reason}" for reason, listed in corpus.ledger.drops.items()]
+    notes = [f"{items.count:,} pairs were left out: {reason}" for reason, items in corpus.ledger.drops.items()]
     assert isinstance(split.train, ParallelSubset)
-    if left := objective.num_too_long(split.train):
-        what = f"{left:,} pairs have more than {objective.max_length - 1} tokens on a side and are not learned from"
-        notes.append(f"{what}; a larger --context, or sentences instead of paragraphs, would keep them")
+    if num_too_long := objective.num_too_long(split.train):
+        limit = objective.max_length - 1
+        message = f"{num_too_long:,} pairs have more than {limit} tokens on a side and are not learned from"
+        notes.append(f"{message}; a larger --context, or sentences instead of paragraphs, would keep them")
     return notes
 
 
 def train_run(
-    run: RunFolder, ready: PretrainSetup, watcher: TrainingCallback | None, group: ProcessGroup = SINGLE_PROCESS
+    run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback | None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     watcher = watcher or TrainingCallback()
     with explain_disk_errors(run.path), run.lock():
-        run.metadata = RunFolder.open(run.path).metadata  # another process may have gone on with it meanwhile
+        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
         if not run.is_finished:
-            _finish(run, ready, watcher, group)
+            _finish_pretraining(run, setup, watcher, group)
     return run
 
 
-def _finish(run: RunFolder, ready: PretrainSetup, watcher: TrainingCallback, group: ProcessGroup) -> None:
-    """Trains, measures and writes the card, whatever of that is not done yet."""
-    for note in ready.notes:
+def _finish_pretraining(run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback, group: ProcessGroup) -> None:
+    """Trains unless done before, then measures and writes the card."""
+    for note in setup.notes:
         watcher.on_note(note)
     if run.metadata["state"] != "trained":
-        split = ready.split
+        split = setup.split
         shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
-        facts = {"notes": ready.notes, "unigram_nats": ready.unigram_loss, "processes": group.size}
-        run.update(data=run.metadata["data"] | {"split": shares}, **facts)
-        way = run.spec.learning
-        again = run.spec.counts_again
-        once = way == "counting" and not again
-        once = once or not ready.learner.model.heads  # what is not predicted is not learned better
-        how: dict[str, Any] = {
-            "single_pass": once,
-            "keep_last": way == "sweeping",
-            "by_epoch": again,
-            "unigram": ready.unigram_loss,
+        metadata = {"notes": setup.notes, "unigram_nats": setup.unigram_loss, "processes": group.size}
+        run.update(data=run.metadata["data"] | {"split": shares}, **metadata)
+        learning = run.spec.learning
+        repeats_counting = run.spec.counts_again
+        single_pass = learning == "counting" and not repeats_counting
+        single_pass = single_pass or not setup.learner.model.heads  # without a head there is nothing to improve
+        options: dict[str, Any] = {
+            "single_pass": single_pass,
+            "keep_last": learning == "sweeping",
+            "by_epoch": repeats_counting,
+            "unigram": setup.unigram_loss,
         }
-        with spill_to_run_folder(ready.learner.model, run), group.wrap_learner(ready.learner) as learner:
-            Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
+        with spill_to_run_folder(setup.learner.model, run), group.wrap_learner(setup.learner) as learner:
+            Trainer(run, learner, setup.objective, split, **options, watcher=watcher).run()
     run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-    _measure(run, ready.split.held_out, watcher)
+    _measure_pretrained(run, setup.split.held_out, watcher)
 
 
-def _measure(run: RunFolder, held_out: Subset | ParallelSubset, watcher: TrainingCallback) -> None:
-    """The final measurement on held-out text, the same documents for every milestone; then the run is finished."""
+def _measure_pretrained(run: RunFolder, held_out: Subset | ParallelSubset, watcher: TrainingCallback) -> None:
+    """The final measurement on held-out text, the same documents for every model; then the run is finished."""
     from forebear.inference.run import Run
     from forebear.inference.translate import evaluate_translations
 
-    opened = Run(run)
-    facts: dict[str, Any] = {"parameters": opened.num_parameters}
+    opened_run = Run(run)
+    results: dict[str, Any] = {"parameters": opened_run.num_parameters}
     if not len(held_out):
-        pass  # all of the text has taught
+        pass  # nothing is held out
     elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
-        told = opened.measure(held_out.first(MEASURED_CHARACTERS)).to_dict()
-        facts["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **told}}
-        facts["example"] = opened.word_table.example
-    elif "measure" in head_capabilities(opened.heads, encodes=False):
+        metrics = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
+        results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
+        results["example"] = opened_run.word_table.example
+    elif "measure" in head_capabilities(opened_run.heads, encodes=False):
         began = time.monotonic()
         if isinstance(held_out, ParallelSubset):
-            measured = evaluate_translations(opened, *held_out.first(TRANSLATED).texts()).to_dict()
+            measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts()).to_dict()
         else:
-            measured = opened.measure(held_out.first(MEASURED_CHARACTERS)).to_dict()
-        facts["metrics"] = {"held_out": measured}
-        facts["measuring_seconds"] = round(time.monotonic() - began, 3)
-    notes = [*opened.notes, *(opened.network.notes if run.spec.learning != "descending" else [])]
+            measured = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
+        results["metrics"] = {"held_out": measured}
+        results["measuring_seconds"] = round(time.monotonic() - began, 3)
+    notes = [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
     for note in notes:
         watcher.on_note(note)
-    run.metadata |= {**facts, "notes": [*run.metadata.get("notes", []), *notes]}
+    run.metadata |= {**results, "notes": [*run.metadata.get("notes", []), *notes]}
     write_card(run)
-    run.update(state="finished")  # last: what is finished is whole
+    run.update(state="finished")  # last: a finished run is complete
 
 
-# From a run and labelled examples to a run that does the task: read, encode, train, choose the best, measure.
-
+# --- Adaptation to a task ---
 
 __all__ = ["AdaptPlan", "plan_adaptation", "resume_adaptation", "run_adaptation"]
 
-WIDE = "１"  # what nfkc makes 1 of
+FULLWIDTH_ONE = "１"  # which NFKC maps to "1"
 
 
 def run_adaptation(
-    what: AdaptPlan,
+    plan: AdaptPlan,
     to: str | Path | None = None,
     *,
     overwrite: bool = False,
@@ -423,39 +445,39 @@ def run_adaptation(
     watcher: TrainingCallback | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
-    """Adapts what was planned into a folder; a folder that holds the same, begun or finished, is gone on with."""
+    """Train a planned adaptation; a folder that holds the same run, finished or not, is resumed."""
     watcher = watcher or TrainingCallback()
-    group.validate(model_name(what.spec), what.spec.task_learner)
-    asked = what.request
-    wanted = Path(to) if to is not None else Path("runs") / f"{asked['milestone']}-{what.task.name}"
-    folder, there = output_folder(wanted, asked, to is None, overwrite)
-    goes_on = there is not None and there.metadata.get("asked") == asked
-    if there is not None and goes_on and there.is_finished:
+    group.validate(model_name(plan.spec), plan.spec.task_learner)
+    request = plan.request
+    target = Path(to) if to is not None else Path("runs") / f"{request['milestone']}-{plan.task.name}"
+    folder, existing = output_folder(target, request, to is None, overwrite)
+    is_same_run = existing is not None and existing.metadata.get("asked") == request
+    if existing is not None and is_same_run and existing.is_finished:
         watcher.on_note("this run is finished already: nothing was trained")
-        return there
-    recipe = there.recipe_for(group.size) if there is not None and goes_on else what.recipe
-    ready = AdaptSetup.from_plan(replace(what, recipe=recipe))
-    if there is not None and goes_on:
-        return train_adaptation(there, ready, watcher, group)
-    with replace_run(there):
-        run = RunFolder.create(folder, adapt_metadata(what, asked, folder, command), what.tokenizer, None)
-    return train_adaptation(run, ready, watcher, group)
+        return existing
+    recipe = existing.recipe_for(group.size) if existing is not None and is_same_run else plan.recipe
+    setup = AdaptSetup.from_plan(replace(plan, recipe=recipe))
+    if existing is not None and is_same_run:
+        return train_adaptation(existing, setup, watcher, group)
+    with replace_run(existing):
+        run = RunFolder.create(folder, adapt_metadata(plan, request, folder, command), plan.tokenizer, None)
+    return train_adaptation(run, setup, watcher, group)
 
 
-def adapt_metadata(what: AdaptPlan, asked: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
-    """What a run says of itself when it begins."""
+def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
+    """The entries of run.json of a new run."""
     return {
         "name": folder.name,
-        "milestone": asked["milestone"],
-        "size": what.size,
-        "fields": asked["fields"],
-        "parent": None if what.init_from is None else what.init_from.run,
-        "task": asked["task"],
-        "adaptation": asked["adaptation"],
-        "recipe": asked["recipe"],
-        "labelled": {"source": asked["examples"], "digests": asked["digests"], "sides": what.labeled_data.metadata},
+        "milestone": request["milestone"],
+        "size": plan.size,
+        "fields": request["fields"],
+        "parent": None if plan.init_from is None else plan.init_from.run,
+        "task": request["task"],
+        "adaptation": request["adaptation"],
+        "recipe": request["recipe"],
+        "labelled": {"source": request["examples"], "digests": request["digests"], "sides": plan.labeled_data.metadata},
         "data": None,
-        "asked": asked,
+        "asked": request,
         "command": command,
     }
 
@@ -463,7 +485,7 @@ def adapt_metadata(what: AdaptPlan, asked: dict[str, Any], folder: Path, command
 def resume_adaptation(
     folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
-    """Goes on with an adaptation that was broken off; the folder knows the rest."""
+    """Resume an interrupted adaptation."""
     run = RunFolder.open(folder)
     run.require_trainable()
     watcher = watcher or TrainingCallback()
@@ -476,20 +498,20 @@ def resume_adaptation(
     if run.task is None:
         raise InputError("was not adapted to a task", file=run.path, hint=f"go on with it by: {run.resume_command}")
     source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
-    for side, path in source.files().items():
+    for split, path in source.files().items():
         if not Path(path).is_file():
-            raise InputError(f"the {side} examples of this run are gone", file=path, hint="put them back")
+            raise InputError(f"the {split} examples of this run are gone", file=path, hint="put them back")
     if source.digests() != run.metadata["labelled"]["digests"]:
         hint = "put the old files back, or adapt anew with the new ones"
         raise InputError("the examples of this run have changed since it began", file=source.train, hint=hint)
     parent = run.metadata["parent"]
-    begun = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
-    beginning = InitFrom(parent, run.metadata["asked"]["beginning"]) if parent and not begun else None
-    what = AdaptPlan(
+    has_checkpoint = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
+    init_from = InitFrom(parent, run.metadata["asked"]["beginning"]) if parent and not has_checkpoint else None
+    plan = AdaptPlan(
         run.spec,
         run.metadata["size"],
         run.tokenizer,
-        beginning,
+        init_from,
         source,
         read_labeled(source),
         run.task,
@@ -497,176 +519,156 @@ def resume_adaptation(
         run.recipe_for(group.size),
     )
     group.validate(run.metadata["milestone"], run.spec.task_learner)
-    return train_adaptation(run, AdaptSetup.from_plan(what), watcher, group)
+    return train_adaptation(run, AdaptSetup.from_plan(plan), watcher, group)
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptSetup:
-    """Everything that training needs beside its folder: the sides as rows, an objective and a learner."""
+    """What an adaptation needs beside its run folder: encoded splits, an objective and a learner."""
 
     plan: AdaptPlan
     train: ExampleRows
     held_out: ExampleRows
-    eval_examples: ExampleRows  # those of held_out that are looked at on the way
+    eval_examples: ExampleRows  # those of held_out that are evaluated during training
     objective: ExampleEpochs | FullBatch
     learner: Learner
     notes: list[str]
-    lacked: VectorCoverage | None = None  # where vectors of words were given
+    lacked: VectorCoverage | None = None  # for pre-trained word vectors
 
     @classmethod
-    def from_plan(cls, what: AdaptPlan) -> AdaptSetup:
-        layout = what.spec.input_format(what.tokenizer)
-        train = what.task.encode(what.labeled_data.train, what.tokenizer, layout, learning=True)
-        dev = what.labeled_data.dev
-        held_out = what.task.encode(dev, what.tokenizer, layout)
-        judged = (
+    def from_plan(cls, plan: AdaptPlan) -> AdaptSetup:
+        input_format = plan.spec.input_format(plan.tokenizer)
+        train = plan.task.encode(plan.labeled_data.train, plan.tokenizer, input_format, is_training=True)
+        dev = plan.labeled_data.dev
+        held_out = plan.task.encode(dev, plan.tokenizer, input_format)
+        eval_rows = (
             held_out
             if len(dev) <= MAX_EVAL_EXAMPLES
-            else what.task.encode(dev[:MAX_EVAL_EXAMPLES], what.tokenizer, layout)
+            else plan.task.encode(dev[:MAX_EVAL_EXAMPLES], plan.tokenizer, input_format)
         )
-        notes = list(what.labeled_data.notes)
-        normalised, _ = preprocessing_steps(what.tokenizer.spec["normalizer"], None)
-        if what.task.name == "tagging" and normalised(WIDE) == WIDE:
-            notes += count_form_mismatches(what.labeled_data)
+        notes = list(plan.labeled_data.notes)
+        normalize, _ = preprocessing_steps(plan.tokenizer.spec["normalizer"], None)
+        if plan.task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
+            notes += count_form_mismatches(plan.labeled_data)
         if train.num_truncated:
             share = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
-            notes.append(
-                f"{train.num_truncated:,} tokens ({share:.1%}) do not fit into rows of {layout.max_length} and are not read"
-            )
-        given, lacked = _given(what, train)
-        notes += lacked.notes() if lacked is not None else []
-        weights = balanced_label_weights(what.task, what.labeled_data.train) if what.adaptation.balanced else None
+            rows = f"rows of {input_format.max_length}"
+            notes.append(f"{train.num_truncated:,} tokens ({share:.1%}) do not fit into {rows} and are not read")
+        pretrained, coverage = _pretrained_tensors(plan, train)
+        notes += coverage.notes() if coverage is not None else []
+        weights = balanced_label_weights(plan.task, plan.labeled_data.train) if plan.adaptation.balanced else None
         learner = task_learner(
-            what.spec,
-            what.tokenizer,
-            what.task,
-            what.adaptation,
-            what.recipe,
-            pretrained=given,
+            plan.spec,
+            plan.tokenizer,
+            plan.task,
+            plan.adaptation,
+            plan.recipe,
+            pretrained=pretrained,
             label_weights=weights,
         )
-        objective = ExampleEpochs(what.adaptation.language, length_grouping=_goes_word_by_word(what, learner))
-        objective = FullBatch() if uses_full_batch(what.spec, what.task) else objective
+        objective = ExampleEpochs(plan.adaptation.language, length_grouping=_is_recurrent(plan, learner))
+        objective = FullBatch() if uses_full_batch(plan.spec, plan.task) else objective
         objective.check(train)
-        return cls(what, train, held_out, judged, objective, learner, notes, lacked)
+        return cls(plan, train, held_out, eval_rows, objective, learner, notes, coverage)
 
     def evaluate(self) -> tuple[dict[str, float], float]:
-        """The task's figure on held-out examples, and how far it is from perfect."""
+        """The task metric on held-out examples, and its distance from 1."""
         task, examples = self.plan.task, self.plan.labeled_data.dev[:MAX_EVAL_EXAMPLES]
-        answers = task.predictions(examples, self.eval_examples, predict_logits(self.learner.model, self.eval_examples))
-        score = float(task.evaluate(examples, answers)[task.score])
+        predictions = task.predictions(
+            examples, self.eval_examples, predict_logits(self.learner.model, self.eval_examples)
+        )
+        score = float(task.evaluate(examples, predictions)[task.score])
         return {task.score: score}, 1.0 - score
 
 
-def _goes_word_by_word(what: AdaptPlan, learner: Learner) -> bool:
-    if what.spec.learning == "counting":  # without torch
+def _is_recurrent(plan: AdaptPlan, learner: Learner) -> bool:
+    if plan.spec.learning == "counting":  # without torch
         return False
     from forebear.nn.recurrent import RecurrentLayer
 
     return any(isinstance(module, RecurrentLayer) for module in learner.model.modules())
 
 
-def _given(what: AdaptPlan, train: ExampleRows) -> tuple[dict[str, Tensor] | None, VectorCoverage | None]:
-    """The tensors of the run to begin with; and what it has no vectors for, where vectors of words are all it has."""
-    beginning = what.init_from
-    if beginning is None or beginning.folder.spec.learning == "counting":
+def _pretrained_tensors(plan: AdaptPlan, train: ExampleRows) -> tuple[dict[str, Tensor] | None, VectorCoverage | None]:
+    """The pre-trained tensors; for word vectors also which words have none."""
+    init_from = plan.init_from
+    if init_from is None or init_from.folder.spec.learning == "counting":
         return None, None
-    if beginning.folder.spec.needs_task_encoder:
+    if init_from.folder.spec.needs_task_encoder:
         from forebear.experiments.warm_start import pretrained_rows
 
-        given = pretrained_rows(beginning.folder, what.tokenizer, what.recipe.seed)
-        texts = [text for example in what.labeled_data.train[:MAX_TEXTS] for text in example_texts(example)]
-        return given.tensors, VectorCoverage.count(train.tokens, given.is_pretrained, what.tokenizer, texts)
+        rows = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
+        texts = [text for example in plan.labeled_data.train[:MAX_TEXTS] for text in example_texts(example)]
+        return rows.tensors, VectorCoverage.count(train.tokens, rows.is_pretrained, plan.tokenizer, texts)
     from safetensors.torch import load_file
 
-    return load_file(beginning.folder.verified_weights()[0]), None
+    return load_file(init_from.folder.verified_weights()[0]), None
 
 
 def train_adaptation(
-    run: RunFolder, ready: AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
+    run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     with explain_disk_errors(run.path), run.lock():
-        run.metadata = RunFolder.open(run.path).metadata  # another process may have gone on with it meanwhile
+        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
         if run.is_finished:
             return run
-        notes = [*ready.notes, *_flattered(run, ready.plan.source)]
+        notes = [*setup.notes, *leakage_notes(run, setup.plan.source)]
         for note in notes:
             watcher.on_note(note)
         if run.metadata["state"] != "trained":
-            without = {"without_vectors": ready.lacked.to_dict()} if ready.lacked is not None else {}
-            run.update(notes=notes, processes=group.size, **without)
-            counting = run.spec.learning == "counting" and not uses_full_batch(run.spec, ready.plan.task)
-            with group.wrap_learner(ready.learner) as learner:
-                led = replace(ready, learner=learner)
-                Trainer(run, learner, ready.objective, ready, single_pass=counting, judge=led.evaluate, watcher=watcher).run()
+            coverage_entry = {"without_vectors": setup.lacked.to_dict()} if setup.lacked is not None else {}
+            run.update(notes=notes, processes=group.size, **coverage_entry)
+            is_counting = run.spec.learning == "counting" and not uses_full_batch(run.spec, setup.plan.task)
+            with group.wrap_learner(setup.learner) as learner:
+                wrapped_setup = replace(setup, learner=learner)
+                Trainer(
+                    run,
+                    learner,
+                    setup.objective,
+                    setup,
+                    single_pass=is_counting,
+                    judge=wrapped_setup.evaluate,
+                    watcher=watcher,
+                ).run()
         run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-        _adapting_measure(run, ready, watcher)
+        _measure_adapted(run, setup, watcher)
     return run
 
 
-def _flattered(run: RunFolder, source: LabeledSource) -> list[str]:
-    """That the run it begins with knows the examples by which it is judged."""
-    if "distilled" in run.metadata:  # its teacher held out the same ones
-        return []
-    files, parent = source.files(), run.metadata.get("parent")
-    found = dict.fromkeys(
-        files[side] for side in already_trained_on(parent, source, run.metadata["labelled"]["digests"])
-    )
-    return [
-        f"the run it begins with has learned from {file} already: figures on held-out parts of it say too much"
-        for file in found
-    ]
-
-
-def _no_better(what: AdaptPlan, blind: TaskBaseline, figures: Mapping[str, Any]) -> list[str]:
-    """That it does no better than what needs no learning, on the examples that were measured."""
-    score = float(figures[what.task.score])
-    nothing_to_find = figures.get("entities") == 0
-    if score > blind.score or score == 1 or nothing_to_find:
-        return []
-    hint = "more examples may help"
-    if what.spec.learning != "counting":
-        hint = "give it more time or examples, another --rate, or a run that was pre-trained longer"
-    return [f"it does no better than this: {blind.meaning} ({blind.score:.3f}); {hint}"]
-
-
-def _figures(what: AdaptPlan, task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> dict[str, Any]:
-    """The task's own, and of plain tags what only who has the training examples can say: how words it never saw do."""
-    figures = task.evaluate(examples, answers)
-    if not isinstance(task, SequenceTagging) or not task.is_plain:
-        return figures
-    known = {word for example in what.labeled_data.train for word in example.words}
-    return figures | oov_tagging_accuracy(examples, answers, known)
-
-
-def _adapting_measure(run: RunFolder, ready: AdaptSetup, watcher: TrainingCallback) -> None:
-    """Calibrates on the held-out examples, measures on all sides that have labels; then the run is finished."""
+def _measure_adapted(run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback) -> None:
+    """Calibrates on the dev set, measures on all labeled splits; then the run is finished."""
     from forebear.inference.run import Run
 
-    opened = Run(run)
-    what, network = ready.plan, opened.network
-    layout = what.spec.input_format(what.tokenizer)
-    logits = predict_logits(network, ready.held_out)
-    task = what.task.calibrate(what.labeled_data.dev, ready.held_out, logits)
+    opened_run = Run(run)
+    plan, network = setup.plan, opened_run.network
+    input_format = plan.spec.input_format(plan.tokenizer)
+    logits = predict_logits(network, setup.held_out)
+    task = plan.task.calibrate(plan.labeled_data.dev, setup.held_out, logits)
     metrics = {
-        "dev": _figures(
-            what, task, what.labeled_data.dev, task.predictions(what.labeled_data.dev, ready.held_out, logits)
+        "dev": task_metrics(
+            plan, task, plan.labeled_data.dev, task.predictions(plan.labeled_data.dev, setup.held_out, logits)
         )
     }
-    tested = [example for example in what.labeled_data.test if is_labeled(example)]
-    if tested:
-        rows = task.encode(tested, what.tokenizer, layout)
-        metrics["test"] = _figures(what, task, tested, task.predictions(tested, rows, predict_logits(network, rows)))
-    elif what.labeled_data.test:
-        answer = f"they are answered by: forebear {task.verb} {run.path} --in {what.source.test}"
-        watcher.on_note(f"the test examples have no labels: nothing is measured on them; {answer}")
-    side, last = ("test", tested) if tested else ("dev", [one for one in what.labeled_data.dev if is_labeled(one)])
-    blind = task_baseline(task, what.labeled_data.train, last)
+    labeled_test = [example for example in plan.labeled_data.test if is_labeled(example)]
+    if labeled_test:
+        rows = task.encode(labeled_test, plan.tokenizer, input_format)
+        metrics["test"] = task_metrics(
+            plan, task, labeled_test, task.predictions(labeled_test, rows, predict_logits(network, rows))
+        )
+    elif plan.labeled_data.test:
+        command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
+        watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
+    split, eval_examples = (
+        ("test", labeled_test)
+        if labeled_test
+        else ("dev", [example for example in plan.labeled_data.dev if is_labeled(example)])
+    )
+    baseline = task_baseline(task, plan.labeled_data.train, eval_examples)
     run.metadata |= {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
-    run.metadata["baseline"] = asdict(blind) | {"side": side}
-    notes = [*opened.notes, *_no_better(what, blind, metrics[side])]
+    run.metadata["baseline"] = asdict(baseline) | {"side": split}
+    notes = [*opened_run.notes, *baseline_notes(plan, baseline, metrics[split])]
     for note in notes:
         watcher.on_note(note)
     run.metadata["notes"] = [*run.metadata.get("notes", []), *notes]
     write_card(run)
-    run.update(state="finished")  # last: what is finished is whole
+    run.update(state="finished")  # last: a finished run is complete

@@ -1,4 +1,4 @@
-"""What `import forebear` offers: the command line's words as functions."""
+"""The Python API of training: pretrain, adapt, resume, rerun, load and import_run."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from forebear.training.trainer import TrainingCallback
 from forebear.training.worker_processes import ProcessGroup, launch_processes
 
 PathLike = str | os.PathLike[str]
-FORM = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")
-READ = ("dev_share", "on_bad_rows", "on_bad_tags")
-OPTIONS = ("crf", "ordered")
+FORMAT_OPTIONS = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")
+READ_OPTIONS = ("dev_share", "on_bad_rows", "on_bad_tags")
+TASK_OPTIONS = ("crf", "ordered")
 
 
 def pretrain(
@@ -62,64 +62,76 @@ def pretrain(
     watcher: TrainingCallback | None = None,
     **settings: Any,
 ) -> Run:
-    """Trains a milestone on text files and returns the run, as `forebear pretrain` does, with the same words.
+    """Train a model on text files, as `forebear pretrain` does, with the same options.
 
-    `settings` are the recipe's (time="5m", steps=, tokens=, epochs=, batch=, rate=, seed=, …) and the milestone's own
-    fields (width=, depth=, order=, …). A folder that holds the same run already is gone on with, or opened if finished.
-    Words with their tags teach some milestones, such as crf: what comes of it is a run that tags, as of `adapt`; then
-    on_bad_rows="skip" and on_bad_tags="repair" are settings too.
-    `pairs`, instead of texts, are two files line by line, or one with both sides in `columns`, for `transformer`.
-    `from_run` is a run whose weights to begin with, and `add_words` a file of words for its vocabulary.
+    A folder that holds the same run is resumed, or opened if it is finished. Some models, such as crf, are trained on
+    tagged text; then the run is a tagger, as of `adapt`, and on_bad_rows="skip" and on_bad_tags="repair" are settings
+    too.
+
+    Args:
+        milestone: The name of the model.
+        texts: Text files, folders, or a prepared corpus.
+        pairs: Parallel text instead, for translation models: two aligned files, or one with both sides in `columns`.
+        to: The run folder; by default in runs/.
+        from_run: A run to continue training from.
+        add_words: A file of words to add to its vocabulary.
+        settings: Settings of the recipe (time="5m", steps=, tokens=, epochs=, batch=, rate=, seed=, …) and fields of
+            the model (width=, depth=, order=, …).
+
+    Returns:
+        The finished run.
     """
     if pairs is not None and isinstance(pairs, str) and has_field(milestone, "pairs"):
-        settings["pairs"], pairs = pairs, None  # BERT's, which are another thing
-    with _together(processes, shard) as group:
-        reading = TextFormat(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
-        dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
-        finds = segment or dictionary is not None or names is not None
-        source = TextSource((), reading, sentences, finds, dictionary, names, pairs is not None, columns)
+        settings["pairs"], pairs = pairs, None  # BERT's field of this name
+    with _launch_group(processes, shard) as group:
+        text_format = TextFormat(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
+        dictionary, entities_file = (None if file is None else os.fspath(file) for file in (user_dict, entities))
+        segments = segment or dictionary is not None or entities_file is not None
+        source = TextSource((), text_format, sentences, segments, dictionary, entities_file, pairs is not None, columns)
         files = _paths(texts if pairs is None else pairs)
-        written = read_recipe(os.fspath(recipe), RECIPE_FILE_KEYS) if recipe is not None else None
-        how: dict[str, Any] = {"size": size, "source": source, "recipe": written, "settings": settings}
-        place = os.fspath(to) if to is not None else None
-        if is_tagged_training(milestone, files, reading):
-            idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
-            return _taught(plan_tagging(milestone, files, **how, idle=idle), place, overwrite, watcher, group)
-        what = plan_pretraining(
+        recipe_file = read_recipe(os.fspath(recipe), RECIPE_FILE_KEYS) if recipe is not None else None
+        options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_file, "settings": settings}
+        folder = os.fspath(to) if to is not None else None
+        if is_tagged_training(milestone, files, text_format):
+            unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
+            return _run_tagging(
+                plan_tagging(milestone, files, **options, unused=unused), folder, overwrite, watcher, group
+            )
+        plan = plan_pretraining(
             milestone,
             files,
-            **how,
+            **options,
             tokenizer=tokenizer,
             vocabulary=vocabulary,
             target_tokenizer=target_tokenizer,
             target_vocabulary=target_vocabulary,
-            beginning=init_from(from_run, add_words),
+            init_from=init_from(from_run, add_words),
         )
-        run = pipeline.run_pretraining(what, place, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
+        run = pipeline.run_pretraining(plan, folder, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
     return Run(run)
 
 
-def _paths(given: PathLike | Sequence[PathLike]) -> list[str]:
-    return [os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given)]
+def _paths(paths: PathLike | Sequence[PathLike]) -> list[str]:
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
 
 
-def _taught(
-    planned: tuple[AdaptPlan, list[str]],
+def _run_tagging(
+    plan_and_notes: tuple[AdaptPlan, list[str]],
     to: str | None,
     overwrite: bool,
     watcher: TrainingCallback | None,
     group: ProcessGroup,
 ) -> Run:
-    """By words and their tags: what `adapt` does from nothing."""
-    what, notes = planned
+    """Trains a tagger on tagged text."""
+    plan, notes = plan_and_notes
     for note in notes:
         (watcher or TrainingCallback()).on_note(note)
-    return Run(pipeline.run_adaptation(what, to, overwrite=overwrite, watcher=watcher, group=group))
+    return Run(pipeline.run_adaptation(plan, to, overwrite=overwrite, watcher=watcher, group=group))
 
 
 @contextmanager
-def _together(processes: int | None, shard: bool) -> Iterator[ProcessGroup]:
-    """The processes that train; where this is not the first of them, its work is then done, and it ends."""
+def _launch_group(processes: int | None, shard: bool) -> Iterator[ProcessGroup]:
+    """The processes that train; ends this process if it was one of the workers."""
     with launch_processes(processes, shard=shard) as group:
         if group is None:
             raise SystemExit(0)
@@ -129,18 +141,18 @@ def _together(processes: int | None, shard: bool) -> Iterator[ProcessGroup]:
 def resume(
     folder: PathLike, *, processes: int | None = None, shard: bool = False, watcher: TrainingCallback | None = None
 ) -> Run:
-    """Goes on with a run that was broken off."""
-    with _together(processes, shard) as group:
+    """Resume an interrupted run."""
+    with _launch_group(processes, shard) as group:
         return Run(resume_any(folder, watcher=watcher, group=group))
 
 
 def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, watcher: TrainingCallback | None = None) -> Run:
-    """Makes a finished run again, step by step, into another folder."""
+    """Repeat a finished pre-training run step by step in another folder."""
     return Run(pipeline.repeat_run(os.fspath(folder), os.fspath(to), overwrite=overwrite, watcher=watcher))
 
 
 def load(folder: PathLike) -> Run:
-    """A run that was trained or imported before."""
+    """Open a trained or imported run."""
     return Run.open(folder)
 
 
@@ -152,11 +164,14 @@ def import_run(
     task: str | None = None,
     **vectors: Unpack[VectorFileOptions],
 ) -> Run:
-    """A run from another program's files: a Hugging Face folder or hub name, an ARPA file, OpenAI's GPT, word vectors.
+    """Import a model: a Hugging Face folder or hub name, an ARPA file, OpenAI's GPT files, or word vectors.
 
-    `heads` is how many attention heads OpenAI's files are for, which do not say it. `task` says whether a classifier is
-    for single texts or pairs ("classification", "pairs"), or that its head is to be left out ("none"). Word vectors
-    take the words of `forebear import`: form, limit (how many words), on_bad_bytes.
+    Args:
+        source: The files.
+        to: The run folder.
+        heads: Number of attention heads, for OpenAI's files, which do not record it.
+        task: Whether a classifier is for single texts or pairs ("classification", "pairs"); "none" drops its head.
+        vectors: Options of word vectors: form, limit (number of words), on_bad_bytes.
     """
     return Run(convert.import_model(os.fspath(source), os.fspath(to), heads=heads, task=task, **vectors))
 
@@ -176,26 +191,37 @@ def adapt(
     watcher: TrainingCallback | None = None,
     **settings: Any,
 ) -> Run:
-    """Teaches a run (or a milestone, from nothing) a task from labelled examples, as `forebear adapt` does.
+    """Adapt a run, or a model from scratch, to a task on labeled examples, as `forebear adapt` does.
 
-    Settings are those of Adaptation (how, freeze_layers, layer_decay, read, …), of the task (crf, ordered), of reading
-    (label_column, on_bad_rows, …) and of training (epochs, time, rate, seed, …), by the command line's names.
+    Args:
+        run: A run, its folder, or the name of a model.
+        data: The training set.
+        to: The run folder; by default in runs/.
+        task: The task; by default detected from the data.
+        dev: The dev set; by default held out from the training set.
+        test: The test set.
+        settings: Those of `Adaptation` (how, freeze_layers, layer_decay, read, …), of the task (crf, ordered), of
+            reading (label_column, on_bad_rows, …) and of training (epochs, time, rate, seed, …), named as in the CLI.
+
+    Returns:
+        The adapted run.
     """
-    with _together(processes, shard) as group:
-        dropout = settings.pop("dropout", None)  # the encoder's; that of heads is another
-        given = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
-        own = [field.name for field in fields(Adaptation)]
-        form, read, options, how = (
-            {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
+    with _launch_group(processes, shard) as group:
+        dropout = settings.pop("dropout", None)  # of the encoder; heads have their own
+        task_settings = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
+        adaptation_fields = [field.name for field in fields(Adaptation)]
+        format_options, read_options, options, adaptation = (
+            {name: task_settings.pop(name) for name in names if name in task_settings}
+            for names in (FORMAT_OPTIONS, READ_OPTIONS, TASK_OPTIONS, adaptation_fields)
         )
-        files = {side: None if path is None else os.fspath(path) for side, path in (("dev", dev), ("test", test))}
-        begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
-        task = task or implied_task(begin, data)
-        source, notes = labeled_source(os.fspath(data), task=task, form=form, **files, **read)
+        files = {split: None if path is None else os.fspath(path) for split, path in (("dev", dev), ("test", test))}
+        start = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
+        task = task or implied_task(start, data)
+        source, notes = labeled_source(os.fspath(data), task=task, form=format_options, **files, **read_options)
         for note in notes:
             (watcher or TrainingCallback()).on_note(note)
-        what = pipeline.plan_adaptation(
-            begin, source, how=how, options=options, settings=given, size=size, dropout=dropout
+        plan = pipeline.plan_adaptation(
+            start, source, how=adaptation, options=options, settings=task_settings, size=size, dropout=dropout
         )
-        place = None if to is None else os.fspath(to)
-        return Run(pipeline.run_adaptation(what, place, overwrite=overwrite, watcher=watcher, group=group))
+        folder = None if to is None else os.fspath(to)
+        return Run(pipeline.run_adaptation(plan, folder, overwrite=overwrite, watcher=watcher, group=group))

@@ -1,4 +1,4 @@
-"""What a run loses when its weights become small integers: both are asked the same, on text that was held out."""
+"""Quantize a run to int8, and measure what that costs on held-out data."""
 
 from __future__ import annotations
 
@@ -30,65 +30,73 @@ from forebear.training.card import write_card
 from forebear.training.create_run import create_run
 from forebear.training.run_folder import RunFolder
 
-BYTES, EXAMPLES, PAIRS, SENTENCES = 100_000, 2000, 200, 1000  # that are looked at, where nobody says how many
-LONG = 30  # characters; shorter sentences are headings and the like, which have no neighbours to speak of
-ProgressFn = Callable[[int, int], object]  # of the questions asked, how many are answered
-Asked = Callable[[Run], Any]
+BYTES, EXAMPLES, PAIRS, SENTENCES = 100_000, 2000, 200, 1000  # default limits of the measurement
+MIN_SENTENCE_LENGTH = (
+    30  # characters; shorter sentences are headings and the like, which have no neighbours to speak of
+)
+ProgressFn = Callable[[int, int], object]  # measurements done, of how many
+Measurement = Callable[[Run], Any]
 
 
 def quantization_cost(
     run: Run, small: Run, on: Sequence[str], limit: int | None, progress: ProgressFn | None = None
 ) -> dict[str, Any]:
-    """Figures of the run of floats and of that of integers, and what they were measured on; on what was held out, also
-    the `metrics` that the latter has of its own."""
+    """Metrics of the float run and of the int8 run on the same data, and the name of that data.
+
+    On held-out data they include the `metrics` of the int8 run.
+    """
     if limit is not None and limit < 1:
         raise InputError(f"--limit is {limit}", hint="give a number above 0")
     if run.task is not None:
-        return _of_task(run, small, on, limit or EXAMPLES, progress)
+        return _cost_on_examples(run, small, on, limit or EXAMPLES, progress)
     if "translation" in run.heads:
-        return _of_translator(run, small, on, limit or PAIRS, progress)
-    return _of_text(run, small, on, limit or BYTES, progress)
+        return _cost_on_pairs(run, small, on, limit or PAIRS, progress)
+    return _cost_on_text(run, small, on, limit or BYTES, progress)
 
 
-def _both(run: Run, small: Run, ask: Asked, progress: ProgressFn | None, at: tuple[int, int]) -> tuple[Any, Any, dict]:
-    """What each answers to the same question, and how long it took; question number at[0] of at[1]."""
+def _evaluate_both(
+    run: Run, small: Run, evaluate: Measurement, progress: ProgressFn | None, position: tuple[int, int]
+) -> tuple[Any, Any, dict]:
+    """The result of both runs and their durations; measurement number position[0] of position[1]."""
     answers, seconds = [], []
-    for number, one in enumerate((run, small)):
-        one.require(one.capabilities[0])  # it is loaded before the clock starts
+    for number, model in enumerate((run, small)):
+        model.require(model.capabilities[0])  # loads the model before the clock starts
         began = time.monotonic()
-        answers.append(ask(one))
+        answers.append(evaluate(model))
         seconds.append(round(time.monotonic() - began, 3))
         if progress is not None:
-            progress(2 * at[0] + number + 1, 2 * at[1])
+            progress(2 * position[0] + number + 1, 2 * position[1])
     return answers[0], answers[1], {"floats": seconds[0], "integers": seconds[1]}
 
 
-# --- of text
+# --- Cost on text ---
 
 
-def _of_text(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
-    portion, name = _text(run, on)
-    portion = portion.first(limit)
-    sentences = _sentences(run, portion)
-    predicts = "measure" in run.capabilities
-    questions = int(predicts) + 1
-    told: dict[str, Any] = {"on": name, "text_bytes": portion.num_bytes}
-    if predicts:
-        one, two, seconds = _both(run, small, lambda asked: asked.measure(portion), progress, (0, questions))
-        told["measuring_seconds"] = seconds
-        for figure in ("perplexity", "bits_per_byte", "accuracy", "pair_accuracy"):
-            before, after = one.to_dict()[figure], two.to_dict()[figure]
-            if before is not None and after is not None:
-                told[figure] = {"floats": before, "integers": after}
-        told["pseudo"] = one.is_pseudo_likelihood
-        told["metrics"] = {} if on else {"held_out": two.to_dict()}
+def _cost_on_text(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
+    subset, name = _measured_text(run, on)
+    subset = subset.first(limit)
+    sentences = _sample_sentences(run, subset)
+    can_measure = "measure" in run.capabilities
+    num_questions = int(can_measure) + 1
+    results: dict[str, Any] = {"on": name, "text_bytes": subset.num_bytes}
+    if can_measure:
+        float_result, int8_result, seconds = _evaluate_both(
+            run, small, lambda model: model.measure(subset), progress, (0, num_questions)
+        )
+        results["measuring_seconds"] = seconds
+        for metric in ("perplexity", "bits_per_byte", "accuracy", "pair_accuracy"):
+            float_value, int8_value = float_result.to_dict()[metric], int8_result.to_dict()[metric]
+            if float_value is not None and int8_value is not None:
+                results[metric] = {"floats": float_value, "integers": int8_value}
+        results["pseudo"] = float_result.is_pseudo_likelihood
+        results["metrics"] = {} if on else {"held_out": int8_result.to_dict()}
     if len(sentences) > 1:
-        told |= _of_vectors(run, small, sentences, progress, (questions - 1, questions))
-    return told
+        results |= _cost_of_embeddings(run, small, sentences, progress, (num_questions - 1, num_questions))
+    return results
 
 
-def _text(run: Run, on: Sequence[str]) -> tuple[Subset, str]:
-    """Text to measure on, and its name: as given, else what the run held out, else Python's manual."""
+def _measured_text(run: Run, on: Sequence[str]) -> tuple[Subset, str]:
+    """Text to measure on, and its name: the given one, or held-out text, or Python's manual."""
     if on:
         return prepare_texts(run, list(on)), ", ".join(on)
     data = run.metadata.get("data")
@@ -106,127 +114,144 @@ def _text(run: Run, on: Sequence[str]) -> tuple[Subset, str]:
         return prepare_texts(run, [os.fspath(file)]), "Python's manual (--on TEXT names a better text)"
 
 
-def _sentences(run: Run, portion: Subset) -> list[str]:
-    """Some of the portion's sentences, evenly from all of it, none twice."""
-    spans = portion.by_sentence().spans
-    texts = dict.fromkeys(run.tokenizer.decode(portion.corpus.ids[begin:end]).strip() for begin, end in spans.tolist())
-    long = [text for text in texts if len(text) >= LONG or len(text.encode()) >= 2 * LONG]
-    found = long if len(long) > 1 else [text for text in texts if text]
-    return found[:: max(1, len(found) // SENTENCES)][:SENTENCES]
+def _sample_sentences(run: Run, subset: Subset) -> list[str]:
+    """Distinct sentences, evenly spaced over the text."""
+    spans = subset.by_sentence().spans
+    texts = dict.fromkeys(run.tokenizer.decode(subset.corpus.ids[start:stop]).strip() for start, stop in spans.tolist())
+    long_texts = [
+        text for text in texts if len(text) >= MIN_SENTENCE_LENGTH or len(text.encode()) >= 2 * MIN_SENTENCE_LENGTH
+    ]
+    candidates = long_texts if len(long_texts) > 1 else [text for text in texts if text]
+    return candidates[:: max(1, len(candidates) // SENTENCES)][:SENTENCES]
 
 
-def _of_vectors(
+def _cost_of_embeddings(
     run: Run, small: Run, sentences: list[str], progress: ProgressFn | None, at: tuple[int, int]
 ) -> dict[str, Any]:
-    def vectors(asked: Run) -> np.ndarray:
-        return np.stack([one.vector for one in asked.embed(sentences)])
+    def vectors(model: Run) -> np.ndarray:
+        return np.stack([embedding.vector for embedding in model.embed(sentences)])
 
-    one, two, seconds = _both(run, small, vectors, progress, at)
-    cosines = (one * two).sum(1)
-    same = _neighbours(one) == _neighbours(two)
+    float_vectors, int8_vectors, seconds = _evaluate_both(run, small, vectors, progress, at)
+    cosines = (float_vectors * int8_vectors).sum(1)
+    is_same = _nearest_neighbors(float_vectors) == _nearest_neighbors(int8_vectors)
     return {
         "cosine": {"mean": float(cosines.mean()), "least": float(cosines.min())},
-        "same_neighbour": float(same.mean()),
+        "same_neighbour": float(is_same.mean()),
         "sentences": len(sentences),
         "embedding_seconds": seconds,
     }
 
 
-def _neighbours(vectors: np.ndarray) -> np.ndarray:
-    """(N,) the number of each vector's nearest other one."""
-    found = nearest_rows(vectors, vectors, 2).rows
-    own = np.arange(len(vectors))
-    return np.where(found[:, 0] == own, found[:, 1], found[:, 0])
+def _nearest_neighbors(vectors: np.ndarray) -> np.ndarray:
+    """(N,) the row of each vector's nearest neighbor."""
+    neighbor_rows = nearest_rows(vectors, vectors, 2).rows
+    row_numbers = np.arange(len(vectors))
+    return np.where(neighbor_rows[:, 0] == row_numbers, neighbor_rows[:, 1], neighbor_rows[:, 0])
 
 
-# --- of translators and tasks
+# --- Cost on translations and tasks ---
 
 
-def _of_translator(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
-    sources, references, name = _pairs(run, on, limit)
-    one, two, seconds = _both(
-        run, small, lambda asked: evaluate_translations(asked, sources, references), progress, (0, 1)
+def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
+    sources, references, name = _measured_pairs(run, on, limit)
+    float_result, int8_result, seconds = _evaluate_both(
+        run, small, lambda model: evaluate_translations(model, sources, references), progress, (0, 1)
     )
-    before, after = one.to_dict(), two.to_dict()
-    told = {figure: {"floats": before[figure], "integers": after[figure]} for figure in ("perplexity", "bleu", "chrf")}
-    alike = [a.text == b.text for a, b in zip(one.translations, two.translations, strict=True)]
+    float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
+    results = {
+        metric: {"floats": float_metrics[metric], "integers": int8_metrics[metric]}
+        for metric in ("perplexity", "bleu", "chrf")
+    }
+    is_same = [a.text == b.text for a, b in zip(float_result.translations, int8_result.translations, strict=True)]
     return {
         "on": name,
-        "metrics": {} if on else {"held_out": after},
-        **told,
-        "same_answers": float(np.mean(alike)),
-        "pairs": len(alike),
+        "metrics": {} if on else {"held_out": int8_metrics},
+        **results,
+        "same_answers": float(np.mean(is_same)),
+        "pairs": len(is_same),
         "measuring_seconds": seconds,
     }
 
 
-def _pairs(run: Run, on: Sequence[str], limit: int) -> tuple[list[str], list[str], str]:
+def _measured_pairs(run: Run, on: Sequence[str], limit: int) -> tuple[list[str], list[str], str]:
     if on:
-        found = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
-        return [source for _, source, _ in found], [target for _, _, target in found], ", ".join(on)
-    sides = run.folder.tokenizers
-    assert isinstance(sides, TokenizerPair)
+        pairs = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
+        return [source for _, source, _ in pairs], [target for _, _, target in pairs], ", ".join(on)
+    tokenizers = run.folder.tokenizers
+    assert isinstance(tokenizers, TokenizerPair)
     try:
-        corpus: Any = reopen_parallel_corpus(run.metadata["data"], sides, run.folder.recipe.held_out)
+        corpus: Any = reopen_parallel_corpus(run.metadata["data"], tokenizers, run.folder.recipe.held_out)
     except InputError as error:
         error.hint = "name pairs to measure on: --on FILE [FILE]"
         raise
-    portion: Any = corpus.split(run.folder.recipe.held_out).held_out
-    return *portion.first(limit).texts(), "the pairs that the run held out"
+    held_out: Any = corpus.split(run.folder.recipe.held_out).held_out
+    return *held_out.first(limit).texts(), "the pairs that the run held out"
 
 
-def _of_task(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
-    examples, name = _examples(run, on, limit)
+def _cost_on_examples(
+    run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None
+) -> dict[str, Any]:
+    examples, name = _measured_examples(run, on, limit)
     task = run.task
     assert task is not None
     rows = task.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
 
-    def answers(asked: Run) -> Any:
-        return task.predictions(examples, rows, predict_logits(asked.network, rows))
+    def answers(model: Run) -> Any:
+        return task.predictions(examples, rows, predict_logits(model.network, rows))
 
-    one, two, seconds = _both(run, small, answers, progress, (0, 1))
-    measured = [task.evaluate(examples, said) for said in (one, two)]
-    figures = [float(told[task.score]) for told in measured]
-    said = [
-        [task.judge(example, answer).said for example, answer in zip(examples, all_, strict=True)]
-        for all_ in (one, two)
+    float_answers, int8_answers, seconds = _evaluate_both(run, small, answers, progress, (0, 1))
+    metrics = [task.evaluate(examples, answers) for answers in (float_answers, int8_answers)]
+    scores = [float(model_metrics[task.score]) for model_metrics in metrics]
+    predicted = [
+        [task.judge(example, answer).said for example, answer in zip(examples, model_answers, strict=True)]
+        for model_answers in (float_answers, int8_answers)
     ]
     return {
         "on": name,
-        "metrics": {} if on else {"dev": measured[1]},
-        task.score: {"floats": figures[0], "integers": figures[1]},
-        "same_answers": float(np.mean([a == b for a, b in zip(*said, strict=True)])),
+        "metrics": {} if on else {"dev": metrics[1]},
+        task.score: {"floats": scores[0], "integers": scores[1]},
+        "same_answers": float(np.mean([a == b for a, b in zip(*predicted, strict=True)])),
         "examples": len(examples),
         "measuring_seconds": seconds,
     }
 
 
-def _examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Example], str]:
-    told, task = run.metadata.get("labelled"), run.task
+def _measured_examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Example], str]:
+    entry, task = run.metadata.get("labelled"), run.task
     assert task is not None
-    source = LabeledSource.from_dict(told["source"]) if told is not None else None
+    source = LabeledSource.from_dict(entry["source"]) if entry is not None else None
     if len(on) > 1:
         raise InputError(f"{len(on)} files to measure on", hint="examples stand in one file")
     if on:
         source = source or labeled_source(on[0], task=task.name)[0]
-        found = read_extra_split(on[0], source, task.scheme, [])
+        examples = read_extra_split(on[0], source, task.scheme, [])
     elif source is not None and all(Path(path).is_file() for path in source.files().values()):
-        found = read_labeled(source).dev
+        examples = read_labeled(source).dev
     else:
-        what = "the examples that it was adapted with are not there"
-        raise InputError(what, file=run.folder.path, hint="name a file of examples to measure on: --on FILE")
-    labelled = [example for example in found if is_labeled(example)][:limit]
-    if not labelled:
+        message = "the examples that it was adapted with are not there"
+        raise InputError(message, file=run.folder.path, hint="name a file of examples to measure on: --on FILE")
+    labeled = [example for example in examples if is_labeled(example)][:limit]
+    if not labeled:
         raise InputError("no example has a label", file=on[0] if on else None, hint="measure on labelled examples")
-    return labelled, ", ".join(on) or "the examples that were held out"
+    return labeled, ", ".join(on) or "the examples that were held out"
 
 
-# A run of small integers from one of floats, in a folder of its own, with its cost measured on held-out text.
-
+# --- Quantized run ---
 
 PathLike = str | os.PathLike[str]
-OWN = ("asked", "weights", "tokenizer", "began", "versions", "hardware", "state", "name", "command", "processes")
-FIGURES = ("metrics", "baseline", "price")  # of the run it was made of, which are not its own
+UNCOPIED_KEYS = (
+    "asked",
+    "weights",
+    "tokenizer",
+    "began",
+    "versions",
+    "hardware",
+    "state",
+    "name",
+    "command",
+    "processes",
+)
+RESULT_KEYS = ("metrics", "baseline", "price")  # of the float run
 
 
 def quantize_run(
@@ -238,44 +263,55 @@ def quantize_run(
     overwrite: bool = False,
     progress: ProgressFn | None = None,
 ) -> Run:
-    """The same run with integers of 8 bits for weights, for reading only; facts["quantised"] tells what it costs.
+    """Quantize a run to int8, for inference only; metadata["quantised"] has the measured cost.
 
-    `on` is text that it is measured on (for a task examples, for a translator pairs), at most `limit` bytes, examples
-    or pairs of it: by default what the run held out, or text that comes with forebear where that is gone.
+    Args:
+        run: The run or its folder.
+        to: The folder of the quantized run.
+        on: Text, examples or pairs to measure on; by default held-out data, or text that comes with forebear.
+        limit: Maximum number of bytes, examples or pairs to measure on.
+        overwrite: Replace another run in this folder.
+        progress: Receives the progress of the measurement.
     """
-    opened = run if isinstance(run, Run) else Run.open(run)
-    target, facts = Path(to), opened.metadata
-    if opened.folder.spec.learning == "counting":
-        raise InputError("counts: it has no weights to make smaller", file=opened.folder.path, hint="use it as it is")
-    if opened.folder.spec.learning == "sweeping" and opened.task is None:
-        raise InputError("is a table of words, not a network", file=opened.folder.path, hint="use it as it is")
-    opened.folder.require_float_weights("is quantised already", "quantise")
-    if "weights" not in facts:
-        hint = f"finish it first: {opened.folder.resume_command}"
-        raise InputError("is not finished: there are no weights to make smaller", file=opened.folder.path, hint=hint)
-    there = _cleared(target, opened.folder.path, overwrite)
-    more = {name: value for name, value in facts.items() if name not in (*OWN, *FIGURES)}
-    more |= {"parent": str(opened.folder.path.absolute()), "quantised": {"bits": 8}, "notes": []}
-    more["size"] = " ".join(filter(None, (facts.get("size"), "int8")))
-    paths = [os.fspath(one) for one in ([on] if isinstance(on, str | os.PathLike) else on)]
-    with replace_run(there):
-        name, tokenizers = facts["milestone"], opened.folder.tokenizers
-        made = create_run(target, opened.folder.spec, name, tokenizers, _writing(opened.network), more)
-        small = Run(made)
+    source_run = run if isinstance(run, Run) else Run.open(run)
+    target, metadata = Path(to), source_run.metadata
+    if source_run.folder.spec.learning == "counting":
+        raise InputError(
+            "counts: it has no weights to make smaller", file=source_run.folder.path, hint="use it as it is"
+        )
+    if source_run.folder.spec.learning == "sweeping" and source_run.task is None:
+        raise InputError("is a table of words, not a network", file=source_run.folder.path, hint="use it as it is")
+    source_run.folder.require_float_weights("is quantised already", "quantise")
+    if "weights" not in metadata:
+        hint = f"finish it first: {source_run.folder.resume_command}"
+        raise InputError(
+            "is not finished: there are no weights to make smaller", file=source_run.folder.path, hint=hint
+        )
+    existing = _check_target(target, source_run.folder.path, overwrite)
+    extra_metadata = {name: value for name, value in metadata.items() if name not in (*UNCOPIED_KEYS, *RESULT_KEYS)}
+    extra_metadata |= {"parent": str(source_run.folder.path.absolute()), "quantised": {"bits": 8}, "notes": []}
+    extra_metadata["size"] = " ".join(filter(None, (metadata.get("size"), "int8")))
+    paths = [os.fspath(path) for path in ([on] if isinstance(on, str | os.PathLike) else on)]
+    with replace_run(existing):
+        name, tokenizers = metadata["milestone"], source_run.folder.tokenizers
+        run_folder = create_run(
+            target, source_run.folder.spec, name, tokenizers, _weights_writer(source_run.network), extra_metadata
+        )
+        quantized = Run(run_folder)
         try:
-            told = quantization_cost(opened, small, paths, limit, progress)
+            cost = quantization_cost(source_run, quantized, paths, limit, progress)
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
-    told["bytes"] = {"floats": facts["weights"]["bytes"], "integers": made.metadata["weights"]["bytes"]}
-    made.update(metrics=told.pop("metrics", {}), quantised=made.metadata["quantised"] | told)
-    write_card(made)
-    small.notes += opened.notes
-    return small
+    cost["bytes"] = {"floats": metadata["weights"]["bytes"], "integers": run_folder.metadata["weights"]["bytes"]}
+    run_folder.update(metrics=cost.pop("metrics", {}), quantised=run_folder.metadata["quantised"] | cost)
+    write_card(run_folder)
+    quantized.notes += source_run.notes
+    return quantized
 
 
-def _writing(network: Any) -> Callable[[Path], None]:
-    """What writes the weights of a network as integers to a file."""
+def _weights_writer(network: Any) -> Callable[[Path], None]:
+    """A function that writes the int8 weights of a network to a file."""
 
     def write(file: Path) -> None:
         from safetensors.torch import save_file
@@ -287,8 +323,8 @@ def _writing(network: Any) -> Callable[[Path], None]:
     return write
 
 
-def _cleared(target: Path, source: Path, overwrite: bool) -> RunFolder | None:
-    """The run that stands there and is to be replaced; an error where nothing may be written."""
+def _check_target(target: Path, source: Path, overwrite: bool) -> RunFolder | None:
+    """The run in the target folder that is to be replaced; an error if it may not be."""
     if target.exists() and target.resolve() == source.resolve():
         raise InputError("is the run itself", file=target, hint="choose another folder with --to")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):

@@ -1,4 +1,4 @@
-"""Milestones that words with their tags teach by themselves: `pretrain` with such text is `adapt` from nothing."""
+"""Plan `pretrain` on tagged text, for models trained on tags: an adaptation to tagging from scratch."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from forebear.experiments.plan import ERROR_POLICIES, split_settings
 from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import RunFolder
 
-GUESSED = "the words of this file have their tags with them, so"
+GUESSED_NOTE = "the words of this file have their tags with them, so"
 
 
-def is_tagged_training(milestone: str | None, texts: Sequence[str], reading: TextFormat) -> bool:
-    """Whether this milestone, given these files of this --format, learns to tag."""
-    if milestone not in LINEAGE:
+def is_tagged_training(model: str | None, texts: Sequence[str], reading: TextFormat) -> bool:
+    """Whether this model is trained as a tagger on these files of this --format."""
+    if model not in LINEAGE:
         return False
-    kind = model_spec(milestone)
-    return kind.learns_from == "tags" or (
-        kind.learns_tags and (reading.format == "tagged" or _has_tags(texts, reading))
+    spec_class = model_spec(model)
+    return spec_class.learns_from == "tags" or (
+        spec_class.learns_tags and (reading.format == "tagged" or _has_tags(texts, reading))
     )
 
 
 def _has_tags(texts: Sequence[str], reading: TextFormat) -> bool:
-    """Whether the first file, of which no --format is told, leaves no doubt that its words have tags."""
-    if reading.format != "auto" or not texts or not os.path.isfile(texts[0]):  # what comes through a pipe, comes once
+    """Whether the first file is clearly tagged, without a --format."""
+    if reading.format != "auto" or not texts or not os.path.isfile(texts[0]):  # a pipe can be read only once
         return False
     source = next(find_sources(texts[:1]))
     try:
@@ -42,105 +42,113 @@ def _has_tags(texts: Sequence[str], reading: TextFormat) -> bool:
             reading.format_of(source) == "text"
             and FileHead.read(source, reading.encoding, "replace").tag_columns() is not None
         )
-    except InputError:  # which is told where the text is read
+    except InputError:  # reported when the text is read
         return False
 
 
-def implied_task(begin: str | os.PathLike[str], data: str | os.PathLike[str]) -> str | None:
-    """What there is to teach a milestone, or a run of one, that tags alone teach; None: the examples say what."""
-    name = os.fspath(begin)
-    if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # no name of words and tags
+def implied_task(start: str | os.PathLike[str], data: str | os.PathLike[str]) -> str | None:
+    """The task of a model, or of a run, that is trained on tags only; None: it depends on the examples."""
+    name = os.fspath(start)
+    if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # not a tagged file
         return None
     if name in LINEAGE and not os.path.isdir(name):
-        kind = model_spec(name)
+        spec_class = model_spec(name)
     elif os.path.exists(name):
-        kind = type(RunFolder.open(name).spec)
-    else:  # which is told where it is opened
+        spec_class = type(RunFolder.open(name).spec)
+    else:  # reported when it is opened
         return None
-    return "tagging" if kind.learns_from == "tags" else None
+    return "tagging" if spec_class.learns_from == "tags" else None
 
 
-def resume_any(folder: str | os.PathLike[str], **how: Any) -> RunFolder:
-    """Goes on with a run that `pretrain` began: one of a milestone that tags teach knows a task already."""
+def resume_any(folder: str | os.PathLike[str], **options: Any) -> RunFolder:
+    """Resume a run of `pretrain`, which may be a tagger."""
     run = RunFolder.open(folder)
-    taught = run.task is not None and run.metadata.get("parent") is None and run.spec.learns_tags
-    return (pipeline.resume_adaptation if taught else pipeline.resume_pretraining)(os.fspath(folder), **how)
+    is_tagging_run = run.task is not None and run.metadata.get("parent") is None and run.spec.learns_tags
+    return (pipeline.resume_adaptation if is_tagging_run else pipeline.resume_pretraining)(os.fspath(folder), **options)
 
 
 def plan_tagging(
-    milestone: str,
+    model: str,
     texts: Sequence[str],
     source: TextSource,
     *,
     size: str | None = None,
     recipe: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
-    idle: Mapping[str, Any] | None = None,
+    unused: Mapping[str, Any] | None = None,
 ) -> tuple[plan.AdaptPlan, list[str]]:
-    """What `adapt MILESTONE FILE --task tagging` plans, and what was guessed of the file, in words.
+    """The plan of `adapt MODEL FILE --task tagging`, and notes on what was detected of the file.
 
-    `settings` are fields of the milestone, settings of the recipe, and what becomes of faults in the file; `idle` are
-    options that mean nothing here.
+    Args:
+        model: The name of the model.
+        texts: The tagged file.
+        source: How it is read.
+        size: The name of a size.
+        recipe: The content of a recipe file.
+        settings: Fields of the model, settings of the recipe, and policies on errors in the file.
+        unused: Options that have no effect here, to be refused if given.
     """
-    written = dict(recipe or {})
-    if written.get("milestone", milestone) != milestone:
-        told = written["milestone"]
-        raise InputError(f"the recipe is for {told}, not for {milestone}", hint=f"forebear pretrain {told} …")
-    kind, reading = model_spec(milestone), source.reading
-    guessed = kind.learns_from == "text" and reading.format == "auto"
-    hint = "leave it out, or have the file learned as it stands: --format text" if guessed else "leave it out"
-    _refuse_idle(milestone, source, hint, {"tokenizer": written.get("tokenizer"), **(idle or {})})
+    recipe_file = dict(recipe or {})
+    if recipe_file.get("milestone", model) != model:
+        recipe_model = recipe_file["milestone"]
+        raise InputError(
+            f"the recipe is for {recipe_model}, not for {model}", hint=f"forebear pretrain {recipe_model} …"
+        )
+    spec_class, reading = model_spec(model), source.reading
+    is_guessed = spec_class.learns_from == "text" and reading.format == "auto"
+    hint = "leave it out, or have the file learned as it stands: --format text" if is_guessed else "leave it out"
+    _reject_text_options(model, source, hint, {"tokenizer": recipe_file.get("tokenizer"), **(unused or {})})
     if len(texts) != 1:
-        what = f"{len(texts)} files: {milestone} learns from one file of words and their tags"
-        raise InputError(what, hint="join them into one")
-    faults = {name: value for name, value in (settings or {}).items() if name in ERROR_POLICIES}
-    rest = {name: value for name, value in (settings or {}).items() if name not in ERROR_POLICIES}
-    own, given = split_settings(milestone, kind, rest)
-    given = {**written.get("recipe", {}), **given}
-    held_out = given.pop("held_out", None)
-    fields = {**written.get("fields", {}), **own}
-    if idle_ones := [name for name in fields if kind.learns_from == "text"]:
-        what = f"--{idle_ones[0]} means nothing to {milestone} where tags teach it: its states are the tags"
-        raise InputError(what, hint=hint)
-    size = size or written.get("size")
-    with _told_of_adapt(milestone, texts[0]):
-        labelled, notes = labeled_source(
+        message = f"{len(texts)} files: {model} learns from one file of words and their tags"
+        raise InputError(message, hint="join them into one")
+    error_policies = {name: value for name, value in (settings or {}).items() if name in ERROR_POLICIES}
+    other_settings = {name: value for name, value in (settings or {}).items() if name not in ERROR_POLICIES}
+    own_fields, recipe_settings = split_settings(model, spec_class, other_settings)
+    recipe_settings = {**recipe_file.get("recipe", {}), **recipe_settings}
+    held_out = recipe_settings.pop("held_out", None)
+    fields = {**recipe_file.get("fields", {}), **own_fields}
+    if unused_fields := [name for name in fields if spec_class.learns_from == "text"]:
+        message = f"--{unused_fields[0]} means nothing to {model} where tags teach it: its states are the tags"
+        raise InputError(message, hint=hint)
+    size = size or recipe_file.get("size")
+    with _hints_about_adapt(model, texts[0]):
+        labeled, notes = labeled_source(
             texts[0],
             task="tagging",
-            form=_form(milestone, texts[0], reading),
-            dev_share=None if held_out is None else _share(held_out),
-            **faults,
+            form=_file_format(model, texts[0], reading),
+            dev_share=None if held_out is None else _parse_share(held_out),
+            **error_policies,
         )
-        notes = [f"{GUESSED} {milestone} learns to tag (as text: --format text)"] * guessed + notes
-        return plan.plan_adaptation(milestone, labelled, settings=given, size=size, fields=fields), notes
+        notes = [f"{GUESSED_NOTE} {model} learns to tag (as text: --format text)"] * is_guessed + notes
+        return plan.plan_adaptation(model, labeled, settings=recipe_settings, size=size, fields=fields), notes
 
 
 @contextmanager
-def _told_of_adapt(milestone: str, path: str) -> Iterator[None]:
-    """A remedy that names an option of `adapt` says whose it is."""
+def _hints_about_adapt(model: str, path: str) -> Iterator[None]:
+    """Adds to hints that name an option of `adapt` which command it belongs to."""
     try:
         yield
     except InputError as error:
         if any(option in error.hint for option in ("--dev", "--test")):
-            error.hint += f" (of forebear adapt {milestone} {path} --task tagging)"
+            error.hint += f" (of forebear adapt {model} {path} --task tagging)"
         raise
 
 
-def _form(milestone: str, path: str, reading: TextFormat) -> dict[str, Any]:
-    """What is known of how the file is written; an error where it is plain text."""
+def _file_format(model: str, path: str, reading: TextFormat) -> dict[str, Any]:
+    """The format options of the file; an error for plain text."""
     if reading.format in ("auto", "text"):
-        _refuse_plain(milestone, path, reading.encoding, reading.on_bad_bytes)
-    slashed = reading.format == "tagged" and not _is_in_columns(path, reading)
-    return {"encoding": reading.encoding, **({"kind": "tagged"} if slashed else {})}
+        _reject_plain_text(model, path, reading.encoding, reading.on_bad_bytes)
+    is_slash_tagged = reading.format == "tagged" and not _is_in_columns(path, reading)
+    return {"encoding": reading.encoding, **({"kind": "tagged"} if is_slash_tagged else {})}
 
 
 def _is_in_columns(path: str, reading: TextFormat) -> bool:
-    """Whether each line has a word and its tag, and no sentence of word/tag."""
+    """Whether the file has a word and its tag on each line, not sentences of word/tag."""
     head = FileHead.read(next(find_sources([path])), reading.encoding, reading.on_bad_bytes)
     return head.detect_kind("tagging")[0] == "conll" and not head.is_prose
 
 
-def _share(value: Any) -> float:
+def _parse_share(value: Any) -> float:
     try:
         share = float(value)
     except ValueError:
@@ -150,21 +158,21 @@ def _share(value: Any) -> float:
     return share
 
 
-def _refuse_idle(milestone: str, source: TextSource, hint: str, idle: Mapping[str, Any]) -> None:
-    """Options of plain text mean nothing to words that were cut and tagged before."""
-    usual, reading = TextSource(()), source.reading
-    told = {"pairs": source.pairs, "columns": source.columns, "segment": source.segment}
-    told |= {"sentences": source.sentences != usual.sentences, "user-dict": source.user_dict}
-    told |= {"documents": reading.documents != TextFormat().documents, "entities": source.entities}
-    for name, value in {**told, **idle}.items():
+def _reject_text_options(model: str, source: TextSource, hint: str, unused: Mapping[str, Any]) -> None:
+    """Refuses options of plain text, which have no effect on tagged text."""
+    default_source, reading = TextSource(()), source.reading
+    used_options = {"pairs": source.pairs, "columns": source.columns, "segment": source.segment}
+    used_options |= {"sentences": source.sentences != default_source.sentences, "user-dict": source.user_dict}
+    used_options |= {"documents": reading.documents != TextFormat().documents, "entities": source.entities}
+    for name, value in {**used_options, **unused}.items():
         if value:
-            what = f"--{name} means nothing to {milestone}, which learns from words and their tags"
-            raise InputError(what, hint=hint)
+            message = f"--{name} means nothing to {model}, which learns from words and their tags"
+            raise InputError(message, hint=hint)
 
 
-def _refuse_plain(milestone: str, path: str, encoding: str, on_bad_bytes: OnBadBytes) -> None:
-    """An error, with what is wanted, for a text whose words have no tags."""
+def _reject_plain_text(model: str, path: str, encoding: str, on_bad_bytes: OnBadBytes) -> None:
+    """Refuses text without tags."""
     head = FileHead.read(next(find_sources([path])), encoding, on_bad_bytes)
     if head.detect_kind("tagging")[0] == "conll" and head.is_prose:
-        what = f"this looks like plain text, and {milestone} learns from words with their tags"
-        raise InputError(what, file=path, hint=f"{TAGGED_FORMAT_HELP}; for plain text choose ngram")
+        message = f"this looks like plain text, and {model} learns from words with their tags"
+        raise InputError(message, file=path, hint=f"{TAGGED_FORMAT_HELP}; for plain text choose ngram")

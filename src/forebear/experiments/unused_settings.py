@@ -1,4 +1,4 @@
-"""Which settings mean nothing to whom: they are refused, since who gives one believes that it changes something."""
+"""Refuse settings that have no effect on a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forebear.errors import InputError
 from forebear.models.spec import ModelSpec
 from forebear.training.settings import GRADIENT_SETTINGS, TORCH_SETTINGS
 
-KEPT = ("threads", "patience")  # that mean something to a search for the best weights
+USED_IN_SEARCH = ("threads", "patience")  # settings of the gradient that L-BFGS uses too
 UNUSED_BY_LEARNER = {
     "counting": (("deterministic", *GRADIENT_SETTINGS), "which counts"),
     "only counts": (("deterministic", "threads", "max_memory", *GRADIENT_SETTINGS), "which counts"),
@@ -18,7 +18,7 @@ UNUSED_BY_LEARNER = {
         "which counts",
     ),
     "searching": (
-        (*(name for name in GRADIENT_SETTINGS if name not in KEPT), "batch", "deterministic", "max_memory"),
+        (*(name for name in GRADIENT_SETTINGS if name not in USED_IN_SEARCH), "batch", "deterministic", "max_memory"),
         "whose best weights are searched for with all examples at once",
     ),
     "sweeping": ((*TORCH_SETTINGS, "max_memory"), "which has no network"),
@@ -26,36 +26,40 @@ UNUSED_BY_LEARNER = {
 }
 
 
-def settings_kind(kind: type[ModelSpec]) -> str:
-    """How it learns, as far as settings are concerned: what only counts is all alike."""
-    if kind.learns_from == "tags":
-        return kind.learns_tags_by
-    return "recounting" if kind.counts_again else "only counts" if kind.only_counts else kind.learning
+def settings_kind(spec_type: type[ModelSpec]) -> str:
+    """The kind of learner of a model, a key of UNUSED_BY_LEARNER."""
+    if spec_type.learns_from == "tags":
+        return spec_type.learns_tags_by
+    return "recounting" if spec_type.counts_again else "only counts" if spec_type.only_counts else spec_type.learning
 
 
-def check_unused_settings(milestone: str, way: str, given: Mapping[str, Any]) -> None:
-    """An error where a setting of the recipe would change nothing."""
-    names, why = UNUSED_BY_LEARNER[way]
+def check_unused_settings(model: str, learner_kind: str, settings: Mapping[str, Any]) -> None:
+    """Raises InputError for a training setting that has no effect."""
+    names, reason = UNUSED_BY_LEARNER[learner_kind]
     for name in names:
-        if given.get(name) is not None:
-            raise InputError(f"{_flag(name)} means nothing to {milestone}, {why}", hint="leave it out")
-    if way in ("counting", "only counts") and given.get("epochs") is not None and float(given["epochs"]) > 1:
-        raise InputError(f"--epochs {given['epochs']}: {milestone} counts every text once", hint="leave it out")
+        if settings.get(name) is not None:
+            raise InputError(f"{_flag(name)} means nothing to {model}, {reason}", hint="leave it out")
+    if (
+        learner_kind in ("counting", "only counts")
+        and settings.get("epochs") is not None
+        and float(settings["epochs"]) > 1
+    ):
+        raise InputError(f"--epochs {settings['epochs']}: {model} counts every text once", hint="leave it out")
 
 
-def check_unused_fields(milestone: ModelSpec, given: Iterable[str]) -> None:
-    """An error where a field was given that means nothing beside another."""
-    for name in given:
-        if (other := milestone.unused_fields.get(name)) is not None:
-            what = f"{_flag(name)} means nothing beside {_flag(other)} {getattr(milestone, other)}"
-            raise InputError(what, hint=f"leave it out, or choose another {_flag(other)}")
+def check_unused_fields(spec: ModelSpec, names: Iterable[str]) -> None:
+    """Raises InputError for a field that has no effect beside the value of another."""
+    for name in names:
+        if (other_field := spec.unused_fields.get(name)) is not None:
+            description = f"{_flag(name)} means nothing beside {_flag(other_field)} {getattr(spec, other_field)}"
+            raise InputError(description, hint=f"leave it out, or choose another {_flag(other_field)}")
 
 
-def check_unused_entities(name: str, milestone: ModelSpec, entities: str | None) -> None:
-    """An error where names were given to who makes no use of them."""
-    if entities is not None and not milestone.uses_entities:
-        what = f"--entities means nothing to {name}, which hides no names"
-        raise InputError(what, hint="leave it out, or choose ernie")
+def check_unused_entities(name: str, spec: ModelSpec, entities: str | None) -> None:
+    """Raises InputError if entities are given to a model that does not use them."""
+    if entities is not None and not spec.uses_entities:
+        description = f"--entities means nothing to {name}, which hides no names"
+        raise InputError(description, hint="leave it out, or choose ernie")
 
 
 def _flag(name: str) -> str:

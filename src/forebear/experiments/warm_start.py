@@ -1,4 +1,4 @@
-"""Where training begins if not from nothing: the weights of another run, perhaps with words added to its vocabulary."""
+"""Initialize training from another run: its weights, words added to its vocabulary, pre-trained word vectors."""
 
 from __future__ import annotations
 
@@ -26,77 +26,95 @@ from forebear.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from torch import Tensor
 
-DECIDING = ("heads", "activation", "epsilon")  # they change what weights mean, but not their shapes
-DECIDING += ("reversed", "both_ways", "similarity")  # of recurrent translators
-DECIDING += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
-SPLIT = "punctuation"
-SCORES = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # where they are not those of the table
-TABLES = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with an entry for each token
+DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change what weights mean, not their shapes
+DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
+DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
+DEFAULT_PRETOKENIZER = "punctuation"
+OUTPUT_TENSORS = (
+    "heads.next.softmax.scores.weight",
+    "heads.next.softmax.scores.bias",
+)  # if not tied to the embedding
+TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with a row per token
 
 
 @dataclass(frozen=True)
 class InitFrom:
-    """A run to begin with, by its folder, and the weights it had when this was planned; words to add, if any."""
+    """A run to start from, identified by its folder and the checksum of its weights, and words to add to it."""
 
     run: str
     weights: str  # sha256
     words: tuple[str, ...] = ()
-    words_file: str | None = None  # where they were read; None: in the text to learn from
+    words_file: str | None = None  # their file; None: found in the training text
 
     @classmethod
     def for_run(cls, run: str, add_words: str | None = None) -> InitFrom:
-        """`add_words` is a file with a word a line."""
+        """A finished run to start from; `add_words` is a file with a word per line."""
         folder = RunFolder.open(run)
         folder.require_trainable()
         if folder.spec.learning == "counting":
             raise InputError("counts: there is nothing to go on from", file=run, hint="count all text at once")
         if folder.spec.output == "given":
-            what = "was imported with one table of vectors; the other, by which words are predicted, is in no such file"
+            message = (
+                "was imported with one table of vectors; the other, by which words are predicted, is in no such file"
+            )
             hint = f"train anew, without --from; or use it as it is: forebear adapt {run} FILE, neighbours, embed"
-            raise InputError(f"{what}, and without it there is no learning on", file=run, hint=hint)
+            raise InputError(f"{message}, and without it there is no learning on", file=run, hint=hint)
         if "weights" not in folder.metadata:
             hint = f"finish it first: forebear pretrain --resume {run}"
             raise InputError("is not finished: there are no weights to begin with", file=run, hint=hint)
         if folder.spec.learns_from == "pairs" and add_words is not None:
-            what = "translates: words cannot be added to one of its sides"
-            raise InputError(what, file=run, hint="leave out --add-words; bytepair cuts any word into pieces it knows")
+            message = "translates: words cannot be added to one of its sides"
+            raise InputError(
+                message, file=run, hint="leave out --add-words; bytepair cuts any word into pieces it knows"
+            )
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
         file = None if add_words is None else os.path.abspath(add_words)
         return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"], words, file)
 
     def grown(self, source: TextSource, least_count: int, held_out: float) -> InitFrom:
-        """With the words that its vocabulary lacks and a text has so often."""
-        own = self.folder.tokenizer
-        if own.kind != "words" or is_corpus(source):
+        """The same with the words added that its vocabulary lacks and a text has at least `least_count` times."""
+        tokenizer = self.folder.tokenizer
+        if tokenizer.kind != "words" or is_corpus(source):
             return self
-        told = own.describe()
-        learning = TokenizerTrainingOptions(
-            MAX_VOCAB_SIZE, least_count, normalise=told.get("normalise", ()), split=told.get("split", SPLIT)
+        description = tokenizer.describe()
+        training_options = TokenizerTrainingOptions(
+            MAX_VOCAB_SIZE,
+            least_count,
+            normalise=description.get("normalise", ()),
+            split=description.get("split", DEFAULT_PRETOKENIZER),
         )
-        segmenter = source.segmenter() or own.segmenter
-        found = tokenizer_for("words", source.paths, source.reading, learning, segmenter, held_out=held_out)
-        known = set(own.vocabulary())
-        new = (token for number, token in enumerate(found.vocabulary()) if number not in found.special_ids)
-        return replace(self, words=tuple(token for token in new if token not in known))
+        segmenter = source.segmenter() or tokenizer.segmenter
+        text_tokenizer = tokenizer_for(
+            "words", source.paths, source.reading, training_options, segmenter, held_out=held_out
+        )
+        known_tokens = set(tokenizer.vocabulary())
+        new_tokens = (
+            token
+            for number, token in enumerate(text_tokenizer.vocabulary())
+            if number not in text_tokenizer.special_ids
+        )
+        return replace(self, words=tuple(token for token in new_tokens if token not in known_tokens))
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any] | None) -> InitFrom | None:
-        return None if told is None else cls(**{**told, "words": tuple(told["words"])})
+    def from_dict(cls, entry: Mapping[str, Any] | None) -> InitFrom | None:
+        return None if entry is None else cls(**{**entry, "words": tuple(entry["words"])})
 
     @cached_property
     def folder(self) -> RunFolder:
         folder = RunFolder.open(self.run)
         if folder.metadata["weights"]["sha256"] != self.weights:
-            what = "has other weights than when this training was planned"
-            raise InputError(what, file=self.run, hint="put the old run back, or plan anew with the one that is there")
+            message = "has other weights than when this training was planned"
+            raise InputError(
+                message, file=self.run, hint="put the old run back, or plan anew with the one that is there"
+            )
         return folder
 
     @cached_property
-    def _extended(self) -> tuple[Tokenizer, dict[str, list[int]]]:
+    def _extended_vocabulary(self) -> tuple[Tokenizer, dict[str, list[int]]]:
         try:
-            found = self.words_file is None  # in a text, where words are cut as usual
+            is_from_text = self.words_file is None  # from a text, which is segmented as usual
             return extend_vocabulary(
-                self.folder.tokenizer, self.words, found=found, segmenter=Segmenter() if found else None
+                self.folder.tokenizer, self.words, found=is_from_text, segmenter=Segmenter() if is_from_text else None
             )
         except InputError as error:
             error.file = self.words_file
@@ -104,97 +122,99 @@ class InitFrom:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self._extended[0]
+        return self._extended_vocabulary[0]
 
     @property
     def tokenizers(self) -> Tokenizer | TokenizerPair:
-        """Its tokenizer; both, of what translates."""
+        """The tokenizer, or both of a translation model."""
         return self.tokenizer if self.folder.spec.learns_from == "text" else self.folder.tokenizer_pair
 
     def initial_tensors(
-        self, milestone: ModelSpec, tokenizer: Tokenizer | TokenizerPair
+        self, spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair
     ) -> tuple[dict[str, Any], list[str]]:
-        """The values that the run gives to a network of this milestone, and what is to be said of them."""
+        """The initial tensors of a network of this model, and notes for the user."""
         if tokenizer.digest != self.tokenizers.digest:
-            what = "the text was cut by another tokenizer than that of the run to begin with"
-            raise InputError(what, file=self.run, hint="give the text itself instead of a prepared corpus")
-        if milestone.learning == "sweeping":
-            return self._arrays(milestone)
+            message = "the text was cut by another tokenizer than that of the run to begin with"
+            raise InputError(message, file=self.run, hint="give the text itself instead of a prepared corpus")
+        if spec.learning == "sweeping":
+            return self._load_arrays(spec)
         from safetensors.torch import load_file
 
         file, notes = self.folder.verified_weights()
-        given, wanted = load_file(file), dict(milestone.build(tokenizer).named_parameters())
-        notes += self._grown(given)
-        lacking, extra = sorted(wanted.keys() - given.keys()), sorted(given.keys() - wanted.keys())
-        faults = self._changed(milestone)
-        faults += [
-            f"{name} has the shape {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
-            for name in sorted(given.keys() & wanted.keys())
-            if given[name].shape != wanted[name].shape
+        saved, parameters = load_file(file), dict(spec.build(tokenizer).named_parameters())
+        notes += self._extend_tables(saved)
+        missing, unexpected = sorted(parameters.keys() - saved.keys()), sorted(saved.keys() - parameters.keys())
+        mismatches = self._field_mismatches(spec)
+        mismatches += [
+            f"{name} has the shape {tuple(saved[name].shape)}, not {tuple(parameters[name].shape)}"
+            for name in sorted(saved.keys() & parameters.keys())
+            if saved[name].shape != parameters[name].shape
         ]
-        faults += [f"{name} is missing" for name in lacking if not name.startswith("heads.")]
-        faults += [f"{name} has no place" for name in extra if not name.startswith("heads.")]
-        if faults:
+        mismatches += [f"{name} is missing" for name in missing if not name.startswith("heads.")]
+        mismatches += [f"{name} has no place" for name in unexpected if not name.startswith("heads.")]
+        if mismatches:
             hint = "leave out fields that change its shape, such as --width, --depth or --context"
-            raise InputError(f"its weights do not fit: {join_faults(faults)}", file=self.run, hint=hint)
-        if fresh := sorted({name.split(".")[1] for name in lacking}):
-            notes.append(f"it had no head {', '.join(fresh)}: that begins from nothing")
-        if left := sorted({name.split(".")[1] for name in extra}):
-            notes.append(f"its head {', '.join(left)} is not used here, and left out")
-        return {name: tensor.clone() for name, tensor in given.items() if name in wanted}, notes
+            raise InputError(f"its weights do not fit: {join_faults(mismatches)}", file=self.run, hint=hint)
+        if new_heads := sorted({name.split(".")[1] for name in missing}):
+            notes.append(f"it had no head {', '.join(new_heads)}: that begins from nothing")
+        if unused_heads := sorted({name.split(".")[1] for name in unexpected}):
+            notes.append(f"its head {', '.join(unused_heads)} is not used here, and left out")
+        return {name: tensor.clone() for name, tensor in saved.items() if name in parameters}, notes
 
-    def _arrays(self, milestone: ModelSpec) -> tuple[dict[str, np.ndarray], list[str]]:
-        """Of tables of words: the network itself finds a place for them, and begins new words."""
+    def _load_arrays(self, spec: ModelSpec) -> tuple[dict[str, np.ndarray], list[str]]:
+        """Those of word vectors, to which the model adds new words by itself."""
         from safetensors.numpy import load_file
 
-        faults = self._changed(milestone)
-        if faults:
+        mismatches = self._field_mismatches(spec)
+        if mismatches:
             raise InputError(
-                f"its vectors mean something else: {join_faults(faults)}", file=self.run, hint="leave that out"
+                f"its vectors mean something else: {join_faults(mismatches)}", file=self.run, hint="leave that out"
             )
         file, notes = self.folder.verified_weights()
-        if added := list(self._extended[1]):
-            shown = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
-            notes.append(f"{len(added):,} new words {milestone.new_word_note} ({shown})")
+        if added := list(self._extended_vocabulary[1]):
+            listed = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
+            notes.append(f"{len(added):,} new words {spec.new_word_note} ({listed})")
         return load_file(file), notes
 
-    def _changed(self, milestone: ModelSpec) -> list[str]:
-        """Fields with which the same weights would be another network."""
-        values = {name: (getattr(self.folder.spec, name, None), getattr(milestone, name, None)) for name in DECIDING}
-        return [f"{name} was {was}, not {now}" for name, (was, now) in values.items() if was != now]
+    def _field_mismatches(self, spec: ModelSpec) -> list[str]:
+        """Differing fields that would change the meaning of the weights."""
+        values = {name: (getattr(self.folder.spec, name, None), getattr(spec, name, None)) for name in DECISIVE_FIELDS}
+        return [f"{name} was {old}, not {new}" for name, (old, new) in values.items() if old != new]
 
-    def _grown(self, given: dict[str, Tensor]) -> list[str]:
-        """Rows for added words: the mean of the rows of the pieces they were cut into, or of all where they were not
-        known."""
+    def _extend_tables(self, saved: dict[str, Tensor]) -> list[str]:
+        """Adds rows for new words: the mean of their subwords' rows, or of all rows if these are unknown."""
         import torch
 
         if not self.words:
             return []
-        _, new = self._extended
+        _, new_words = self._extended_vocabulary
         unknown = self.folder.tokenizer.unk_id
-        known = {word: [i for i in pieces if i != unknown] for word, pieces in new.items()}
-        grouped = _rarest(given)  # whose rows are not those of the pieces
-        for name in (*TABLES, *(grouped or SCORES)):
-            if name in given and new:
-                table, alike = given[name].float(), name not in grouped
-                rows = [table[pieces].mean(0) if pieces and alike else table.mean(0) for pieces in known.values()]
-                given[name] = torch.cat((table, torch.stack(rows)))
-        several_words = ", ".join(list(new)[:5]) + (" …" if len(new) > 5 else "")
-        unseen = sum(not pieces for pieces in known.values())
-        told = f"{len(new):,} of {len(self.words):,} words were added to the vocabulary ({several_words})"
-        return [f"{told}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]
+        known_pieces = {word: [i for i in pieces if i != unknown] for word, pieces in new_words.items()}
+        group_scores = _rarest_group_scores(saved)  # in which rows of subwords may be missing
+        for name in (*TOKEN_TENSORS, *(group_scores or OUTPUT_TENSORS)):
+            if name in saved and new_words:
+                table, uses_pieces = saved[name].float(), name not in group_scores
+                rows = [
+                    table[pieces].mean(0) if pieces and uses_pieces else table.mean(0)
+                    for pieces in known_pieces.values()
+                ]
+                saved[name] = torch.cat((table, torch.stack(rows)))
+        listed = ", ".join(list(new_words)[:5]) + (" …" if len(new_words) > 5 else "")
+        unseen = sum(not pieces for pieces in known_pieces.values())
+        message = f"{len(new_words):,} of {len(self.words):,} words were added to the vocabulary ({listed})"
+        return [f"{message}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]
 
 
-def _rarest(given: Mapping[str, Tensor]) -> list[str]:
-    """The names of the scores of the rarest group of words, where words are in groups: added words belong to it."""
+def _rarest_group_scores(saved: Mapping[str, Tensor]) -> list[str]:
+    """Output tensors of the rarest cluster of an adaptive softmax, which added words belong to."""
     groups = {
-        int(found[1]): found[0] for name in given if (found := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
+        int(match[1]): match[0] for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
     }
     return [f"{groups[max(groups)]}.scores.{part}" for part in ("weight", "bias")] if groups else []
 
 
 def init_from(run: str | os.PathLike[str] | None, add_words: str | os.PathLike[str] | None) -> InitFrom | None:
-    """What to begin with, as it is told on the command line or in Python."""
+    """The run to start from, by the options of the command line or of Python."""
     if run is None and add_words is not None:
         raise InputError("words are added to the vocabulary of a run", hint="say which: --from RUN (from_run=)")
     return (
@@ -202,92 +222,93 @@ def init_from(run: str | os.PathLike[str] | None, add_words: str | os.PathLike[s
     )
 
 
-# The vectors of a run's words as the first layer of a task's network: a row for each token, known or not.
+# --- Word vectors as the first layer of a task network ---
 
 
 @dataclass(frozen=True, eq=False)
 class PretrainedRows:
-    """Tensors for a network, and (V,) which tokens have their row from the run."""
+    """Initial tensors of a network, and (V,) which tokens have a pre-trained row."""
 
     tensors: dict[str, Tensor]
     is_pretrained: np.ndarray
 
 
 def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> PretrainedRows:
-    """What a run of word vectors gives to a network, for a tokenizer that may know more words than the run's.
+    """The word vectors of a run as rows for a tokenizer that may have more words.
 
-    Where it was adapted before, that is also what reads them. One-hot vectors are as wide as the vocabulary and have
-    no place in a narrower table: it begins by chance.
+    If the run was adapted before, its other tensors are taken too. One-hot vectors are as wide as the vocabulary and
+    do not fit: then all rows are initialized randomly.
     """
     import torch
 
-    run, found = Run(folder), {}
+    run, tensors = Run(folder), {}
     if run.task is None:
         words = run.network.word_table(run.tokenizer.vocabulary())
         if not isinstance(words.matrix, np.ndarray):
             return PretrainedRows({}, np.array([words.row_of(token) is not None for token in tokenizer.vocabulary()]))
     else:
-        found = dict(run.network.tensors())
-        words = WordVectors(run.tokenizer.vocabulary(), found[TOKEN_TABLE_TENSOR].numpy())
-    made, known = rows(words, tokenizer, seed)
-    return PretrainedRows(found | {TOKEN_TABLE_TENSOR: torch.from_numpy(made)}, known)
+        tensors = dict(run.network.tensors())
+        words = WordVectors(run.tokenizer.vocabulary(), tensors[TOKEN_TABLE_TENSOR].numpy())
+    matrix, known = rows(words, tokenizer, seed)
+    return PretrainedRows(tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known)
 
 
 def rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(V, D) the vectors of all tokens, and (V,) whether they are known.
+    """(V, D) the vectors of all tokens, and (V,) whether they are pre-trained.
 
-    A word that has none, not even in small letters or from its parts, begins by chance, spread as all others are; the
-    unknown word and what is no word begin as the mean of all.
+    A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
+    standard deviation of all; special tokens with the mean.
     """
-    mean, spread = words.matrix.mean(0, dtype=np.float64), words.matrix.std(0, dtype=np.float64)
-    found = np.random.default_rng(seed).normal(mean, spread, (tokenizer.vocab_size, len(mean))).astype(np.float32)
-    found[list(tokenizer.special_ids)], known = mean, np.zeros(tokenizer.vocab_size, bool)
+    mean, std = words.matrix.mean(0, dtype=np.float64), words.matrix.std(0, dtype=np.float64)
+    matrix = np.random.default_rng(seed).normal(mean, std, (tokenizer.vocab_size, len(mean))).astype(np.float32)
+    matrix[list(tokenizer.special_ids)], known = mean, np.zeros(tokenizer.vocab_size, bool)
     for number, token in enumerate(tokenizer.vocabulary()):
         vector = None if number in tokenizer.special_ids and token not in words.rows else words.vector(token)
         if vector is not None:
-            found[number], known[number] = vector, True
-    return found, known
+            matrix[number], known[number] = vector, True
+    return matrix, known
 
 
-# How many words of a task's examples have no vector in the run that is adapted, and which.
+# --- Coverage of the examples by pre-trained vectors ---
 
-
-NAMED = 5  # words that are shown
-MAX_TEXTS = 1000  # texts among which unknown words are looked for, to show some
+MAX_EXAMPLES_SHOWN = 5  # words without a vector
+MAX_TEXTS = 1000  # in which examples of unknown words are searched
 
 
 @dataclass(frozen=True)
 class VectorCoverage:
-    """Of so many words of the examples, each as often as it stands there."""
+    """Number of words of the examples, counted with repetition, with and without a pre-trained vector."""
 
     words: int
-    begun: int  # have a row of their own, which begins by chance
-    unknown: int  # share the row of all unknown words
+    begun: int  # have a row, initialized randomly
+    unknown: int  # share the row of the unknown token
     named: tuple[str, ...]
 
     @classmethod
-    def count(cls, tokens: np.ndarray, known: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str]) -> VectorCoverage:
-        """tokens are those of the texts, and known says of each id whether it has a vector."""
+    def count(
+        cls, tokens: np.ndarray, has_vector: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str]
+    ) -> VectorCoverage:
+        """`tokens` are those of the texts; `has_vector` is by token id."""
         counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
         unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
         counts[list(tokenizer.special_ids)] = 0
-        fresh = np.where(known, 0, counts)
-        often = np.argsort(-fresh, kind="stable")[:NAMED].tolist()
-        named = [tokenizer.id_to_token(number) for number in often if fresh[number]]
-        if unknown and len(named) < NAMED:
-            named += missing_words(tokenizer, texts[:MAX_TEXTS], 1)[: NAMED - len(named)]
-        return cls(int(counts.sum()) + unknown, int(fresh.sum()), unknown, tuple(named))
+        without_vector = np.where(has_vector, 0, counts)
+        most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_EXAMPLES_SHOWN].tolist()
+        examples = [tokenizer.id_to_token(number) for number in most_frequent if without_vector[number]]
+        if unknown and len(examples) < MAX_EXAMPLES_SHOWN:
+            examples += missing_words(tokenizer, texts[:MAX_TEXTS], 1)[: MAX_EXAMPLES_SHOWN - len(examples)]
+        return cls(int(counts.sum()) + unknown, int(without_vector.sum()), unknown, tuple(examples))
 
     def notes(self) -> list[str]:
-        """What is to be said, if anything."""
-        lacked = self.begun + self.unknown
-        if not lacked:
+        """A note on words without a vector, if any."""
+        num_missing = self.begun + self.unknown
+        if not num_missing:
             return []
-        kinds = ((self.begun, "begin with one by chance"), (self.unknown, "are one unknown word"))
-        told = ", ".join(f"{count:,} {what}" for count, what in kinds if count)
-        shown = f", such as {', '.join(self.named)}" if self.named else ""
-        share = f"{lacked / self.words:.1%} of the words of the training examples"
-        return [f"{share} ({lacked:,} of {self.words:,}{shown}) have no vector in the run: {told}"]
+        causes = ((self.begun, "begin with one by chance"), (self.unknown, "are one unknown word"))
+        listed = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
+        examples = f", such as {', '.join(self.named)}" if self.named else ""
+        summary = f"{num_missing / self.words:.1%} of the words of the training examples"
+        return [f"{summary} ({num_missing:,} of {self.words:,}{examples}) have no vector in the run: {listed}"]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"named": list(self.named)}

@@ -1,13 +1,13 @@
-"""Beam search: of many continuations at once, those whose whole is likeliest; for every reader of rows.
+"""Beam search over any decoding state, with length penalty and stopping criteria as in transformers.
 
-At each step the likeliest 2 · beams continuations of a source are looked at. Those of the first `beams` that are over
-are put aside, and the best `beams` of the others go on. A text's score is log P / length^penalty, where the length
-counts its tokens and its end: with 0 sums are compared, with 1 means, and above that the longer texts win.
-The search of a source is over when `beams` texts are aside and, by `stopping`,
-    "full"        at once
-    "unlikely"    no row that goes on is better, at its present length, than the worst of them
-    "impossible"  no row that goes on could become better at any length
-These are `early_stopping` True, False and "never" of transformers, and give its tokens.
+At each step, the 2 · beams most probable continuations of a source are considered. Finished ones among the first
+`beams` are stored, and the best `beams` of the others continue. The score of a hypothesis is log P / length^penalty,
+where length counts its tokens and its end: 0 compares sums, 1 means, and larger values prefer longer texts.
+The search of a source ends when `beams` hypotheses are finished and, by `stopping`,
+    "full"        immediately
+    "unlikely"    no active beam scores higher at its current length than the worst of them
+    "impossible"  no active beam could score higher at any length
+These correspond to `early_stopping` True, False and "never" in transformers, with identical results.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 Stopping = Literal["full", "unlikely", "impossible"]
 Permit = Callable[[np.ndarray], np.ndarray]
 
-MAX_LENGTH_PENALTY = 50  # a length raised to more has no number
-VOCAB_STRIPES = 64  # parts of the vocabulary whose places are compared first
+MAX_LENGTH_PENALTY = 50  # larger exponents overflow
+VOCAB_STRIPES = 64  # stripes of the vocabulary for pre-selection
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A continuation: its tokens without the end, log P of them and the end, and whether it ended by itself."""
+    """A continuation: its tokens without the end, their log-probability with the end, and whether it ended."""
 
     ids: tuple[int, ...]
     log_prob: float
@@ -54,12 +54,13 @@ def beam_search(
     permitted: Permit | None = None,
     over: Callable[[int, np.ndarray], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `best` continuations of each source, the best first; fewer where fewer are possible.
+    """Find the `best` continuations of each source, best first; fewer if fewer are possible.
 
-    reader     begins with a row for each source; up to `beams` are continued for each, and none once it is done
-    lengths    the most tokens for each source, its end included
-    permitted  (rows, V) logits to the same with -inf where a token may not be said; P remains the reader's own
-    over       whether these tokens (n,) of this source end it, as a stop string does
+    Args:
+        reader: Decoding state with one row per source; up to `beams` rows are continued for each.
+        lengths: Maximum number of tokens for each source, its end included.
+        permitted: Maps (rows, V) logits to the same with -inf for forbidden tokens; probabilities are not renormalized.
+        over: Whether the tokens (n,) of a source end it, as a stop string does.
     """
     validate_beams(beams, best, penalty)
     if stopping not in get_args(Stopping):
@@ -71,9 +72,7 @@ def beam_search(
     while len(row_sources):
         rows, ids, log_probs_new = _top_continuations(reader.next_logits(), permitted, 2 * beams)
         candidates_log_prob = log_probs[rows] + log_probs_new
-        order = np.lexsort(
-            (-candidates_log_prob, row_sources[rows])
-        )  # stable: of equals the earlier row first, then the smaller id
+        order = np.lexsort((-candidates_log_prob, row_sources[rows]))  # stable: ties by row, then by id
         order = order[_ranks(row_sources[rows[order]]) < 2 * beams]
         rows, ids, candidates_log_prob = rows[order], ids[order], candidates_log_prob[order]
         source, sequences = row_sources[rows], np.column_stack((tokens[rows], ids))
@@ -106,7 +105,7 @@ def beam_search(
 
 
 def validate_beams(beams: int, best: int, penalty: float) -> None:
-    """Refuses what is no search, before anything is read."""
+    """Raise InputError for invalid search options."""
     require_positive(beams=beams, best=best)
     if best > beams:
         raise InputError(f"the best {best} of {beams} beams", hint=f"search with at least {best} beams")
@@ -116,7 +115,7 @@ def validate_beams(beams: int, best: int, penalty: float) -> None:
 
 @dataclass
 class _FinishedHypotheses:
-    """The texts of one source that are over: the best `beams` of them, best first."""
+    """The best `beams` finished hypotheses of one source, best first."""
 
     beams: int
     penalty: float
@@ -128,7 +127,7 @@ class _FinishedHypotheses:
         self.hypotheses = ranked[: self.beams]
 
     def suffices(self, log_prob: float, length: int, max_length: int, stopping: Stopping) -> bool:
-        """Whether a row that goes on with this log P of so many tokens is no longer worth it."""
+        """Whether the search can stop, given the log-probability and length of the best active beam."""
         if len(self.hypotheses) < self.beams or stopping == "full":
             return len(self.hypotheses) == self.beams
         final_length = max_length if stopping == "impossible" and self.penalty > 0 else length
@@ -138,10 +137,10 @@ class _FinishedHypotheses:
 def _top_continuations(
     scores: np.ndarray, permitted: Permit | None, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, ids and log P of at least the `count` likeliest continuations of each row; impossible ones are left out.
+    """Rows, ids and log-probabilities of at least the top `count` continuations of each row, without impossible ones.
 
-    The vocabulary is cut into stripes that are laid over each other, and the largest of each place taken: below the
-    count-th largest of these, nothing can be among the best. So nothing is sorted but a few.
+    The maximum over stripes of the vocabulary gives a lower bound: no score below the count-th largest maximum can be
+    among the top `count`, so only a few candidates are sorted.
     """
     normalizers = log_normalizers(scores)
     allowed = scores if permitted is None else permitted(scores)
@@ -158,12 +157,13 @@ def _top_continuations(
 
 
 def _stable_order(parents: np.ndarray, parent_sources: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """An order of these rows, sources as before, in which the first of a parent stands where it stood if it can.
+    """An order of the new rows, by source, in which the first child of a parent keeps its position if possible.
 
-    So a reader has to move only what replaces another. `of` are the sources of the parents, `source` of the rows.
+    So the decoding state moves only rows that are replaced. `parent_sources` are the sources of the parents, `source`
+    those of the new rows.
     """
     order_positions = np.full(len(parents), -1)
-    starts = np.searchsorted(source, source)  # where the rows of each row's source begin
+    starts = np.searchsorted(source, source)  # first row of each row's source
     parent_ranks = _ranks(parent_sources)[parents]
     ends = np.searchsorted(source, source, side="right")
     _, firsts = np.unique(parents, return_index=True)
@@ -174,7 +174,7 @@ def _stable_order(parents: np.ndarray, parent_sources: np.ndarray, source: np.nd
 
 
 def _ranks(groups: np.ndarray) -> np.ndarray:
-    """0, 1, 2, … anew for each run of equal numbers."""
+    """0, 1, 2, … within each run of equal numbers."""
     indices = np.arange(len(groups))
     is_start = np.concatenate(([True], groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, bool)
     return indices - np.maximum.accumulate(np.where(is_start, indices, 0))

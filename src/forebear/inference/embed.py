@@ -17,6 +17,7 @@ from forebear.embeddings.knn import BLOCK_BYTES, MIN_NORM, row_blocks
 from forebear.embeddings.lexicon import NO_WORD, Lexicon, WordMatcher, WordMatches
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
+from forebear.numerics import unit_rows
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
@@ -338,12 +339,12 @@ def word_matcher(run: LoadedRun) -> WordMatcher:
 def lexicon_for(run: LoadedRun) -> Lexicon:
     """The words of a run, to be asked; an index of them is kept by what its weights are."""
 
-    def kept() -> Path:
+    def index_path() -> Path:
         path = cache_folder() / "vectors" / f"{file_digest(run.folder.verified_weights()[0])[:32]}-words.usearch"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    return Lexicon(run.word_table, word_matcher(run).find_words, kept)
+    return Lexicon(run.word_table, word_matcher(run).find_words, index_path)
 
 
 def word_vectors_of(run: LoadedRun) -> WordVectors:
@@ -567,7 +568,7 @@ class PooledTexts:
         return max(1, BLOCK_BYTES // self._width)
 
     def _normalize_rows(self, vectors: np.ndarray, normalise: bool) -> np.ndarray:
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), MIN_NORM) if normalise else vectors
+        return unit_rows(vectors) if normalise else vectors
 
 
 def refuse_unknown(num_read: np.ndarray) -> None:

@@ -1,7 +1,7 @@
-"""Several runs as one: the mean of what they say of every token, with weights that make held-out text most probable.
+"""Linear interpolation of language models, with weights tuned on held-out text by EM.
 
-An n-gram knows what it has seen, a network what is like it: together they predict better than either alone, as Bengio
-et al. found in 2003. Jelinek and Mercer (1980) found the weights of such a mean by expectation and maximisation.
+N-grams and neural models complement each other (Bengio et al. 2003). Jelinek and Mercer (1980) introduced the
+estimation of interpolation weights by expectation maximization.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 TextPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-TUNING_BYTES = 4 << 20  # bytes of text: so few weights are known from far less
-MIN_OTHER_WEIGHT = 1e-6  # what the others keep where one alone is best: it may hold impossible what they do not
-EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # nats a token by which a round of tuning still helps, and rounds at most
+TUNING_BYTES = 4 << 20  # enough to estimate a few weights
+MIN_OTHER_WEIGHT = 1e-6  # total weight of the others if one model is best: it may give probability 0 where they do not
+EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # minimum gain of a round in nats per token, and maximum number of rounds
 
 
 @dataclass(frozen=True)
 class InterpolationEvaluation:
-    """Runs and their mixture, measured on the same text; `tuned` tokens of other text gave the weights, if any did."""
+    """Several runs and their interpolation on the same text; `tuned` is the number of tuning tokens."""
 
     weights: tuple[float, ...]
     individual: tuple[TextEvaluation, ...]
@@ -58,9 +58,9 @@ def evaluate_interpolation(
     preparing: ProgressFn | None = None,
     progress: ProgressFn | None = None,
 ) -> InterpolationEvaluation:
-    """How well these runs predict text together, and each alone; `tune` is other text, by which they are weighed.
+    """Evaluate the interpolation of runs and each run alone on the same text.
 
-    Without it all weigh the same. They must cut text alike, as it is tokens that are predicted.
+    Weights are tuned on the text `tune`, or uniform without it. All runs must have the same tokenizer.
     """
     predictors = [run.predictor for run in runs]
     _require_compatible(runs)
@@ -95,7 +95,7 @@ def evaluate_interpolation(
 def weighed(
     predictors: Sequence[CausalLM], tokenizer: Tokenizer, source: Subset | Sequence[str], *, unit: str = "document"
 ) -> tuple[tuple[float, ...], int]:
-    """The weights with which the mixture finds this text most probable, and how many tokens it has."""
+    """The weights that maximize the likelihood of this text, and its number of tokens."""
     log_probs: list[list[np.ndarray]] = [[] for _ in predictors]
     for group in token_batches(scoring_rows(source, tokenizer, unit), len):
         for model_log_probs, predictor in zip(log_probs, predictors, strict=True):
@@ -107,16 +107,16 @@ def weighed(
 
 
 def best_weights(scores: np.ndarray) -> np.ndarray:
-    """(n, T) log P of each token by each of n → the (n,) weights λ that make Σ log Σ λ P largest.
+    """The (n,) weights λ that maximize Σ log Σ λ P, from (n, T) log-probabilities of tokens, by EM.
 
-    Each round gives every one the share of the tokens that it explains: Σ log Σ λ P never falls, and has no peak but
-    the highest. Tokens that all hold impossible tell nothing.
+    Each round sets a weight to the model's mean posterior. The objective is concave, so EM converges to the maximum.
+    Tokens that are impossible for all models are ignored.
     """
     possible = scores[:, np.isfinite(scores).any(axis=0)]
     weights = np.full(len(scores), 1 / len(scores))
     if not possible.shape[1]:
         return weights
-    shares = np.exp(possible - possible.max(axis=0))  # by the largest of each, so that none is lost in rounding
+    shares = np.exp(possible - possible.max(axis=0))  # relative to the largest, so that none underflows
     previous = current = -np.inf
     for _ in range(MAX_EM_ROUNDS):
         joint = weights[:, None] * shares
@@ -128,13 +128,13 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         individual = np.log(shares).mean(axis=1)
     best = int(np.argmax(individual))
-    if individual[best] > current:  # where one alone is best, rounds help ever less on the way to it
+    if individual[best] > current:  # if one model alone is best, EM converges slowly
         weights = MIN_OTHER_WEIGHT * weights + (1 - MIN_OTHER_WEIGHT) * (np.arange(len(weights)) == best)
     return weights / weights.sum()
 
 
 def _require_compatible(runs: Sequence[Run]) -> None:
-    """An error where the runs do not predict the same tokens of the same texts."""
+    """Raise InputError unless the runs predict the same tokens of the same units."""
     if len(runs) < 2:
         raise InputError("a mixture has at least two runs", hint="name another run (--with RUN)")
     first = runs[0]
@@ -154,14 +154,14 @@ def _require_compatible(runs: Sequence[Run]) -> None:
 
 
 class InterpolatedLM:
-    """Σ λ P of several predictors: one more of them (`using.predicting.Predictor`)."""
+    """Interpolation Σ λ P of causal language models, itself a CausalLM."""
 
     is_pseudo_likelihood = False
 
     def __init__(self, models: Sequence[CausalLM], weights: Sequence[float]) -> None:
         self.parts = list(models)
         with np.errstate(divide="ignore"):
-            self.logs = np.log(np.asarray(weights, np.float64))  # a weight of 0 is -inf
+            self.logs = np.log(np.asarray(weights, np.float64))  # -inf for a weight of 0
 
     @property
     def vocab_size(self) -> int:
@@ -169,7 +169,7 @@ class InterpolatedLM:
 
     @property
     def max_length(self) -> int | None:
-        """As long as the shortest: a prompt is made to fit all."""
+        """The smallest of all, so that a prompt fits every model."""
         return min((model.max_length for model in self.parts if model.max_length is not None), default=None)
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -183,13 +183,13 @@ class InterpolatedLM:
         return _InterpolatedDecodingState([model.read(rows, room) for model in self.parts], self._mean)
 
     def _mean(self, log_probs: np.ndarray) -> np.ndarray:
-        """(n, …) log P by each → log Σ λ P."""
+        """log Σ λ P from (n, …) log-probabilities."""
         weighted = log_probs.astype(np.float64) + self.logs.reshape(-1, *[1] * (log_probs.ndim - 1))
         return np.logaddexp.reduce(weighted, axis=0)
 
 
 class _InterpolatedDecodingState:
-    """Rows that are being continued by several at once."""
+    """Decoding state of all interpolated models."""
 
     def __init__(self, readers: Sequence[DecodingState], mean: Any) -> None:
         self._states, self._mean = readers, mean
@@ -209,13 +209,13 @@ class _InterpolatedDecodingState:
 
 
 class _RecordingLM:
-    """A predictor that remembers the sum of what it said, so that it is asked once."""
+    """Accumulates the scores of a model, so that it is evaluated alone and in the interpolation at once."""
 
     is_pseudo_likelihood = False
 
     def __init__(self, predictor: CausalLM, unknown: int | None) -> None:
         self.predictor, self.unknown = predictor, unknown
-        self.nats, self.known, self.impossible = 0.0, 0.0, 0  # `known`: without what unknown tokens cost
+        self.nats, self.known, self.impossible = 0.0, 0.0, 0  # `known`: nats without unknown tokens
 
     @property
     def vocab_size(self) -> int:

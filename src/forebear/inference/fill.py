@@ -1,4 +1,4 @@
-"""What stands in the blanks of a text: tables of single blanks, and the whole text filled as well as it can be."""
+"""Fill blanks with a masked language model: candidates for each mask, and the text filled greedily."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.nn.masked_lm import MaskedLM
 
-MOST = 64  # tokens that may be hidden in one text
+MOST = 64  # maximum number of masks in a text
 
 
 @dataclass(frozen=True)
 class MaskCandidate:
-    """A token that may stand in a blank."""
+    """A candidate token for a mask."""
 
     token: str
     id: int
@@ -37,10 +37,10 @@ class MaskCandidate:
 
 @dataclass(frozen=True)
 class FilledText:
-    """A text with blanks: for each hidden token the likeliest ones, all others still hidden, and the whole text.
+    """Candidates for each mask (all others still masked), and the filled text.
 
-    The whole is filled token by token, the surest place first, each seeing those that are filled already. Its
-    `log_probability` is the sum over these steps.
+    The text is filled token by token, most confident mask first, each conditioned on those already filled; `log_prob`
+    is the sum over these steps.
     """
 
     text: str
@@ -61,7 +61,7 @@ class FilledText:
 
 @dataclass(frozen=True)
 class _MaskSpan:
-    """A blank: where it stands in the text, and how many tokens it hides."""
+    """A blank: its span in the text, and its number of masks."""
 
     start: int
     end: int
@@ -69,9 +69,9 @@ class _MaskSpan:
 
 
 def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
-    """Fills every blank: ____ hides so many `tokens`, and so does the tokenizer's own mask ([MASK], <mask>).
+    """Fill every blank: ____ stands for `tokens` masks, the mask token ([MASK], <mask>) for one.
 
-    Masks that touch one another are one blank of several tokens: [MASK][MASK] is a Chinese word of two characters.
+    Adjacent masks form one blank of several tokens: [MASK][MASK] may be a Chinese word of two characters.
     """
     for name, number in (("top", top), ("tokens", tokens)):
         if number < 1:
@@ -99,7 +99,7 @@ def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int
 
 
 def mask_blanks(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of a text in which ____ and the mask's own name hide a token each, and the places of those hidden."""
+    """The ids of a text in which each ____ and mask token is one mask, and the mask positions."""
     text = replace_surrogates(text)
     return _encode_with_masks(text, _find_blanks(text, tokenizer.id_to_token(mask), 1), tokenizer, mask)
 
@@ -114,12 +114,12 @@ def _find_blanks(text: str, mask: str, tokens: int) -> list[_MaskSpan]:
 def _encode_with_masks(
     text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of the text with the mask in its blanks, and the places of the masks."""
+    """The ids of the text with masks in its blanks, and the mask positions."""
     parts: list[np.ndarray] = []
     position = 0
     for blank in blanks:
         before = text[position : blank.start]
-        if tokenizer.kind == "bytepair" and before.endswith(" "):  # there a space belongs to what follows it
+        if tokenizer.kind == "bytepair" and before.endswith(" "):  # in byte-level BPE a space belongs to the next token
             before = before[:-1]
         parts += [tokenizer.encode(before).ids, np.full(blank.count, mask)]
         position = blank.end
@@ -129,9 +129,9 @@ def _encode_with_masks(
 
 
 def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) -> list[np.ndarray]:
-    """(V,) for each hidden token, True for those that may stand there.
+    """(V,) allowed tokens of each mask.
 
-    The first of a blank must begin as the text before it asks for; what comes after it may begin or go on.
+    The first token of a blank must start or continue a word as the text before it requires; later ones are free.
     """
     ordinary = np.ones(tokenizer.vocab_size, bool)
     ordinary[list(tokenizer.special_ids)] = False
@@ -144,7 +144,7 @@ def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) ->
 
 
 def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
-    """(hidden, V) log P of what may stand in each hidden place, shared out among that."""
+    """(masks, V) log-probabilities, normalized over the allowed tokens of each mask."""
     scores = np.asarray(masked_lm.mask_log_probs([row])[0], np.float64)
     if np.isnan(scores).any():
         raise non_finite_error()
@@ -163,7 +163,7 @@ def _candidates(scores: np.ndarray, tokenizer: Tokenizer, top: int) -> Iterator[
 def _fill_greedily(
     masked_lm: MaskedLM, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
 ) -> tuple[list[tuple[int, float]], float]:
-    """(id, probability) of each hidden token in the order of the text, and the log-probability of all."""
+    """(id, probability) of each mask in text order, filled most confident first, and their total log-probability."""
     row, remaining, total = row.copy(), list(range(len(positions))), 0.0
     chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(positions)
     while remaining:
@@ -178,7 +178,7 @@ def _fill_greedily(
 
 
 def _fill_text(text: str, blanks: list[_MaskSpan], chosen: list[tuple[int, float]], tokenizer: Tokenizer) -> str:
-    """The text with its blanks filled."""
+    """The text with its blanks filled in."""
     parts, position, index = [], 0, 0
     for blank in blanks:
         ids = [token for token, _ in chosen[index : index + blank.count]]

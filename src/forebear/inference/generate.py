@@ -1,4 +1,4 @@
-"""A run continues texts by what is likeliest as a whole: found by beam search, or one of the choices that are given."""
+"""Text generation: dispatch to sampling, beam search or given choices."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis(
     (), -math.inf, -math.inf, is_finished=True
-)  # the run holds no continuation possible
-MAX_CHARACTER_BYTES = 4  # of a character, at most: tokens that may spell it together
+)  # every continuation has probability 0
+MAX_CHARACTER_BYTES = 4  # maximum bytes, and so byte tokens, of a character
 
 
 def beam_search_texts(
@@ -42,10 +42,9 @@ def beam_search_texts(
     stop: str | Sequence[str] = (),
     batch: int = GENERATION_BATCH,
 ) -> list[GeneratedText]:
-    """The `best` continuations of each prompt by up to `length` tokens, the best first; nothing is random.
+    """Continue each prompt by beam search, returning the `best` continuations of up to `length` tokens, best first.
 
-    They are compared by log P / tokens^length_penalty, the end being a token too; see `beams`. A single beam takes
-    the likeliest token each time, and has nothing to compare.
+    Scores are log P / tokens^length_penalty, the end included; see `beam_search`. A single beam is greedy decoding.
     """
     require_positive(length=length, batch=batch)
     beam.validate_beams(beams, best, length_penalty)
@@ -79,7 +78,7 @@ def beam_search_texts(
 def _stop_condition(
     tokenizer: Tokenizer, prompts: Sequence[np.ndarray], stop: tuple[str, ...]
 ) -> Callable[[int, np.ndarray], bool]:
-    """Whether tokens spell a stop string at their end. Only as many are read as it may consist of."""
+    """A condition: the last tokens spell a stop string. Only as many tokens are decoded as it can consist of."""
     max_tokens = MAX_CHARACTER_BYTES * (max(map(len, stop)) + 1)
 
     def over(source: int, ids: np.ndarray) -> bool:
@@ -106,7 +105,7 @@ def _to_generated_text(
 def choose_continuations(
     predictor: CausalLM, tokenizer: Tokenizer, prompts: str | Sequence[str], *, choices: Sequence[str]
 ) -> list[GeneratedText]:
-    """Each prompt continued by the likeliest of the choices, with the shares of all: what `ask` answers, as a text."""
+    """Continue each prompt with the most probable choice, with the probabilities of all; like `ask`, as a text."""
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     for number, prompt in enumerate(prompts, 1):
         if BLANK_PATTERN.search(prompt):
@@ -125,10 +124,10 @@ def _to_choice_text(tokenizer: Tokenizer, prompt: str, answer: PromptAnswer) -> 
     return GeneratedText(prompt, 0, text, tuple(ids), "choice", option.log_prob, option.score, probabilities)
 
 
-# A run writes on in one of three ways: by chance, by search, by choice; what a way does not take is refused.
+# --- Methods: sampling, beam search, choices ---
 
 
-# By what asks for a way: what else it takes. What would change nothing is refused.
+# By the option that selects a method ("": sampling), the options it takes; others are rejected.
 METHOD_OPTIONS = {
     "": ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "samples", "length", "stop"),
     "beams": ("best", "length_penalty", "length", "stop"),
@@ -137,7 +136,7 @@ METHOD_OPTIONS = {
 
 
 def generation_method(options: dict[str, Any]) -> str:
-    """Which way is meant by the settings that were given (None: it was not); the empty one is by chance."""
+    """The method selected by the given options (None: not given); "" is sampling."""
     given_names = {name for name, value in options.items() if value is not None}
     methods = [name for name in METHOD_OPTIONS if name in given_names]
     if len(methods) > 1:
@@ -153,7 +152,7 @@ def generation_method(options: dict[str, Any]) -> str:
 
 
 def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
-    """All settings of the way that is meant: those given, and the usual values of the others."""
+    """All options of the selected method: the given ones, and defaults for the others."""
     method = generation_method(options)
     defaults = {
         name: parameter.default
@@ -167,7 +166,7 @@ def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
 def generate_texts(
     predictor: CausalLM, tokenizer: Tokenizer, prompts: str | Sequence[str], **options: Any
 ) -> list[GeneratedText]:
-    """Continues each prompt in the way that the settings ask for."""
+    """Continue each prompt with the method selected by the options."""
     given_options = {name: value for name, value in options.items() if value is not None}
     return _generator_for(generation_method(given_options))(predictor, tokenizer, prompts, **given_options)
 

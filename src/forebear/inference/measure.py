@@ -50,12 +50,11 @@ TEXT_UNITS = ("document", "sentence")
 
 @dataclass(frozen=True)
 class TextEvaluation:
-    """Totals over all units of a text, documents or sentences, each scored by itself; the rest follows from them.
+    """Totals over the units of a text (documents or sentences), each scored by itself, and the derived metrics.
 
-    tokens counts what was predicted: every token of the text, and the end of each unit. impossible counts those
-    whose probability was 0, as maximum likelihood can say; then `nats` is infinite.
-
-    A run that finds hidden tokens has no probability of a text: of it these figures are `pseudo`, see `hiding`.
+    `tokens` counts the predicted tokens: every token of the text and the end of each unit. `num_impossible` counts
+    those with probability 0, as maximum likelihood can give; then `nats` is infinite. A masked language model assigns
+    no probability to a text: its figures are a pseudo-likelihood, see `evaluate_masked_lm`.
     """
 
     nats: float
@@ -67,49 +66,49 @@ class TextEvaluation:
     unknown_bytes: int
     num_impossible: int
     seconds: float
-    lossy_features: tuple[str, ...] = ()  # what the tokenizer does not keep of a text is not counted
-    learned_from: int | None = None  # documents of files that the run has learned from, where that is known
-    learned_bytes: int | None = None  # of those
+    lossy_features: tuple[str, ...] = ()  # features of text that the tokenizer does not keep
+    learned_from: int | None = None  # documents in files of the training data, if known
+    learned_bytes: int | None = None  # their bytes
     is_pseudo_likelihood: bool = False
-    num_masked: int | None = None  # tokens that were hidden, of which the rest is inferred
-    accuracy: float | None = None  # of hidden tokens found again
-    majority_accuracy: float | None = None  # of them, if always the commonest were said
-    pair_accuracy: float | None = None  # of questions about two halves answered right
-    known_nats: float | None = None  # without what unknown tokens cost; None: none of them was asked for
-    ngram_length: float | None = None  # tokens of the n-gram by which a run that counts told a token, in the mean
-    text_unit: str = "document"  # what was scored by itself, and pays for its end: a document, a sentence or a line
+    num_masked: int | None = None  # masked tokens, from which the totals are extrapolated
+    accuracy: float | None = None  # on masked tokens
+    majority_accuracy: float | None = None  # of always predicting the most frequent token
+    pair_accuracy: float | None = None  # NSP or SOP accuracy
+    known_nats: float | None = None  # without unknown tokens; None: not computed
+    ngram_length: float | None = None  # mean length of the n-gram used, for n-gram models
+    text_unit: str = "document"  # unit scored by itself, with its end: document, sentence or line
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits of all tokens and ends, and of spelling what was unknown, by bytes of the original text."""
+        """Bits of all tokens and ends, with spelling costs of unknown tokens, per byte of the original text."""
         return (self.nats / math.log(2) + oov_spelling_bits(self.unknown_tokens, self.unknown_bytes)) / self.bytes
 
     @property
     def nats_per_token(self) -> float:
-        """The mean loss, ends included, as a training log shows it; unknown tokens count as themselves."""
+        """Mean loss with ends, as in the training log; unknown tokens without spelling costs."""
         return self.nats / self.tokens
 
     @property
     def perplexity(self) -> float:
-        """Of the run's own tokens: comparable among runs of one tokenizer only."""
+        """Perplexity per token: comparable between runs of the same tokenizer only."""
         return perplexity(self.nats, self.tokens)
 
     @property
     def perplexity_known(self) -> float:
-        """The same of those tokens that are not unknown (KenLM's "excluding OOVs")."""
+        """Perplexity without unknown tokens (KenLM's "excluding OOVs")."""
         if self.known_nats is None:
             return self.perplexity
         return perplexity(self.known_nats, self.tokens - self.unknown_tokens)
 
     @property
     def unknown_rate(self) -> float:
-        """Of the text's own tokens, ends left out."""
-        if self.is_pseudo_likelihood:  # unknown tokens are never hidden, and no end is
+        """Fraction of unknown tokens, without ends."""
+        if self.is_pseudo_likelihood:  # unknown tokens and ends are never masked
             return self.unknown_tokens / max(self.tokens + self.unknown_tokens, 1)
         return self.unknown_tokens / max(self.tokens - self.units, 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values: what is infinite is null, and `impossible_tokens` says why."""
+        """As JSON values: infinite values are null, explained by `impossible_tokens`."""
         return {
             "bits_per_byte": finite_or_none(self.bits_per_byte),
             "perplexity": finite_or_none(self.perplexity),
@@ -137,19 +136,19 @@ class TextEvaluation:
 
 
 def perplexity(nats: float, tokens: int) -> float:
-    """What so many nats for so many tokens come to."""
+    """Perplexity from total nats and tokens."""
     mean = nats / tokens
     return math.exp(mean) if mean < 700 else math.inf
 
 
 def finite_or_none(value: float) -> float | None:
-    """The value where JSON has a way to write it."""
+    """The value, or None if it is infinite or NaN, which JSON cannot represent."""
     return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
 class _ScoringUnit:
-    """A text that is scored by itself, its share of the bytes, and whether it begins a document."""
+    """A unit that is scored by itself: its row of ids, its bytes, and whether it starts a document."""
 
     row: np.ndarray
     bytes: int
@@ -164,7 +163,7 @@ def prepare_texts(
     workers: int | None = None,
     progress: ProgressFn | None = None,
 ) -> Subset:
-    """Files as the run's tokenizer cuts them, taken as its own text was where that decides which tokens they have."""
+    """Prepare files with the run's tokenizer, and with the settings of its training text that affect tokens."""
     from forebear.data.corpus.subset import Subset
     from forebear.data.io.reader import TextFormat
     from forebear.data.source import TextSource, prepare_source
@@ -174,7 +173,7 @@ def prepare_texts(
     metadata_source = (run.metadata.get("data") or {}).get("source")
     is_by_line = (
         metadata_source is None and "imported" in run.metadata and run.text_unit == "sentence"
-    )  # who has n-grams from elsewhere has counted lines
+    )  # imported n-grams are counted by line
     trained_source = (
         TextSource((), sentences="lines" if is_by_line else "split")
         if metadata_source is None
@@ -184,7 +183,7 @@ def prepare_texts(
     source = replace(
         trained_source, paths=tuple(os.fspath(path) for path in paths), reading=reading or TextFormat(), entities=None
     )
-    if run.tokenizer.kind != "words":  # no other kind asks where words are
+    if run.tokenizer.kind != "words":  # other kinds do not depend on word boundaries
         source = replace(source, segment=False, user_dict=None)
     return prepare_source(source, run.tokenizer, workers=workers, progress=progress).all_documents()
 
@@ -197,10 +196,10 @@ def evaluate_text(
     unit: str = "document",
     progress: ProgressFn | None = None,
 ) -> TextEvaluation:
-    """Scores every unit of a portion, or every given text, by itself: as [end, tokens…, end].
+    """Score every unit of a corpus subset or of given texts by itself: as [end, tokens…, end].
 
-    With `unit` "sentence" each sentence is a text of its own, for runs that learned them so. A portion brings its ids
-    along, so they must be of this tokenizer. Memory stays bounded whatever is measured.
+    With `unit` "sentence", each sentence is scored by itself, for runs trained so. A subset contains token ids, so it
+    must be of the same tokenizer. Memory stays bounded.
     """
     start_time = time.monotonic()
     units, total_bytes = _scoring_units(source, tokenizer, unit)
@@ -244,7 +243,7 @@ def evaluate_text(
 
 
 def _unit_name(source: Subset | Iterable[str], unit: str) -> str:
-    """A unit by its name for people: sentences are lines where each line was taken for one."""
+    """The displayed name of a unit: "line" if each line is a sentence."""
     from forebear.data.corpus.subset import Subset
 
     by_lines = isinstance(source, Subset) and source.corpus.metadata["made_from"]["sentences"] == "lines"
@@ -252,14 +251,14 @@ def _unit_name(source: Subset | Iterable[str], unit: str) -> str:
 
 
 def scoring_rows(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[np.ndarray]:
-    """The rows that `measure` scores: each unit between two ends."""
+    """The rows that `evaluate_text` scores: each unit between two ends."""
     return (unit.row for unit in _scoring_units(source, tokenizer, unit)[0])
 
 
 def _scoring_units(
     source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str
 ) -> tuple[Iterator[_ScoringUnit], int]:
-    """The units one by one, and their bytes in all where that is known beforehand (else 0)."""
+    """Iterator over the units, and their total bytes if known in advance (else 0)."""
     from forebear.data.corpus.subset import Subset
 
     end = eos_id(tokenizer)
@@ -272,7 +271,7 @@ def _scoring_units(
 
 
 def require_same_tokenizer(subset: Subset, tokenizer: Tokenizer) -> None:
-    """An error where a corpus was cut by another tokenizer."""
+    """Raise InputError if the corpus was prepared with another tokenizer."""
     if subset.corpus.metadata["made_from"]["tokenizer"] != tokenizer.digest:
         raise InputError(
             "this corpus was made with another tokenizer than the run's",
@@ -308,8 +307,7 @@ def _text_units(texts: Iterable[str], tokenizer: Tokenizer, eos: int, unit: str)
             yield _ScoringUnit(make_row(encoding.ids, eos, ends=True), utf8_size(unit_text), unknown_bytes, index == 0)
 
 
-# How well a run finds hidden tokens: the same unit as for all others, but of a likelihood that is none.
-
+# --- Masked language models ---
 
 BATCH = 4096  # tokens
 
@@ -322,11 +320,11 @@ def evaluate_masked_lm(
     *,
     progress: ProgressFn | None = None,
 ) -> TextEvaluation:
-    """Hides the run's share of the tokens, one by one and all behind the mask, and asks for them.
+    """Mask single tokens at the run's mask rate and predict them.
 
-    Every row of the text is read once; what hidden tokens cost in the mean is taken for the cost of all. It is no
-    probability of the text, because each token is told by tokens on both sides: the figures are marked `pseudo` and
-    stand beside those of runs that are measured alike, whatever units these were trained to hide.
+    Every sequence of the text is read once; the mean loss of masked tokens is extrapolated to all tokens. This is not a
+    probability of the text, because each token is predicted from both sides: the result is marked as a
+    pseudo-likelihood. Masking single tokens only makes runs with different masking units comparable.
     """
     require_same_tokenizer(subset, tokenizer)
     start_time = time.monotonic()
@@ -376,12 +374,12 @@ def evaluate_masked_lm(
 
 # --- Evaluation on a task ---
 
-LISTED_MISPREDICTIONS = 5  # mistakes
+LISTED_MISPREDICTIONS = 5
 
 
 @dataclass(frozen=True)
 class Misprediction:
-    """An example that was judged wrongly."""
+    """An example with a wrong prediction."""
 
     example: Example
     judgment: Judgment
@@ -403,7 +401,7 @@ class Misprediction:
 
 @dataclass(frozen=True)
 class TaskEvaluation:
-    """The figures of a task on some examples, and the mistakes, those it was surest of first."""
+    """Metrics of a task on labeled examples, and its mispredictions, most confident first."""
 
     task: str
     score: str
@@ -413,7 +411,7 @@ class TaskEvaluation:
     num_unlabeled: int
     notes: tuple[str, ...]
     seconds: float
-    known_words: SplitLeakage | None = None  # examples that the run has learned from, where that is known
+    known_words: SplitLeakage | None = None  # examples that were in the training data, if known
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -440,7 +438,7 @@ def evaluate_task(
     on_bad_tags: str = "fail",
     progress: ProgressFn | None = None,
 ) -> TaskEvaluation:
-    """Measures a run on a file of labelled examples, written as those that it learned from."""
+    """Evaluate a run on a file of labeled examples in the format of its training data."""
     start_time = time.monotonic()
     task = run.task
     assert task is not None
@@ -448,7 +446,7 @@ def evaluate_task(
     notes: list[str] = []
     if "labelled" in run.metadata:
         source = LabeledSource.from_dict({**run.metadata["labelled"]["source"], **options})
-    else:  # imported: nobody knows what it learned from, and the file itself is looked at
+    else:  # imported: the training data is unknown, so the format is detected from the file
         source, notes = labeled_source(os.fspath(file), task=task.name, **options)
     all_examples = read_extra_split(os.fspath(file), source, task.scheme, notes)
     examples = [example for example in all_examples if is_labeled(example)]
@@ -480,7 +478,7 @@ def evaluate_task(
 
 
 def _unknown_tag_notes(task: Task, examples: Sequence[Example], file: str | os.PathLike[str]) -> list[str]:
-    """What to know of tags that stand for themselves and that nobody can have learned; an error where all are such."""
+    """A note on plain tags that are not in the training data; InputError if all are."""
     if not isinstance(task, SequenceTagging) or not task.is_plain:
         return []
     tag_counts = Counter(
@@ -491,13 +489,14 @@ def _unknown_tag_notes(task: Task, examples: Sequence[Example], file: str | os.P
         return []
     names = ", ".join(sorted(unknown_tags, key=lambda tag: -unknown_tags[tag])[:LISTED_MISPREDICTIONS])
     if len(unknown_tags) == len(tag_counts):
-        message = f"none of its tags ({names}) is one of those that were learned ({', '.join(task.tags[:LISTED_MISPREDICTIONS])}, …)"
+        learned = ", ".join(task.tags[:LISTED_MISPREDICTIONS])
+        message = f"none of its tags ({names}) is one of those that were learned ({learned}, …)"
         raise InputError(message, file=file, hint="give a file of the same tags, or ask a run that learned these")
     return [f"words whose tag was never learned, and which count as mistakes: {sum(unknown_tags.values()):,} ({names})"]
 
 
 def _task_metrics(run: Run, task: Task, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, Any]:
-    """The task's own; and how words do that training did not have, where the run's vocabulary is of all it had."""
+    """Metrics of the task, and accuracy on out-of-vocabulary words if the vocabulary has all training words."""
     values = task.evaluate(examples, predictions)
     if not isinstance(task, SequenceTagging) or not task.is_plain or not run.folder.spec.learns_tags:
         return values
@@ -510,7 +509,7 @@ def _task_metrics(run: Run, task: Task, examples: Sequence[Example], predictions
 
 
 def sureness(task: Task, rows: ExampleRows, logits: Logits) -> dict[str, Any] | None:
-    """Whether it is right as often as it says; None where it says nothing of the kind."""
+    """Calibration of class probabilities; None for other tasks."""
     if not isinstance(task, Classification) or task.kind == "number":
         return None
     supervised = is_supervised(rows.targets["label"])
@@ -522,7 +521,7 @@ def sureness(task: Task, rows: ExampleRows, logits: Logits) -> dict[str, Any] | 
 
 
 def write_mispredictions(evaluation: TaskEvaluation, file: Path) -> None:
-    """A table with tabs between: where it stands, what was wanted and said, how surely, and the text."""
+    """Write mispredictions as TSV: location, gold label, prediction, probability, text."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
 
     with explain_disk_errors(file), atomic_write(file) as output:

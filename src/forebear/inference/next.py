@@ -1,4 +1,4 @@
-"""Which token comes next, or fills a blank: a table with probabilities."""
+"""Next-token prediction with a causal language model, and blanks filled by scoring whole texts."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ if TYPE_CHECKING:
     from forebear.statistical.ngram.explain_probability import NgramEvidence
     from forebear.statistical.ngram.language_model import NgramModel
 
-BLANK_PATTERN = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # not those of __init__
-AFFORDABLE = 1 << 13  # tokens that a run may score for one blank: seconds on a laptop
-CHEAP_TOKEN_BUDGET = (
-    1 << 20
-)  # as many for one that has no limit of context, or a lower one than NEAR: it pays little for a token
+BLANK_PATTERN = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # not as in __init__
+AFFORDABLE = 1 << 13  # tokens scored for one blank: some seconds on a laptop
+CHEAP_TOKEN_BUDGET = 1 << 20  # for models without a maximum length, or a short one: they are cheap per token
 SHORT_CONTEXT = 16
 
 
 @dataclass(frozen=True)
 class NextCandidate:
-    """A token, its text, and how probable it is here; `whole` is the text with the blank filled, where there is one."""
+    """A candidate token with its probability; `full_text` is the text with the blank filled, if there is one."""
 
     token: str
     id: int
@@ -40,10 +38,10 @@ class NextCandidate:
     probability: float
     log_prob: float
     full_text: str | None = None
-    explanation: NgramEvidence | None = None  # what was counted, where that was asked
+    explanation: NgramEvidence | None = None  # counts behind the probability, on request
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values; a log-probability of minus infinity is null."""
+        """As JSON values; an infinite log-probability is null."""
         result: dict[str, Any] = {"token": self.token, "id": self.id, "text": self.text}
         result |= {"probability": self.probability, "log_probability": finite_or_none(self.log_prob)}
         result |= {} if self.full_text is None else {"whole": self.full_text}
@@ -54,10 +52,10 @@ class NextCandidate:
 class NextTokens:
     """The best candidates, best first.
 
-    Without a blank, probabilities are the run's own, of all tokens and the end of the text. For a blank they are those
-    of the whole text, shared out among the `considered` candidates: log P(text so filled) is each `log_probability`.
-    `fitting` tokens could fill it; where not all of them were considered, `covered` says what share of the probability
-    given the text before the blank those have that were.
+    Without a blank, probabilities are those of the next token, the end of the text included. For a blank, `log_prob` is
+    that of the whole filled text, and probabilities are normalized over the considered candidates. `num_fitting` tokens
+    could fill it; if not all were considered, `covered_mass` is the probability mass of those that were, given the
+    text before the blank.
     """
 
     text: str
@@ -84,11 +82,13 @@ def next_tokens(
     among: int | None = None,
     why: bool = False,
 ) -> NextTokens:
-    """The `top` tokens that may come next, or that may fill the blank (two underscores or more) in the text.
+    """Predict the `top` next tokens, or fill the blank (two or more underscores) in the text.
 
-    With `ends`, a filled text is to end after its last character. `among` is how many candidates are tried where text
-    follows the blank, the likeliest after the text before it; None: all, or as many as are affordable. `why` tells the
-    counts behind each probability, of a run that counts.
+    Args:
+        ends: Whether a filled text must end after its last character.
+        among: Number of candidates tried if text follows the blank, by probability given the text before it; None: all,
+            within a token budget.
+        why: Whether to add the counts behind each probability; for n-gram models only.
     """
     if top < 1:
         raise InputError(f"top is {top}", hint="ask for at least 1 candidate")
@@ -127,7 +127,7 @@ def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: 
 
 
 def _require_ngram(predictor: CausalLM) -> NgramModel:
-    """The predictor, if it has counts to show."""
+    """The predictor as an n-gram model; InputError for others."""
     from forebear.statistical.ngram.language_model import NgramModel
 
     if not isinstance(predictor, NgramModel):
@@ -156,13 +156,13 @@ def _next_log_probs(predictor: CausalLM, row: np.ndarray) -> np.ndarray:
 
 
 def _top_ids(scores: np.ndarray, count: int) -> list[int]:
-    """The numbers of the best, best first, the lowest number first among equals; never what is impossible."""
+    """Indices of the highest scores, best first, ties by index; without impossible ones."""
     order = np.argsort(-scores, kind="stable")[:count]
     return [int(index) for index in order if scores[index] > -np.inf]
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> str:
-    """A token as text; special ones by their names."""
+    """A token as text; special tokens by name."""
     return tokenizer.id_to_token(token) if token in tokenizer.special_ids else tokenizer.decode([token])
 
 
@@ -175,7 +175,7 @@ class _BlankSpan:
     end: int
 
     def sides(self, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-        """The ids before and after. In byte-level BPE a space before the blank belongs to what fills it."""
+        """The ids before and after; in byte-level BPE a space before the blank belongs to the filled token."""
         left, right = self.text[: self.start], self.text[self.end :]
         if tokenizer.kind == "bytepair" and left.endswith(" "):
             left = left[:-1]
@@ -186,8 +186,8 @@ class _BlankSpan:
 
 
 def fitting_ids(before: str, tokenizer: Tokenizer) -> np.ndarray:
-    """The ids that may fill a blank after this text: nothing special or invisible, no half of a character, and a word
-    begins or goes on as the text says."""
+    """The ids that can fill a blank after this text: visible whole characters, and word-initial or continuation tokens
+    as the text requires."""
     attached = bool(before) and (before[-1].isalnum() and not is_han(code_points(before[-1]))[0])
     specials, ids = tokenizer.special_ids, []
     for token_id, token in enumerate(tokenizer.vocabulary()):
@@ -215,7 +215,7 @@ def _is_visible(spelled_bytes: bytes) -> bool:
 def _blank_candidates(
     predictor: CausalLM, tokenizer: Tokenizer, blank: _BlankSpan, *, top: int, ends: bool, among: int | None
 ) -> NextTokens:
-    """Every candidate's whole text is scored, unless there are too many: then those likeliest after the left side."""
+    """Score the whole text of every candidate, or of the most probable ones given the left context if too many."""
     end = eos_id(tokenizer)
     left, right = blank.sides(tokenizer)
     left, right = make_row(left, end, ends=False), make_row(right, end, ends=ends)[1:]
@@ -240,7 +240,7 @@ def _blank_candidates(
 
 
 def _spacing_hint(blank: _BlankSpan) -> str:
-    """Whether a space stands before the blank decides what fits."""
+    """A hint: a space before the blank decides which tokens fit."""
     if blank.text[: blank.start].endswith(" "):
         return "take away the space before it: the tokenizer knows nothing that begins so here"
     return "write it elsewhere, or leave a space before it"
@@ -257,13 +257,13 @@ def _blank_candidate(tokenizer: Tokenizer, blank: _BlankSpan, token: int, score:
 
 
 def _token_budget(predictor: CausalLM) -> int:
-    """Tokens that may be scored for one blank."""
+    """Maximum number of tokens scored for one blank."""
     context = predictor.max_length
     return CHEAP_TOKEN_BUDGET if context is None or context < SHORT_CONTEXT else AFFORDABLE
 
 
 def _full_text_log_probs(predictor: CausalLM, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """log P(left, candidate, right) for each candidate."""
+    """(n,) log-probability of the text with each candidate."""
     row = np.concatenate((left, [0], right))
     rows = np.broadcast_to(row, (len(ids), len(row))).copy()
     rows[:, len(left)] = ids

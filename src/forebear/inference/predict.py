@@ -1,4 +1,4 @@
-"""What a run that was adapted to a task says of texts: classify, tag, answer, choose; one by one or very many."""
+"""Predictions of a run adapted to a task: classify, tag, answer, choose."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.tasks.tagging import SequenceTagging
 
-TOGETHER = 1024  # examples that are sorted by length and answered at once
+TOGETHER = 1024  # examples sorted by length and predicted together
 
 
 def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = None) -> Iterator[Any]:
-    """The answer to each example, in order; however many there are, only some are held at once."""
+    """Predict each example, in order and in constant memory."""
     task = run.task
     assert task is not None
     input_format = run.folder.spec.input_format(run.tokenizer)
@@ -35,13 +35,13 @@ def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = Non
 
 
 def format_predictions(run: Run, examples: Iterable[Any], progress: ProgressFn | None = None) -> Iterator[Any]:
-    """The same for people: written as the examples that the run learned from."""
+    """`predict`, in the format of the training data."""
     assert run.task is not None
     return map(run.task.to_source_format, predict(run, examples, progress))
 
 
 def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabeledExample]:
-    """Texts, or pairs of texts, as examples without a label; an error where it is the other that is wanted."""
+    """Texts or text pairs as unlabeled examples; InputError if the task expects the other."""
     num_texts: int = cast(Any, run.task).texts
     inputs = [texts] if isinstance(texts, str) else list(texts)
     if num_texts == 2 and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(item, str) for item in texts):
@@ -63,12 +63,12 @@ def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, 
 
 
 def _item_number(number: int, items: Sequence[Any]) -> str:
-    """Which of those given is meant, where there are several."""
+    """Position of an item in messages, if there are several."""
     return f" (number {number} of {len(items)})" if len(items) > 1 else ""
 
 
 def tagged_examples(run: Run, texts: str | Sequence[str | Sequence[str]]) -> list[TaggedExample]:
-    """Texts, or lists of words, as sentences without tags; word/tag as the run learned it, as its words."""
+    """Texts or lists of words as untagged examples; tags of word/tag texts are stripped."""
     inputs = [texts] if isinstance(texts, str) else list(texts)
     return [
         TaggedExample(
@@ -85,9 +85,9 @@ def _split_words(run: Run, text: str) -> tuple[str, ...]:
 
 
 def strip_tags(run: Run, text: str) -> tuple[str, ...] | None:
-    """The words of a text whose every word has a tag with it, word/tag, as in what the run learned from; else None.
+    """The words of a text in word/tag format, if the run was trained on it; else None.
 
-    A tag that the run does not know is none: and/or, km/s and 1/2 are words.
+    Tags that the run does not know are not tags: and/or, km/s and 1/2 are words.
     """
     task, learned = cast("SequenceTagging", run.task), run.metadata.get("labelled")
     if learned is None or learned["source"]["form"]["kind"] != "tagged":

@@ -395,7 +395,9 @@ def score_options(
         )
     texts = [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
     groups = range(0, len(texts), TOGETHER)
-    return [answer for first in groups for answer in prompt_scorer.chosen(texts[first : first + TOGETHER], first + 1)]
+    return [
+        answer for first in groups for answer in prompt_scorer.answer_texts(texts[first : first + TOGETHER], first + 1)
+    ]
 
 
 def _parse_template(template: str | None, options: Sequence[AnswerOption]) -> PromptTemplate:
@@ -420,7 +422,7 @@ def _choice_framer(
     mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
 
-    def placed(text: str) -> FramedOptions:
+    def frame_text(text: str) -> FramedOptions:
         blanks = list(pattern.finditer(text))
         if len(blanks) > 1:
             raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
@@ -430,7 +432,7 @@ def _choice_framer(
             " " * _is_apart(text, name) + name for name in names
         )
 
-    return placed
+    return frame_text
 
 
 def _is_apart(text: str, words: str) -> bool:
@@ -451,11 +453,11 @@ class _PromptScorer:
     scorer: CausalLM | MaskedLM
     tokenizer: Tokenizer
     options: tuple[AnswerOption, ...]
-    framed: Callable[[str], FramedOptions]
+    frame_text: Callable[[str], FramedOptions]
     shots: Sequence[str]
-    without: str | None  # what stands for the text when calibrating
+    neutral_text: str | None  # what stands for the text when calibrating
     per: ScoreUnit
-    absent: dict[tuple[object, ...], list[LMScore]] = field(default_factory=dict)
+    neutral_cache: dict[tuple[object, ...], list[LMScore]] = field(default_factory=dict)
 
     @property
     def limit(self) -> int | None:
@@ -467,38 +469,38 @@ class _PromptScorer:
         """The number of each option's first wording among all."""
         return [0, *accumulate(len(option.wordings) for option in self.options[:-1])]
 
-    def chosen(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
+    def answer_texts(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
         """The answers to some texts, the first of which has this number."""
-        prompts = [self._fitted(text, number) for number, text in enumerate(texts, first)]
+        prompts = [self._fit_shots(text, number) for number, text in enumerate(texts, first)]
         uncalibrated = {
             _calibration_key(fit): fit
             for fit in prompts
-            if self.without is not None and _calibration_key(fit) not in self.absent
+            if self.neutral_text is not None and _calibration_key(fit) not in self.neutral_cache
         }
-        neutral = [self._emptied(fit) for fit in uncalibrated.values()]
+        neutral = [self._fit_neutral(fit) for fit in uncalibrated.values()]
         scores = lm_scores(self.scorer, self.tokenizer, [*prompts, *neutral])
-        self.absent |= dict(zip(uncalibrated, scores[len(prompts) :], strict=True))
-        return [self._shared(*one) for one in zip(texts, prompts, scores, strict=False)]
+        self.neutral_cache |= dict(zip(uncalibrated, scores[len(prompts) :], strict=True))
+        return [self._to_answer(*one) for one in zip(texts, prompts, scores, strict=False)]
 
-    def _fitted(self, text: str, number: int) -> FittedPrompt:
+    def _fit_shots(self, text: str, number: int) -> FittedPrompt:
         try:
             if not text.strip():
                 raise InputError("this text is empty", hint="leave it out, or write some text")
-            return fit_with_shots(self.shots, *self.framed(text), self.tokenizer, self.limit)
+            return fit_with_shots(self.shots, *self.frame_text(text), self.tokenizer, self.limit)
         except InputError as error:
             error.line = number
             raise
 
-    def _emptied(self, fit: FittedPrompt) -> FittedPrompt:
+    def _fit_neutral(self, fit: FittedPrompt) -> FittedPrompt:
         """The same examples and words around what stands for the text."""
-        frame, _ = self.framed(self.without or "")
+        frame, _ = self.frame_text(self.neutral_text or "")
         return fit_prompt(frame.text_after("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
 
-    def _shared(self, text: str, fit: FittedPrompt, scores_by_wording: Sequence[LMScore]) -> PromptAnswer:
-        neutral_scores = None if self.without is None else self.absent[_calibration_key(fit)]
-        log_probs, values = self._of_options(scores_by_wording), self._of_options(scores_by_wording, self.per)
-        neutral = None if neutral_scores is None else self._of_options(neutral_scores)
-        scores = values if neutral_scores is None else values - self._divisors(neutral_scores)
+    def _to_answer(self, text: str, fit: FittedPrompt, scores_by_wording: Sequence[LMScore]) -> PromptAnswer:
+        neutral_scores = None if self.neutral_text is None else self.neutral_cache[_calibration_key(fit)]
+        log_probs, values = self._option_scores(scores_by_wording), self._option_scores(scores_by_wording, self.per)
+        neutral = None if neutral_scores is None else self._option_scores(neutral_scores)
+        scores = values if neutral_scores is None else values - self._neutral_divisors(neutral_scores)
         total = float(np.logaddexp.reduce(scores))
         shares = np.exp(scores - total) if total > -math.inf else np.zeros(len(scores))
         answers = []
@@ -511,14 +513,14 @@ class _PromptScorer:
             answers.append(OptionScore(option.name, option.wordings[best], whole, *numbers, neutral_log_prob, *counts))
         return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.is_pseudo_likelihood)
 
-    def _of_options(self, scores: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
+    def _option_scores(self, scores: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
         """(options,) the logarithm of what all words of each have together."""
         counts = {"total": lambda score: 1, "token": lambda score: score.tokens, "byte": lambda score: score.bytes}
         values = np.array([score.log_prob / counts[per](score) for score in scores])
         return np.logaddexp.reduceat(values, self._firsts)
 
-    def _divisors(self, neutral_scores: Sequence[LMScore]) -> np.ndarray:
-        divisors = self._of_options(neutral_scores, self.per)
+    def _neutral_divisors(self, neutral_scores: Sequence[LMScore]) -> np.ndarray:
+        divisors = self._option_scores(neutral_scores, self.per)
         if (divisors == -math.inf).any():
             name = self.options[int(np.argmin(divisors))].name
             message = f"without the text {name!r} is impossible for this run, and nothing can be divided by that"

@@ -1,4 +1,4 @@
-"""A run in one's hands: what it can do is read off the names of its heads."""
+"""Run: a run folder opened for inference, one method per capability; the network is loaded at first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from forebear.errors import InputError
 from forebear.heads import CAPABILITY_PHRASES, head_capabilities
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.settings.units import parse_count
-from forebear.training.load_model import load_model, load_task_model
+from forebear.training.load_model import load_run_model
 from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -50,14 +50,13 @@ if TYPE_CHECKING:
     from forebear.tasks.tagging import TagPrediction
     from forebear.tasks.task import Task
 
-# A run that was opened: its folder, its network, and what of it answers which question.
-
+# --- Loading ---
 
 _LOADING_LOCK = threading.RLock()  # cached_property has no lock from Python 3.12 on
 
 
 class LoadedRun:
-    """A run folder, opened: its network is loaded when it is first asked something."""
+    """A run folder and its lazily loaded network, tokenizer and predictors."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -76,7 +75,7 @@ class LoadedRun:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Everything run.json says."""
+        """The contents of run.json."""
         return self.folder.metadata
 
     @property
@@ -85,21 +84,21 @@ class LoadedRun:
 
     @property
     def vocabulary_tokenizer(self) -> Tokenizer:
-        """For what is predicted: a word that is not in the vocabulary is the unknown token, also for a character CNN.
+        """The tokenizer of predicted tokens: out-of-vocabulary words are the unknown token, also for a character CNN.
 
-        The ids that such words get otherwise depend on earlier calls, and answers must not.
+        A character CNN assigns ids to such words in order of appearance, and predictions must not depend on that.
         """
         return base_tokenizer(self.tokenizer)
 
     @cached_property
     def task(self) -> Task | None:
-        """What it was adapted to, if it was."""
+        """The task it was adapted to, if any."""
         return self.folder.task
 
     @cached_property
     def network(self) -> Any:
         with _LOADING_LOCK:
-            if (network_loaded := self.__dict__.get("network")) is not None:  # another thread was first
+            if (network_loaded := self.__dict__.get("network")) is not None:  # loaded by another thread meanwhile
                 return network_loaded
             network, notes = self._load_network()
             self.notes += [note for note in notes if note not in self.notes]
@@ -107,30 +106,18 @@ class LoadedRun:
 
     @property
     def model(self) -> Model:
-        """The network of a run that has an encoder and heads: what counts, or is a table of words, has not."""
+        """The network of a neural run; count-based models and word tables have none."""
         return self.network
 
     @property
     def encoder(self) -> Encoder | None:
-        """What turns inputs into states; None where the run counts, or is a table of words."""
+        """The encoder of a neural run; None for count-based models and word tables."""
         spec = self.folder.spec
         learner = spec.learning if self.task is None else spec.task_learner
         return self.model.encoder if learner == "descending" else None
 
     def _load_network(self) -> tuple[Any, list[str]]:
-        spec, is_quantized = self.folder.spec, "quantised" in self.metadata
-        if spec.learning == "counting" and self.task is None:
-            from forebear.training.load_model import load_counted_model
-
-            return load_counted_model(self.folder)
-        weights, notes = self.folder.verified_weights()
-        if self.task is not None:
-            adaptation = self.folder.adaptation
-            network = load_task_model(spec, self.tokenizer, self.task, adaptation, weights, quantized=is_quantized)
-        else:
-            heads = self.metadata.get("heads")
-            network = load_model(spec, self.folder.tokenizers, weights, heads, quantized=is_quantized)
-        return network, notes
+        return load_run_model(self.folder)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -142,7 +129,7 @@ class LoadedRun:
 
     @cached_property
     def predictor(self) -> CausalLM:
-        """What answers score, next, generate and measure."""
+        """The causal language model behind score, next, generate and measure."""
         if "next" not in self.heads:
             raise InputError("does not predict the next token", file=self.folder.path, hint=self._capabilities_hint())
         if self.folder.spec.learning == "counting":
@@ -153,7 +140,7 @@ class LoadedRun:
 
     @cached_property
     def masked_lm(self) -> MaskedLM:
-        """What answers fill, and in its way score and measure, where tokens were hidden."""
+        """The masked language model behind fill, and behind score and measure as pseudo-likelihood."""
         if "token" not in self.heads:
             raise InputError("does not find hidden tokens", file=self.folder.path, hint=self._capabilities_hint())
         from forebear.nn.masked_lm import MaskedLM
@@ -163,7 +150,7 @@ class LoadedRun:
 
     @cached_property
     def translator(self) -> Seq2Seq:
-        """What answers translate, and measures how well."""
+        """The sequence-to-sequence model behind translate."""
         if "translation" not in self.heads:
             raise InputError("does not translate", file=self.folder.path, hint=self._capabilities_hint())
         from forebear.nn.seq2seq import seq2seq_for
@@ -172,68 +159,68 @@ class LoadedRun:
 
     @cached_property
     def word_table(self) -> WordVectors:
-        """A vector for each word it knows, where its tokens are words."""
+        """The word vectors of the run, if its tokens are words."""
         from forebear.inference.embed import word_vectors_of
 
         return word_vectors_of(self)
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """Those words, to be asked which are near, alike and odd."""
+        """Queries on the word vectors: neighbors, analogies."""
         from forebear.inference.embed import lexicon_for
 
         return lexicon_for(self)
 
     @cached_property
     def pooled_texts(self) -> PooledTexts:
-        """Those words, of which vectors of texts are made."""
+        """Text embeddings pooled from the word vectors."""
         from forebear.inference.embed import PooledTexts, word_matcher
 
         return PooledTexts(word_matcher(self))
 
     @property
     def scorer(self) -> CausalLM | MaskedLM:
-        """What says how probable the tokens of a text are: each after those before it, or each among all others."""
+        """The masked or causal language model that scores the tokens of a text."""
         return self.masked_lm if "token" in self.heads else self.predictor
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What it can be asked."""
-        spec = self.folder.spec  # whatever the tokens of a table are, they are what it has vectors for
+        """The names of the commands it supports."""
+        spec = self.folder.spec  # the tokens of a word table are its words, whatever the tokenizer
         has_words = spec.learning == "sweeping" or (spec.learns_from == "text" and self.tokenizer.kind == "words")
         return head_capabilities(self.heads, encodes=spec.learning != "counting", words=has_words)
 
     def require(self, verb: str) -> None:
-        """Loads it, and says what is wrong with it, or that it cannot be asked that."""
+        """Load the run and raise InputError if it does not support this command."""
         if verb not in self.capabilities:
             message = f"cannot be asked {CAPABILITY_PHRASES.get(verb, f'to {verb}')}"
             raise InputError(message, file=self.folder.path, hint=self._capabilities_hint())
 
     def _capabilities_hint(self) -> str:
-        """A remedy: what it can be asked instead."""
+        """A hint with the commands it supports."""
         return f"it can be asked to: {', '.join(self.capabilities)}"
 
     def training_units(self, text: str) -> list[str]:
-        """The texts that the run would learn this one as: its sentences, its lines, or itself."""
+        """The training units of a text: its sentences, its lines, or the text itself."""
         from forebear.data.sentences import SentenceMode, split_sentences
 
         if self.text_unit != "sentence":
             return [text]
         source = (self.metadata.get("data") or {}).get("source")
-        mode: SentenceMode = "lines" if source is None else source["sentences"]  # n-grams from elsewhere are of lines
+        mode: SentenceMode = "lines" if source is None else source["sentences"]  # imported n-grams are of lines
         return [unit for unit in split_sentences(text, mode) if unit.strip()]
 
     @property
     def text_unit(self) -> str:
-        """What the run takes for a text of its own: a document, or a sentence."""
+        """The unit that the run is trained on: a document or a sentence."""
         return self.folder.spec.unit
 
 
-# What a run answers by its vectors: of texts by any encoder, of words by a table.
+# --- Commands on vectors ---
 
 
 class WithVectors(LoadedRun):
-    """A run of which vectors are asked."""
+    """The commands of a run that use vectors of words and texts."""
 
     def embed(
         self,
@@ -246,8 +233,16 @@ class WithVectors(LoadedRun):
         normalise: bool = True,
         zeros: bool = False,
     ) -> list[EmbeddedText]:
-        """A vector for each text, and for each of its words: from any layer or mixture of layers, by itself the last,
-        or from a table of words, which has none. A text of which a table knows no word is an error, or has `zeros`."""
+        """Embed each text, and optionally each of its words.
+
+        Args:
+            layers: Layer, list of layers, or weights by layer; default: the last. Word tables have no layers.
+            pooling: How token vectors are combined; "sif" is for word tables.
+            words: Whether to return contextual word vectors too.
+            long: How texts beyond the maximum length are handled: "windows" or "truncate".
+            normalise: Whether to scale vectors to unit length.
+            zeros: Whether a text without known words gets zeros instead of an error (word tables only).
+        """
         from forebear.inference.embed import embed_with_run
 
         text_list = [texts] if isinstance(texts, str) else list(texts)
@@ -256,8 +251,7 @@ class WithVectors(LoadedRun):
         return embed_with_run(self, text_list, words=words, **options)
 
     def vector(self, word: str) -> np.ndarray:
-        """(D,) the numbers of a word as they were learned, or the mean of several words'; all of them, with their
-        words, stand in `words`."""
+        """(D,) the trained vector of a word, or the mean of several; `word_table` has all of them."""
         self.require("neighbours")
         return np.array(self.lexicon.find(word).vector, np.float32)
 
@@ -286,9 +280,9 @@ class WithVectors(LoadedRun):
         approximate: bool = False,
         **how: Any,
     ) -> list[SentenceNeighbors] | list[WordNeighbors]:
-        """The nearest texts (5) `among` some, or among the lines of a file; without, the nearest of its own words (10).
+        """Find the nearest texts `among` others or the lines of a file (default 5), or the nearest words (default 10).
 
-        `how` is what `embed` takes, or `vectors` for those that are searched.
+        `how` takes the options of `embed`, and `vectors`, a file of embeddings of the searched texts.
         """
         from forebear.inference.similarity import reject_search_options, sentence_neighbors
 
@@ -299,13 +293,13 @@ class WithVectors(LoadedRun):
         return sentence_neighbors(self, texts, among, top=5 if top is None else top, approximate=approximate, **how)
 
     def similarity(self, first: str, second: str, **how: Any) -> Similarity:
-        """How alike two words or texts are; `how` is what `embed` takes."""
+        """Cosine similarity of two words or texts; `how` takes the options of `embed`."""
         from forebear.inference.similarity import text_similarities
 
         return text_similarities(self, [(first, second)], **how)[0]
 
     def odd_one_out(self, texts: Sequence[str], **how: Any) -> OutlierResult:
-        """Which of some words or texts is least like the others; `how` is what `embed` takes."""
+        """Find the word or text least similar to the others; `how` takes the options of `embed`."""
         from forebear.inference.similarity import find_outlier
 
         return find_outlier(self, texts, **how)
@@ -320,7 +314,7 @@ class WithVectors(LoadedRun):
         method: AnalogyMethod = "add",
         approximate: bool = False,
     ) -> Analogy:
-        """The first is to the second as the third is to what? By its own words."""
+        """Complete the analogy first : second = third : ? with words of the vocabulary."""
         self.require("analogy")
         return self.lexicon.analogy(first, second, third, top=top, method=method, approximate=approximate)
 
@@ -332,9 +326,9 @@ class WithVectors(LoadedRun):
         method: AnalogyMethod = "add",
         encoding: str = "utf-8",
     ) -> list[SimilarityEval | AnalogyEval]:
-        """How well its vectors agree with what people say of pairs of words, or solve analogies; a file each.
+        """Evaluate its vectors on files of word similarities or analogies.
 
-        Analogies are answered by the `most_frequent` words (30,000; 0 for all), by this `method`.
+        Analogies are answered with one of the `most_frequent` words (default 30,000; 0 for all).
         """
         from forebear.inference.word_evaluation import evaluate_words
 
@@ -343,55 +337,55 @@ class WithVectors(LoadedRun):
 
 
 class Run(WithVectors):
-    """A run folder, opened: its network is loaded when it is first asked something."""
+    """A run folder, opened for inference; its network is loaded at first use."""
 
     def score(self, texts: str | Sequence[str], *, ends: bool = False) -> list[ScoredText]:
-        """How probable each text is, in all and token by token."""
+        """Log-probability of each text, in total and by token."""
         from forebear.inference.score import score_texts
 
         return score_texts(self.scorer, self.vocabulary_tokenizer, texts, ends=ends)
 
     def totals(self, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
-        """(n,) log P of each of very many texts, that it ends there included: the quick way."""
+        """(n,) log-probability of each of many texts, ends included; faster than `score`."""
         from forebear.inference.score import text_log_probs
 
         return text_log_probs(self.predictor, self.vocabulary_tokenizer, texts, ends=ends)
 
     def fill(self, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
-        """What stands in the blanks (____ or the mask) of the text; ____ hides so many `tokens`."""
+        """Predict the blanks (____ or the mask token) of a text; ____ stands for this many `tokens`."""
         from forebear.inference.fill import fill_masks
 
         return fill_masks(self.masked_lm, self.vocabulary_tokenizer, text, top=top, tokens=tokens)
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabelPrediction]:
-        """What each text, or pair of texts, is, and how probable each label."""
+        """Predict the label of each text or pair of texts, with probabilities."""
         from forebear.inference import predict
 
         self.require("classify")
         return list(predict.predict(self, predict.labeled_examples(self, texts)))
 
     def tag(self, texts: str | Sequence[str | Sequence[str]]) -> list[TagPrediction]:
-        """A tag for each word of each text (or list of words), in the scheme that it learned, and the names."""
+        """Tag the words of each text (or list of words), in the tag scheme of its training data."""
         from forebear.inference import predict
 
         self.require("tag")
         return list(predict.format_predictions(self, predict.tagged_examples(self, texts)))
 
     def answer(self, question: str | Sequence[str], passage: str | Sequence[str]) -> list[AnswerPrediction]:
-        """Where in its passage the answer to each question stands; one passage may serve all questions."""
+        """Answer each question with a span of its passage; one passage may serve all questions."""
         from forebear.inference import predict
 
         self.require("answer")
         return list(predict.predict(self, predict.question_examples(question, passage)))
 
     def translate(self, texts: str | Sequence[str], **how: Unpack[TranslationOptions]) -> list[TranslatedText]:
-        """Each text in the other language, the best `best` versions of it."""
+        """Translate each text; with `best`, several hypotheses."""
         from forebear.inference.translate import translate_texts
 
         return translate_texts(self.translator, self.folder.tokenizer_pair, texts, **how)
 
     def choose(self, text: str, choices: Sequence[str]) -> ChoicePrediction:
-        """Which of the choices goes with the text best."""
+        """Choose the option that fits the text best."""
         from forebear.inference import predict
 
         self.require("choose")
@@ -400,7 +394,7 @@ class Run(WithVectors):
     def evaluate(
         self, file: str | os.PathLike[str], *, on_bad_rows: str = "fail", on_bad_tags: str = "fail"
     ) -> TaskEvaluation:
-        """How well it does its task on a file of labelled examples: figures, calibration, every mistake."""
+        """Evaluate its task on a file of labeled examples: metrics, calibration and mispredictions."""
         from forebear.inference.measure import evaluate_task
 
         if self.task is None:
@@ -410,7 +404,7 @@ class Run(WithVectors):
     def next(
         self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None, why: bool = False
     ) -> NextTokens:
-        """What comes next, or what fills the blank (____) in the text; `why`: by which counts, of a run that counts."""
+        """Predict the next token, or the blank (____) in a text; `why` adds the counts behind n-gram probabilities."""
         from forebear.inference.next import next_tokens
 
         return next_tokens(self.predictor, self.vocabulary_tokenizer, text, top=top, ends=ends, among=among, why=why)
@@ -427,20 +421,20 @@ class Run(WithVectors):
         neutral: str | None = None,
         per: ScoreUnit = "total",
     ) -> list[PromptAnswer]:
-        """Which of the labels or choices completes each text best, without any training."""
+        """Choose among labels or choices by prompting, without training on the task."""
         from forebear.inference.prompting import score_options
 
         options = {"template": template, "shots": shots, "calibrate": calibrate, "neutral": neutral, "per": per}
         return score_options(self.scorer, self.vocabulary_tokenizer, texts, labels=labels, choices=choices, **options)
 
     def summarise(self, texts: str | Sequence[str], *, cue: str | None = None, sentences: int = 3) -> list[PromptReply]:
-        """What it writes after each text and a cue (TL;DR:)."""
+        """Summarize each text by continuing it after a cue (TL;DR:)."""
         from forebear.inference.prompting import summarize
 
         return summarize(self.predictor, self.vocabulary_tokenizer, texts, cue=cue, sentences=sentences)
 
     def reply(self, texts: str | Sequence[str], *, shots: Shots, template: str | None = None) -> list[PromptReply]:
-        """What it answers to each text after examples of answers."""
+        """Generate a reply to each text after few-shot examples."""
         from forebear.inference.prompting import generate_replies
 
         return generate_replies(self.predictor, self.vocabulary_tokenizer, texts, shots=shots, template=template)
@@ -462,10 +456,10 @@ class Run(WithVectors):
         length_penalty: float | None = None,
         choices: Sequence[str] | None = None,
     ) -> list[GeneratedText]:
-        """Continues each prompt by up to `length` (100) tokens.
+        """Continue each prompt by up to `length` (100) tokens.
 
-        By chance: temperature 0.8, top_p 0.95, and the same `seed` (0) writes the same text; `samples` for each. With
-        `beams`, by search: the `best` (1) of them. With `choices`, by the likeliest of these.
+        By default by sampling: temperature 0.8, top_p 0.95, reproducible by `seed` (0), `samples` for each prompt. With
+        `beams`, by beam search, returning the `best` (1) hypotheses. With `choices`, with the most probable choice.
         """
         from forebear.inference.generate import generate_texts
 
@@ -475,7 +469,7 @@ class Run(WithVectors):
         return generate_texts(self.predictor, self.vocabulary_tokenizer, prompts, **options)
 
     def stream(self, prompt: str = "", **how: Unpack[GenerationOptions]) -> Iterator[str]:
-        """The continuation of one prompt, piece by piece as it comes; takes the words of `generate`."""
+        """Stream the continuation of one prompt; takes the sampling options of `generate`."""
         from forebear.inference.sampling import stream_text
 
         return stream_text(self.predictor, self.vocabulary_tokenizer, prompt, **how)
@@ -490,10 +484,14 @@ class Run(WithVectors):
         preparing: ProgressFn | None = None,
         progress: ProgressFn | None = None,
     ) -> TextEvaluation | NeighborEval:
-        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes. Word
-        vectors predict no text: of them it is measured how well they know the company of its words.
+        """Evaluate the language model on text files, a corpus of its tokenizer, or a subset of one.
 
-        What was adapted to a task is asked with `examine`.
+        Word vectors are evaluated by neighbor accuracy instead. Runs adapted to a task have `evaluate`.
+
+        Args:
+            limit: Maximum number of bytes to measure.
+            preparing: Progress callback of reading and tokenizing.
+            progress: Progress callback of the measurement.
         """
         if self.task is not None:
             hint = "run.examine(FILE) measures how well it does the task"
@@ -511,19 +509,19 @@ class Run(WithVectors):
             objective = self.folder.spec.objective(self.tokenizer)
             assert isinstance(objective, MaskedTokens)
             evaluation = evaluate_masked_lm(self.masked_lm, self.tokenizer, objective, subset, progress=progress)
-        elif "next" in self.heads or "translation" in self.heads:  # the latter is refused there, with what it can do
+        elif "next" in self.heads or "translation" in self.heads:  # `predictor` rejects translation models with a hint
             evaluation = evaluate_text(self.predictor, self.tokenizer, subset, unit=self.text_unit, progress=progress)
         else:
             from forebear.embeddings.evaluation import neighbor_eval
 
             evaluation = neighbor_eval(self.word_table, self.tokenizer, subset)
-        if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
+        if not isinstance(texts, str | os.PathLike | Sequence):  # a subset: its origin is known to the caller
             return evaluation
         num_documents, num_bytes = self.learned_from(subset.corpus, evaluation.documents)
         return replace(evaluation, learned_from=num_documents, learned_bytes=num_bytes)
 
     def learned_from(self, corpus: Corpus, count: int) -> tuple[int | None, int | None]:
-        """How many of the first documents it has learned from, and their bytes; None where nobody knows."""
+        """How many of the first documents it was trained on, and their bytes; None if unknown."""
         if self.metadata.get("data") is None:
             return None, None
         is_trained = trained_documents(self.metadata["data"], self.folder.recipe.held_out, corpus)
@@ -533,7 +531,7 @@ class Run(WithVectors):
         return len(trained), trained.num_bytes
 
     def export(self, to: str | os.PathLike[str], *, format: str | None = None) -> Path:  # noqa: A002 - the command's word
-        """Writes it as another program's files: a folder for transformers, an ARPA file for KenLM."""
+        """Export it in another format: a transformers folder, an ARPA file for KenLM, …"""
         from forebear.interop.convert import default_export_format, export_run
 
         return export_run(self, format or default_export_format(self), os.fspath(to))

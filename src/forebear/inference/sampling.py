@@ -1,4 +1,4 @@
-"""Which token comes next, given scores and one random number: penalty, temperature, top-k, top-p, in this order."""
+"""Sampling: repetition penalty, temperature, top-k and top-p, and generation of many texts at once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def require_positive(**counts: int) -> None:
-    """Refuses what is no number of things."""
+    """Raise InputError unless all counts are positive integers."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
             raise InputError(f"{name} is {count}", hint=f"give a {name} of at least 1, a whole number")
 
 
 def log_normalizers(scores: np.ndarray) -> np.ndarray:
-    """(B,) what logits (B, V) must be less to be log P; -inf where nothing is possible."""
+    """(B,) log-normalizers of logits (B, V); -inf where all are impossible."""
     high = scores.max(axis=1, initial=-np.inf, keepdims=True)
     if not (high < np.inf).all():
         raise non_finite_error()
@@ -39,12 +39,12 @@ def log_normalizers(scores: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """How one token is chosen. A temperature of 0 takes the best, the first of several; then nothing is random.
+    """How a token is sampled.
 
-    temperature         scores are divided by it: below 1 bolder, above 1 more even
-    top_k               only the k best are drawn from (and those equal to the last of them); None: from all
-    top_p               only the fewest best are drawn from that together have this probability; 1: from all
-    repetition_penalty  tokens already in the row lose: a score above 0 is divided by it, one below multiplied
+    temperature         divides the scores; 0: greedy decoding, the first of ties
+    top_k               sample from the k best tokens, with ties; None: from all
+    top_p               sample from the smallest set of tokens with this total probability; 1: from all
+    repetition_penalty  for tokens already in the row, positive scores are divided by it, negative ones multiplied
     """
 
     temperature: float = 0.8
@@ -63,15 +63,15 @@ class SamplingConfig:
             raise InputError(f"the repetition penalty is {self.repetition_penalty}", hint="choose 1 for none, or 1.2")
 
     def choose(self, scores: np.ndarray, previous_ids: Sequence[int], random_number: float) -> int:
-        """The token for these scores (V,), one of them finite at least, and a number drawn evenly from [0, 1).
+        """Sample a token from scores (V,), at least one finite, with a uniform random number in [0, 1).
 
-        The tokens that are left share [0, 1) by their probabilities, in the order of their ids; the one on whose part
-        the number falls is chosen. So equal numbers give equal tokens, whatever else is drawn beside this row.
+        The number is inverted through the cumulative distribution of the remaining tokens by id, so the result depends
+        on this row only.
         """
         scores = penalised(scores, previous_ids, self.repetition_penalty)
         if self.temperature == 0:
             return int(scores.argmax())
-        scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows
+        scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows it
         candidates = np.arange(len(scores))
         for narrow in self._narrowing():
             scores = narrow(scores)
@@ -82,7 +82,7 @@ class SamplingConfig:
         return int(candidates[min(position, len(candidates) - 1)])
 
     def _narrowing(self) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-        """What leaves fewer tokens to draw from, one after the other; what is gone costs no time any more."""
+        """The filters in order; each works on the tokens left by the one before."""
         if self.top_k is not None:
             count = self.top_k
             yield lambda scores: best(scores, count)
@@ -90,7 +90,7 @@ class SamplingConfig:
 
 
 def penalised(scores: np.ndarray, previous_ids: Sequence[int], penalty: float) -> np.ndarray:
-    """Scores (V,) where what was said already is less likely, however often it was said."""
+    """Scores (V,) with the repetition penalty applied once to each earlier token."""
     if penalty == 1 or not len(previous_ids):
         return scores
     penalized_ids = np.unique(np.asarray(previous_ids, np.int64))
@@ -102,7 +102,7 @@ def penalised(scores: np.ndarray, previous_ids: Sequence[int], penalty: float) -
 
 
 def best(scores: np.ndarray, count: int) -> np.ndarray:
-    """Scores (V,) where all below the last of the best `count` are -inf."""
+    """Scores (V,) with all but the best `count` (and ties) set to -inf."""
     if count >= len(scores):
         return scores
     threshold = np.partition(scores, -count)[-count]
@@ -110,9 +110,9 @@ def best(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 def likeliest(scores: np.ndarray, top_p: float) -> np.ndarray:
-    """Scores (V,) where all are -inf but the fewest best whose probabilities reach the share.
+    """Scores (V,) with all but the smallest set of best tokens with probability `share` set to -inf.
 
-    Tokens with less than (1 - share) / V each cannot reach 1 - share together: they go unsorted.
+    Tokens with less than (1 - share) / V each cannot sum to 1 - share, so they are excluded without sorting.
     """
     if top_p == 1:
         return scores
@@ -120,10 +120,10 @@ def likeliest(scores: np.ndarray, top_p: float) -> np.ndarray:
     weights /= weights.sum()
     rare = weights < (1 - top_p) / len(weights)
     ids = np.flatnonzero(~rare)
-    ids = ids[np.argsort(weights[ids], kind="stable")]  # rising
+    ids = ids[np.argsort(weights[ids], kind="stable")]  # ascending
     below = weights[rare].sum() + np.cumsum(weights[ids])
     selected = ids[below > 1 - top_p]
-    if not len(selected):  # rounding: at a share near 0 the best alone
+    if not len(selected):  # rounding at a share near 0: the best token only
         selected = ids[-1:]
     result = np.full_like(scores, -np.inf)
     result[selected] = scores[selected]
@@ -132,7 +132,7 @@ def likeliest(scores: np.ndarray, top_p: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class AllowedTokens:
-    """Which tokens a text may have: none of `never`, `unknown` only where nothing else is possible, else the end."""
+    """Tokens allowed in a text: none of `blocked_ids`; the unknown token, or else the end, only if nothing else is possible."""
 
     blocked_ids: np.ndarray
     unk_id: int | None
@@ -140,14 +140,14 @@ class AllowedTokens:
 
     @classmethod
     def for_tokenizer(cls, tokenizer: Tokenizer, vocabulary: int) -> AllowedTokens:
-        """What a text of this tokenizer may have, for a run that knows so many entries."""
+        """Allowed tokens for a tokenizer and a model with this vocabulary size."""
         eos = eos_id(tokenizer)
-        unused_ids = range(tokenizer.vocab_size, vocabulary)  # entries that only round the vocabulary up
+        unused_ids = range(tokenizer.vocab_size, vocabulary)  # padding of the vocabulary
         blocked = [*(tokenizer.special_ids - {eos, tokenizer.unk_id}), *unused_ids]
         return cls(np.array(blocked, np.int64), tokenizer.unk_id, eos)
 
     def mask(self, scores: np.ndarray) -> np.ndarray:
-        """The scores (V,) in float64, -inf where a token may not be said."""
+        """The scores (V,) in float64 with -inf for forbidden tokens."""
         masked = np.array(scores, np.float64)
         if np.isnan(masked).any():
             raise non_finite_error()
@@ -161,7 +161,7 @@ class AllowedTokens:
         return masked
 
     def of_rows(self, scores: np.ndarray) -> np.ndarray:
-        """The scores (B, V) of rows that compete: -inf likewise, but a row that can say nothing is given no end."""
+        """`mask` for (B, V) competing rows; a row without any possible token is not given the end."""
         masked = scores.copy()
         masked[:, self.blocked_ids] = -np.inf
         if self.unk_id is not None:
@@ -171,15 +171,14 @@ class AllowedTokens:
         return masked
 
 
-# A run continues a text: token by token, several prompts and samples at once, each as if it were alone.
+# --- Generation ---
 
-
-GENERATION_BATCH = 16  # rows continued at once: bounds memory, changes no text
+GENERATION_BATCH = 16  # rows decoded together: bounds memory, does not affect texts
 
 
 @dataclass(eq=False)
 class _GenerationRow:
-    """A text under way. Its chance follows from seed, sample and prompt alone, one number a token."""
+    """A text being generated; its random numbers depend on seed, sample and prompt only, one per token."""
 
     number: int
     prompt: str
@@ -191,7 +190,7 @@ class _GenerationRow:
     ended: StopReason | None = None
 
     def take(self, token: int, eos_id: int, length: int) -> str:
-        """Enters a chosen token, sees whether the text is over, and returns what may be shown of it."""
+        """Append a chosen token, update the stop reason, and return the text that is now certain."""
         if token == eos_id:
             self.ended = "end"
             return self.continuation.finish()
@@ -206,7 +205,7 @@ class _GenerationRow:
 
 
 class GenerationOptions(TypedDict, total=False):
-    """How a text is to be continued: what `stream` takes."""
+    """The options of `stream_text`."""
 
     length: int
     temperature: float
@@ -233,10 +232,10 @@ def sample_texts(
     batch: int = GENERATION_BATCH,
     hear: Callable[[int, str], object] | None = None,
 ) -> list[GeneratedText]:
-    """Continues each prompt, which may be empty, by up to `length` tokens: all samples of the first, then the next.
+    """Continue each prompt, which may be empty, by up to `length` tokens: all samples of the first, then the next.
 
-    A text is over when the run says so, before a stop string, or after `length` tokens. What comes of a prompt does
-    not depend on the others. `hear` is called with the number of a result and each piece of its text as it comes.
+    A text ends with the end token, before a stop string, or after `length` tokens, and does not depend on other
+    prompts. `hear` is called with the index of a result and each new piece of its text.
     """
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
@@ -265,7 +264,7 @@ def stream_text(
     stop: str | Sequence[str] = (),
     seed: int = 0,
 ) -> Iterator[str]:
-    """The continuation of one prompt, piece by piece; joined, what `generate` gives for it."""
+    """Stream the continuation of one prompt; the pieces join to the result of `sample_texts`."""
     sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
     require_positive(length=length)
     rows = _generation_rows(tokenizer, [prompt], stop_strings(stop), seed, samples=1)
@@ -273,7 +272,7 @@ def stream_text(
 
 
 def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
-    """One string or several that end a text."""
+    """Stop strings as a tuple."""
     stop_texts = (stop,) if isinstance(stop, str) else tuple(stop)
     if "" in stop_texts:
         raise InputError("a stop string is empty", hint="give at least one character, or leave it out")
@@ -298,7 +297,7 @@ def _generation_rows(
 def _continue_rows(
     predictor: CausalLM, tokenizer: Tokenizer, rows: Sequence[_GenerationRow], sampling: SamplingConfig, length: int
 ) -> Iterator[tuple[_GenerationRow, str]]:
-    """Continues all rows until each has ended; yields pieces of text as they are certain."""
+    """Continue all rows until each has ended; yields pieces of text as they become certain."""
     end, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
     state = predictor.read([make_row(row.ids, end, ends=False) for row in rows], length)
     active = list(rows)

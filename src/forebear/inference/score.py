@@ -1,4 +1,4 @@
-"""How probable a run finds a text, as a whole and token by token: log-probability, perplexity, bits per byte."""
+"""Scores of texts by token and in total: log-probability, perplexity, bits per byte."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScoredToken:
-    """A token of a text, where it stands (code points), and how probable it was after all before it.
+    """A token of a text, its span in code points, and its log-probability given the tokens before it.
 
-    The end of a text has the empty span behind its last character. `spelling` is what an unknown token costs in bits
-    beside its own probability, because its text has yet to be spelled; 0 for all others. `ngram_length` is how many
-    tokens the n-gram has by which a run that counts told it: the longest it knows that ends there.
+    The end of a text has an empty span after the last character. `spelling` is the spelling cost of an unknown token in
+    bits, 0 for others. `ngram_length` is the length of the longest known n-gram that ends there, for n-gram models.
     """
 
     token: str
@@ -55,11 +54,11 @@ class ScoredToken:
 
     @property
     def bits(self) -> float:
-        """The surprise."""
+        """Surprisal in bits, with the spelling cost."""
         return -self.log_prob / math.log(2) + self.spelling
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values; a log-probability of minus infinity is null."""
+        """As JSON values; an infinite log-probability is null."""
         result: dict[str, Any] = {
             "token": self.token,
             "id": self.id,
@@ -75,13 +74,11 @@ class ScoredToken:
 
 @dataclass(frozen=True)
 class ScoredText:
-    """A text with its tokens; natural logarithms. What a text of probability 0 has is infinite."""
+    """A text with its scored tokens; natural logarithms, infinite for probability 0."""
 
     text: str
     tokens: tuple[ScoredToken, ...]
-    is_pseudo_likelihood: bool = (
-        False  # each token was told by all others: the sum is no probability of the text, but ranks texts
-    )
+    is_pseudo_likelihood: bool = False  # each token given all others: ranks texts, but is not a probability
 
     @property
     def log_prob(self) -> float:
@@ -93,12 +90,12 @@ class ScoredText:
 
     @property
     def perplexity(self) -> float:
-        """Of the run's own tokens: comparable among runs of one tokenizer only."""
+        """Perplexity per token: comparable between runs of the same tokenizer only."""
         return perplexity(-self.log_prob, len(self.tokens))
 
     @property
     def perplexity_known(self) -> float | None:
-        """The same of those tokens that are not unknown; None where all are."""
+        """Perplexity without unknown tokens; None if all are unknown."""
         known = [token.log_prob for token in self.tokens if not token.spelling]
         return perplexity(-math.fsum(known), len(known)) if known else None
 
@@ -108,26 +105,26 @@ class ScoredText:
 
     @property
     def total_bits(self) -> float:
-        """What the text costs to tell: every token, and the spelling of what is unknown."""
+        """Bits of all tokens, with spelling costs."""
         return math.fsum(token.bits for token in self.tokens)
 
     @property
     def bits_per_byte(self) -> float:
-        """Comparable among all runs: what is unknown is charged its spelling."""
+        """Bits per byte, comparable between all runs, as unknown tokens have spelling costs."""
         return self.total_bits / self.num_bytes
 
     @property
     def num_unknown(self) -> int:
-        """How many tokens are unknown."""
+        """Number of unknown tokens."""
         return sum(token.spelling > 0 for token in self.tokens)
 
     @property
     def num_impossible(self) -> int:
-        """How many tokens have the probability 0."""
+        """Number of tokens with probability 0."""
         return sum(token.log_prob == -math.inf for token in self.tokens)
 
     def to_dict(self, *, tokens: bool = True) -> dict[str, Any]:
-        """As JSON values: what is infinite is null, and `impossible_tokens` says why."""
+        """As JSON values: infinite values are null, explained by `impossible_tokens`."""
         result: dict[str, Any] = {
             "text": self.text,
             "log_probability": finite_or_none(self.log_prob),
@@ -147,11 +144,12 @@ class ScoredText:
 def score_texts(
     predictor: CausalLM | MaskedLM, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
 ) -> list[ScoredText]:
-    """Scores each text by itself, as what follows the start of a text; with `ends`, that it ends there too.
+    """Score each text by itself from the start of a text; with `ends`, its end is scored too.
 
-    A run that finds hidden tokens is asked for each token by all others: a pseudo-likelihood, marked so.
+    A masked language model gives a pseudo-likelihood: each token is predicted from all others.
 
-    A text without a single token has no probability worth the name and is refused, by its number counted from 1.
+    Raises:
+        InputError: A text has no tokens (its number, from 1, is in the error), or `ends` is given for a masked LM.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     if predictor.is_pseudo_likelihood and ends:
@@ -185,7 +183,7 @@ def empty_text_error(number: int | None = None) -> InputError:
 def _scored_tokens(
     text: str, encoding: TokenEncoding, scores: Sequence[float], lengths: np.ndarray | None, tokenizer: Tokenizer
 ) -> Iterator[ScoredToken]:
-    """The text's tokens with their scores, and its end if that was scored too."""
+    """The tokens of a text with their scores, and its end if it was scored."""
     unknown_bytes = unknown_token_bytes(replace_surrogates(text), encoding, tokenizer.unk_id).tolist()
     ngram_lengths = [None] * len(scores) if lengths is None else lengths.tolist()
     columns = zip(
@@ -200,17 +198,17 @@ def _scored_tokens(
 
 
 def score_ranks(scored: Sequence[ScoredText]) -> list[int]:
-    """The place of each text by what it costs, spelling included: 1 is the likeliest; equal ones share one."""
+    """Rank of each text by total bits: 1 is the most probable; ties share a rank."""
     bits = [text.total_bits for text in scored]
     sorted_bits = sorted(bits)
     return [1 + bisect_left(sorted_bits, value) for value in bits]
 
 
-# How probable very many texts are, each in all: one array of numbers, and nothing is made for each token.
+# --- Total log-probability of many texts ---
 
 
 def text_log_probs(predictor: CausalLM, tokenizer: Tokenizer, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
-    """(n,) log P of each text, that it ends there included unless `ends` says otherwise; of no text at all it is 0."""
+    """(n,) log-probability of each text, with its end if `ends`; without objects for each token."""
     is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
     if not is_list or not all(issubclass(item_type, str) for item_type in set(map(type, texts))):
         raise InputError("totals are asked of several texts", hint='give a list of them, such as ["one", "another"]')
@@ -224,7 +222,7 @@ def text_log_probs(predictor: CausalLM, tokenizer: Tokenizer, texts: Sequence[st
             is_text_token[firsts + lengths - 1] = False
         tokens[is_text_token] = ids
         log_probs = predictor.score_flat(tokens, lengths)
-        log_probs[firsts] = 0.0  # what a text begins with is only seen
+        log_probs[firsts] = 0.0  # the start of a text is given, not predicted
         return np.add.reduceat(log_probs, firsts) if len(firsts) else log_probs
     rows = (make_row(row, end, ends=ends) for row in np.split(ids, np.cumsum(counts)[:-1]))
     scores = (row_scores for group in token_batches(rows, len) for row_scores in row_log_probs(predictor, group))

@@ -1,4 +1,4 @@
-"""The text of tokens that come one by one: whole characters only, and nothing that may yet turn out a stop string."""
+"""Incremental decoding of tokens to text: whole characters only, and stop strings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ StopReason = Literal["end", "stop", "length", "choice"]
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """A prompt and what a run makes of it. `ids` are the tokens chosen, also those that spell a stop string.
+    """A prompt and its continuation; `ids` are the generated tokens, including those of a stop string.
 
-    Of what was drawn, `sample` is the number; of what was searched for, how many were better. Only the latter has a
-    log P and a score; only one of several choices has their shares.
+    `sample` is the index of a sample, or the rank of a beam search hypothesis. `log_prob` and `score` are set by beam
+    search and choices only, `choices` (with probabilities) by choices only.
     """
 
     prompt: str
@@ -35,12 +35,12 @@ class GeneratedText:
 
     @property
     def full_text(self) -> str:
-        """Prompt and continuation, with one space between them where both would bring one."""
+        """Prompt and continuation, without a doubled space between them."""
         doubled = self.prompt[-1:].isspace() and self.text[:1] == " "
         return self.prompt + self.text[1 if doubled else 0 :]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values; what is impossible has null for its logarithm."""
+        """As JSON values; an infinite log-probability is null."""
         result: dict[str, Any] = {"prompt": self.prompt}
         result |= {"sample": self.sample} if self.log_prob is None else {"rank": self.sample + 1}
         result |= {"text": self.text, "whole": self.full_text, "tokens": len(self.ids), "ended": self.stop_reason}
@@ -51,7 +51,7 @@ class GeneratedText:
 
 
 def _bytes_by_character() -> dict[str, int]:
-    """Byte-level BPE writes a byte that prints in Latin-1 as itself and numbers the others from U+0100 on."""
+    """Byte-level BPE writes printable Latin-1 bytes as themselves and maps the others to U+0100 and up."""
     printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     nonprinting = sorted(set(range(0x100)) - set(printing))
     return {chr(byte): byte for byte in printing} | {chr(0x100 + index): byte for index, byte in enumerate(nonprinting)}
@@ -61,7 +61,7 @@ BYTES = _bytes_by_character()
 
 
 def token_bytes(token: str) -> bytes:
-    """The bytes that a token of byte-level BPE stands for; an added one may be plain text."""
+    """The bytes of a byte-level BPE token; an added token may be plain text."""
     try:
         return bytes([BYTES[character] for character in token])
     except KeyError:
@@ -69,7 +69,7 @@ def token_bytes(token: str) -> bytes:
 
 
 def readable_token(tokenizer: Tokenizer, number: int) -> str:
-    """A token as a person reads it: of pieces of bytes the text they spell, or the bytes where they spell none."""
+    """A token in readable form: byte-level tokens as text, or as hexadecimal bytes if they are not valid UTF-8."""
     token = tokenizer.id_to_token(number)
     if tokenizer.kind != "bytepair" or number in tokenizer.special_ids:
         return token
@@ -81,18 +81,17 @@ def readable_token(tokenizer: Tokenizer, number: int) -> str:
 
 
 class TextStream:
-    """What follows a prompt. `text` is all of it up to now; `take` gives out what is certain to stay.
+    """The continuation of a prompt as text. `text` is all of it so far; `append` returns what is certain to stay.
 
-    Joined, the pieces are what decoding prompt and continuation gives, less what decoding the prompt alone gives, up
-    to the first stop string. A character whose bytes are still incomplete waits, and so does what a stop string may
-    begin with.
+    The pieces join to the decoded prompt and continuation without the decoded prompt, up to the first stop string.
+    Incomplete characters and possible beginnings of a stop string are held back.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] | np.ndarray, stop: Sequence[str] = ()) -> None:
         self.text = ""
         self.stopped = False
         self._stop = stop
-        self._num_released = 0  # characters of `text` that were handed out
+        self._num_released = 0  # characters of `text` already returned
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._tokenizer = tokenizer
         self._previous_token = [int(prompt[-1])] if len(prompt) else []
@@ -101,11 +100,11 @@ class TextStream:
         )
 
     def append(self, token: int) -> str:
-        """The further text that is certain now that this token has come."""
+        """Append a token and return the text that is certain now."""
         return self._release(self._decode_token(token))
 
     def finish(self) -> str:
-        """No token comes any more: what was held back."""
+        """Return the text that was held back, after the last token."""
         piece = self._release(self._utf8.decode(b"", final=True))
         rest, self._num_released = self.text[self._num_released :], len(self.text)
         return piece + rest
@@ -114,7 +113,7 @@ class TextStream:
         return self._utf8.decode(token_bytes(self._tokenizer.id_to_token(token)))
 
     def _decode_words(self, token: int) -> str:
-        """Whether a space comes first depends on the token before, and on no other."""
+        """Decode with the previous token, which alone decides whether a space comes first."""
         before, self._previous_token = self._previous_token, [token]
         return self._tokenizer.decode([*before, token])[len(self._tokenizer.decode(before)) :]
 
@@ -136,5 +135,5 @@ class TextStream:
 
 
 def _partial_stop_length(text: str, stop: str) -> int:
-    """How many characters at the end of the text are the beginning of the stop string."""
+    """Number of characters at the end of the text that are a prefix of the stop string."""
     return next((length for length in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:length])), 0)

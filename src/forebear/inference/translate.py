@@ -120,7 +120,7 @@ def translate_texts(
         sorted(tokenizers.target.special_ids - {target_eos}), np.int64
     )  # the unknown token too: it says nothing
 
-    def permitted(scores: np.ndarray) -> np.ndarray:
+    def mask_blocked(scores: np.ndarray) -> np.ndarray:
         masked = scores.copy()
         masked[:, blocked_ids] = -np.inf
         return masked
@@ -131,7 +131,7 @@ def translate_texts(
         rows = [parts[index].ids for index in group]
         max_lengths = [min(length or int(LONGER * len(row)) + MORE, translator.max_length) for row in rows]
         state = translator.begin(rows, target_eos, max(max_lengths))
-        options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": permitted}
+        options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": mask_blocked}
         group_hypotheses = beam_search(state, len(rows), end=target_eos, lengths=max_lengths, **options)
         for index, hypotheses in zip(group, group_hypotheses, strict=True):
             hypotheses_by_part[index] = hypotheses

@@ -1,4 +1,4 @@
-"""Why a run says what it says of a text: how much each word speaks for it, or against it."""
+"""Attribution of a prediction to the words of its text: integrated gradients, gradient × input, or linear weights."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 AttributionMethod = Literal["integrated", "gradients"]
-HIDING = ("mask", "unknown", "end")  # the first of these roles that a tokenizer has stands for hidden words
+BASELINE_ROLES = ("mask", "unknown", "end")  # baseline token: the first of these roles that a tokenizer has
 
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """A word: where it stands (characters of the text with the number `of`), and how much it speaks for the target.
+    """A word (characters start … end of text `text_index`) and its attribution.
 
-    `read` is False where it did not fit into a row, and could not speak at all.
+    `is_visible` is False if the word was truncated and has no effect.
     """
 
     text: str
@@ -46,25 +46,25 @@ class WordAttribution:
     is_visible: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"text": self.text, "of": self.text_index, "start": self.start, "end": self.end}
-        return told | {"attribution": round(self.attribution, 6)} | ({} if self.is_visible else {"read": False})
+        data = {"text": self.text, "of": self.text_index, "start": self.start, "end": self.end}
+        return data | {"attribution": round(self.attribution, 6)} | ({} if self.is_visible else {"read": False})
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """What speaks for a prediction, word by word.
+    """Attribution of a prediction to words.
 
-    texts        what was given, and what each is: `parts`
-    target       what is explained, and what the run says itself
-    probability  of the target; None where it is a number
-    words        in the order of the texts
-    elsewhere    what speaks for it that is no word: tokens around texts, white space; of a linear model its figures
-    method       integrated, gradients, or weights (of a linear model)
-    score        what is explained: log-odds in nats, the logit of a linear model, or the number itself
-    baseline     the same where every word is hidden, and what hides them; None: there is none
-    gap          what the words and `elsewhere` miss of score - baseline
-    steps        on the way from the baseline
-    features     the n-grams and figures of a linear model, the weightiest first
+    texts        the texts, with their roles in `parts`
+    target       the explained output; `said` is the run's prediction
+    probability  of the target; None for regression
+    words        in text order
+    elsewhere    attribution of special tokens and white space; for linear models, of numeric features
+    method       integrated, gradients, or weights (linear models)
+    score        the explained score: log-odds in nats, the logit of a linear model, or the value
+    baseline     the score with every word replaced by `hidden`; None: no baseline
+    gap          completeness gap: score - baseline minus all attributions
+    steps        integration steps
+    features     n-grams and numeric features of a linear model, largest first
     """
 
     texts: tuple[str, ...]
@@ -83,46 +83,48 @@ class Attribution:
     features: tuple[LinearFeature, ...] = ()
 
     def strongest(self, count: int | None = None) -> list[WordAttribution]:
-        """The words that say most, for or against."""
+        """The words with the largest absolute attribution."""
         return sorted(self.words, key=lambda word: -abs(word.attribution))[:count]
 
     @property
     def strongest_value(self) -> float:
-        """What the strongest word says: by this colours are measured."""
+        """The largest absolute attribution, which scales the colors."""
         return max((abs(word.attribution) for word in self.words), default=0.0) or 1.0
 
     @property
     def description(self) -> str:
-        """How the figures were found, and what they add up to, in one sentence."""
-        what = "the score" if self.method == "weights" else "the log-odds"
-        what = what if self.probability is not None else "the number"
+        """Method and totals in one sentence."""
+        quantity = "the score" if self.method == "weights" else "the log-odds"
+        quantity = quantity if self.probability is not None else "the number"
         if self.baseline is None:
-            return f"Gradient × input at {what} {self.score:+.4g}: a first look, whose sum means nothing."
-        way = f"{what} from {self.baseline:+.4g} to {self.score:+.4g}"
-        others = f", all else {self.elsewhere:+.4g}" if self.elsewhere else ""
-        sums = f"words add {sum(word.attribution for word in self.words):+.4g}{others}"
+            return f"Gradient × input at {quantity} {self.score:+.4g}: a first look, whose sum means nothing."
+        change = f"{quantity} from {self.baseline:+.4g} to {self.score:+.4g}"
+        rest = f", all else {self.elsewhere:+.4g}" if self.elsewhere else ""
+        sums = f"words add {sum(word.attribution for word in self.words):+.4g}{rest}"
         if self.method == "weights":
-            return f"Weights of a linear model, from no words to these: {way}; {sums}, exactly."
-        how = f"Integrated gradients in {self.steps} steps, from the same text with every word hidden ({self.hidden})"
-        return f"{how}: {way}; {sums}, and miss {self.gap or 0:+.2g}."
+            return f"Weights of a linear model, from no words to these: {change}; {sums}, exactly."
+        method = (
+            f"Integrated gradients in {self.steps} steps, from the same text with every word hidden ({self.hidden})"
+        )
+        return f"{method}: {change}; {sums}, and miss {self.gap or 0:+.2g}."
 
     def to_dict(self) -> dict[str, Any]:
-        def rounded(value: float | None) -> float | None:
+        def round_value(value: float | None) -> float | None:
             return None if value is None else round(value, 6)
 
         return {
             "texts": list(self.texts),
             "target": self.target,
             "said": self.said,
-            "probability": rounded(self.probability),
+            "probability": round_value(self.probability),
             "method": self.method,
-            "score": rounded(self.score),
-            "baseline": rounded(self.baseline),
+            "score": round_value(self.score),
+            "baseline": round_value(self.baseline),
             "hidden": self.hidden,
-            "gap": rounded(self.gap),
+            "gap": round_value(self.gap),
             "steps": self.steps,
             "words": [word.to_dict() for word in self.words],
-            "elsewhere": rounded(self.elsewhere),
+            "elsewhere": round_value(self.elsewhere),
         } | ({"features": [feature.to_dict() for feature in self.features]} if self.features else {})
 
 
@@ -134,42 +136,44 @@ def attribute(
     at: str | int | None = None,
     method: AttributionMethod = "integrated",
 ) -> Attribution:
-    """Which words speak for what a run says of a text, or against it.
+    """Attribute a run's prediction to the words of a text.
 
-    text    one text; of pairs both; a question and its passage; a beginning and all choices; for tagging also words
-    of      another label, choice (or its number), kind of name or tag, or part of the passage than the run says
-    at      of tagging the word, its number (from 1) or the name that is meant, by itself the surest name; of answering
-            "start" or "end", by itself both
-    method  integrated: integrated gradients; gradients: gradient × input, far cheaper and far rougher. A linear model
-            is told exactly by its weights, whatever the method
+    Args:
+        run: A run adapted to a task.
+        text: One text; for pairs both; question and passage; premise and choices; for tagging also a list of words.
+        of: Another label, choice (or its number), entity type, tag or part of the passage to explain.
+        at: Tagging: a word, its number (from 1) or an entity, by default the most probable one. Question answering:
+            "start" or "end", by default both.
+        method: "integrated" gradients, or "gradients" × input, which is far cheaper and far rougher. Linear models are
+            explained exactly by their weights.
     """
     if method not in get_args(AttributionMethod):
         raise InputError(f"--method is {method!r}", hint=f"there are: {', '.join(get_args(AttributionMethod))}")
     task = run.task
     if task is None:
-        what = "was not adapted to a task: it says nothing that could be explained"
+        message = "was not adapted to a task: it says nothing that could be explained"
         hint = f"adapt it first (forebear adapt); it can be asked to: {', '.join(run.capabilities)}"
-        raise InputError(what, file=run.folder.path, hint=hint)
+        raise InputError(message, file=run.folder.path, hint=hint)
     example = _example(run, text)
-    traced = trace_example(task, example, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
-    logits = predict_logits(run.network, traced.rows)
-    target = attribution_target(task, example, traced.rows, logits, of, at)
-    told = _explained(run, traced, target, logits, method)
-    return Attribution(texts=traced.texts, parts=_parts(example), **told)
+    trace = trace_example(task, example, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
+    logits = predict_logits(run.network, trace.rows)
+    target = attribution_target(task, example, trace.rows, logits, of, at)
+    fields = _explain_target(run, trace, target, logits, method)
+    return Attribution(texts=trace.texts, parts=_part_names(example), **fields)
 
 
 def _example(run: Run, text: str | Sequence[str]) -> Example:
-    """What was given, as the task's own kind of example; an error where it is too little or too much."""
+    """The task's example for this input; an error if texts are missing or extra."""
     from forebear.inference import predict
 
     name = run.task.name if run.task else ""
     if not isinstance(text, str):
         text = list(text)
     if name == "tagging":
-        given = predict.tagged_examples(run, [text])
-        if not given[0].words or not all(given[0].words):
+        examples = predict.tagged_examples(run, [text])
+        if not examples[0].words or not all(examples[0].words):
             raise InputError("this text has no words", hint="give some text")
-        return given[0]
+        return examples[0]
     parts = [text] if isinstance(text, str) else text
     if not parts or not all(part.strip() for part in parts):
         raise InputError("a text is empty", hint="write some text")
@@ -179,17 +183,19 @@ def _example(run: Run, text: str | Sequence[str]) -> Example:
         return predict.question_examples(parts[0], parts[1])[0]
     if name == "choice":
         return predict.choice_examples(parts[0], parts[1:])[0]
-    wanted = 1 if run.task is None else run.task.texts
-    if len(parts) != wanted:
-        told, hint = ("pairs of texts", "give two") if wanted == 2 else ("single texts", "give one")
-        raise InputError(f"this run is about {told}, and {len(parts)} came", hint=hint)
+    num_texts = 1 if run.task is None else run.task.texts
+    if len(parts) != num_texts:
+        expected, hint = ("pairs of texts", "give two") if num_texts == 2 else ("single texts", "give one")
+        raise InputError(f"this run is about {expected}, and {len(parts)} came", hint=hint)
     return (
-        predict.labeled_examples(run, parts) if wanted == 1 else predict.labeled_examples(run, [(parts[0], parts[1])])
+        predict.labeled_examples(run, parts)
+        if num_texts == 1
+        else predict.labeled_examples(run, [(parts[0], parts[1])])
     )[0]
 
 
-def _parts(example: Example) -> tuple[str, ...]:
-    """What each text of an example is."""
+def _part_names(example: Example) -> tuple[str, ...]:
+    """Roles of the texts of an example."""
     match example:
         case LabeledExample():
             return ("text",) if len(example.texts) == 1 else ("first", "second")
@@ -201,51 +207,63 @@ def _parts(example: Example) -> tuple[str, ...]:
             return ("text", *(f"choice {number}" for number in range(1, len(example.choices) + 1)))
 
 
-def _explained(
-    run: Run, traced: TokenTrace, target: AttributionTarget, logits: Logits, method: AttributionMethod
+def _explain_target(
+    run: Run, trace: TokenTrace, target: AttributionTarget, logits: Logits, method: AttributionMethod
 ) -> dict[str, Any]:
-    told: dict[str, Any] = {"target": target.name, "said": target.prediction, "probability": target.probability}
+    fields: dict[str, Any] = {"target": target.name, "said": target.prediction, "probability": target.probability}
     if run.encoder is None:
-        linear = linear_attribution(run.network, traced, target, logits, run.tokenizer)
-        values, elsewhere = traced.added_up(linear.values)
-        told |= {"method": "weights", "score": linear.score, "baseline": linear.baseline, "gap": 0.0}
-        told |= {"elsewhere": elsewhere + linear.elsewhere, "features": linear.features, "hidden": "no words"}
-        return told | {"words": _words(traced, values)}
+        linear = linear_attribution(run.network, trace, target, logits, run.tokenizer)
+        values, elsewhere = trace.added_up(linear.values)
+        fields |= {"method": "weights", "score": linear.score, "baseline": linear.baseline, "gap": 0.0}
+        fields |= {"elsewhere": elsewhere + linear.elsewhere, "features": linear.features, "hidden": "no words"}
+        return fields | {"words": _words(trace, values)}
     from forebear.inspection.gradients import integrated_gradients
 
     roles = run.tokenizer.special_roles
-    hidden = next((roles[role] for role in HIDING if role in roles), None)
-    inputs = traced.rows.make_batch([0]).inputs
-    found = integrated_gradients(run.network, inputs, target, traced.text_mask, hidden, method)
-    values, elsewhere = traced.added_up(found.values)
-    told |= {"method": method, "score": found.score, "baseline": found.baseline, "gap": found.completeness_gap}
-    told |= {"steps": found.steps, "elsewhere": elsewhere, "words": _words(traced, values)}
-    if found.baseline is not None:
-        told["hidden"] = "zeros" if hidden is None else run.tokenizer.id_to_token(hidden)
-    return told
+    baseline_id = next((roles[role] for role in BASELINE_ROLES if role in roles), None)
+    inputs = trace.rows.make_batch([0]).inputs
+    attribution = integrated_gradients(run.network, inputs, target, trace.text_mask, baseline_id, method)
+    values, elsewhere = trace.added_up(attribution.values)
+    fields |= {
+        "method": method,
+        "score": attribution.score,
+        "baseline": attribution.baseline,
+        "gap": attribution.completeness_gap,
+    }
+    fields |= {"steps": attribution.steps, "elsewhere": elsewhere, "words": _words(trace, values)}
+    if attribution.baseline is not None:
+        fields["hidden"] = "zeros" if baseline_id is None else run.tokenizer.id_to_token(baseline_id)
+    return fields
 
 
-def _words(traced: TokenTrace, values: np.ndarray) -> tuple[WordAttribution, ...]:
-    rows = zip(traced.words, values.tolist(), traced.visible_words.tolist(), strict=True)
+def _words(trace: TokenTrace, values: np.ndarray) -> tuple[WordAttribution, ...]:
+    rows = zip(trace.words, values.tolist(), trace.visible_words.tolist(), strict=True)
     return tuple(
-        WordAttribution(traced.texts[at.text_index][at.start : at.end], at.text_index, at.start, at.end, value, read)
-        for at, value, read in rows
+        WordAttribution(
+            trace.texts[span.text_index][span.start : span.end],
+            span.text_index,
+            span.start,
+            span.end,
+            value,
+            is_visible,
+        )
+        for span, value, is_visible in rows
     )
 
 
-# Explanations as one HTML page that needs nothing else: words coloured by how much they speak for what was said.
+# --- HTML page: words colored by attribution ---
 
 
-CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # the page runs nothing and cannot call home
-ROWS = 30  # words in a table, the strongest
-FAINT = 0.02  # of the strongest word: less is not coloured
+CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # no scripts, no network access
+MAX_TABLE_WORDS = 30  # words in the table
+MIN_COLORED_SHARE = 0.02  # share of the strongest word; weaker words are not colored
 
 
-def attribution_page(whys: Sequence[Attribution], run: str) -> str:
-    """The whole page: one explanation below the other."""
+def attribution_page(attributions: Sequence[Attribution], run: str) -> str:
+    """The HTML page with one section per attribution."""
     style = files("forebear.inspection").joinpath("page.css").read_text("utf-8")
     title = f"Why {run} says so"
-    made = (
+    html = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
@@ -253,84 +271,91 @@ def attribution_page(whys: Sequence[Attribution], run: str) -> str:
         '<p class="key"><span class="word for" style="--s:.8">speaks for it</span> '
         '<span class="word against" style="--s:.8">speaks against it</span> '
         "The stronger the colour, the more, measured by the strongest word of each text.</p>"
-        f"{''.join(map(_section, whys))}</main></body></html>\n"
+        f"{''.join(map(_section, attributions))}</main></body></html>\n"
     )
-    return made.encode("utf-8", "replace").decode("utf-8")
+    return html.encode("utf-8", "replace").decode("utf-8")
 
 
-def _section(why: Attribution) -> str:
-    sure = "" if why.probability is None else f' <span class="sure">{why.probability:.1%}</span>'
-    other = f' <span class="sure">the run itself says {escape(why.said)}</span>' if why.said != why.target else ""
-    texts = "".join(_text(why, number, part) for number, part in enumerate(why.parts))
+def _section(attribution: Attribution) -> str:
+    probability = "" if attribution.probability is None else f' <span class="sure">{attribution.probability:.1%}</span>'
+    prediction = (
+        f' <span class="sure">the run itself says {escape(attribution.said)}</span>'
+        if attribution.said != attribution.target
+        else ""
+    )
+    texts = "".join(_text(attribution, number, part) for number, part in enumerate(attribution.parts))
     return (
-        f"<section><h2>{escape(why.target)}{sure}{other}</h2>{texts}"
-        f'<p class="about">{escape(why.description)}</p><details><summary>Figures</summary>{_table(why)}{_features(why)}'
+        f"<section><h2>{escape(attribution.target)}{probability}{prediction}</h2>{texts}"
+        f'<p class="about">{escape(attribution.description)}</p>'
+        f"<details><summary>Figures</summary>{_table(attribution)}{_features(attribution)}"
         "</details></section>"
     )
 
 
-def _text(why: Attribution, number: int, part: str) -> str:
-    """A text as it is written, its words coloured."""
-    text, done, parts = why.texts[number], 0, []
-    for word in (word for word in why.words if word.text_index == number):
-        parts += [escape(text[done : word.start]), _word(word, why.strongest_value)]
-        done = word.end
-    parts.append(escape(text[done:]))
-    label = f'<span class="part">{escape(part)}</span>' if len(why.parts) > 1 else ""
-    return f'<div class="text">{label}<p>{"".join(parts)}</p></div>'
+def _text(attribution: Attribution, number: int, part: str) -> str:
+    """The text with colored words."""
+    text, position, pieces = attribution.texts[number], 0, []
+    for word in (word for word in attribution.words if word.text_index == number):
+        pieces += [escape(text[position : word.start]), _word(word, attribution.strongest_value)]
+        position = word.end
+    pieces.append(escape(text[position:]))
+    label = f'<span class="part">{escape(part)}</span>' if len(attribution.parts) > 1 else ""
+    return f'<div class="text">{label}<p>{"".join(pieces)}</p></div>'
 
 
-def _word(word: WordAttribution, most: float) -> str:
-    shown, strength = escape(word.text), abs(word.attribution) / most
+def _word(word: WordAttribution, strongest: float) -> str:
+    text_html, strength = escape(word.text), abs(word.attribution) / strongest
     if not word.is_visible:
-        return f'<span class="unread" title="not read: it does not fit">{shown}</span>'
-    if strength < FAINT:
-        return f'<span title="{word.attribution:+.4f}">{shown}</span>'
-    side = "for" if word.attribution > 0 else "against"
-    return f'<span class="word {side}" style="--s:{strength:.3f}" title="{word.attribution:+.4f}">{shown}</span>'
+        return f'<span class="unread" title="not read: it does not fit">{text_html}</span>'
+    if strength < MIN_COLORED_SHARE:
+        return f'<span title="{word.attribution:+.4f}">{text_html}</span>'
+    direction = "for" if word.attribution > 0 else "against"
+    return (
+        f'<span class="word {direction}" style="--s:{strength:.3f}" title="{word.attribution:+.4f}">{text_html}</span>'
+    )
 
 
-def _table(why: Attribution) -> str:
+def _table(attribution: Attribution) -> str:
     rows = "".join(
         f'<tr><td>{escape(word.text)}</td><td class="number">{word.attribution:+.4f}</td>'
-        f"<td>{_bar(word, why.strongest_value)}</td></tr>"
-        for word in why.strongest(ROWS)
+        f"<td>{_bar(word, attribution.strongest_value)}</td></tr>"
+        for word in attribution.strongest(MAX_TABLE_WORDS)
     )
-    left = len(why.words) - ROWS
-    more = f'<p class="about">{left:,} words that say less are not listed.</p>' if left > 0 else ""
+    num_hidden = len(attribution.words) - MAX_TABLE_WORDS
+    more = f'<p class="about">{num_hidden:,} words that say less are not listed.</p>' if num_hidden > 0 else ""
     head = "<thead><tr><th>word</th><th class=number>adds</th><th></th></tr></thead>"
     return f"<table>{head}<tbody>{rows}</tbody></table>{more}"
 
 
-def _bar(word: WordAttribution, most: float) -> str:
-    side = "for" if word.attribution > 0 else "against"
-    return f'<span class="bar {side}" style="width:{abs(word.attribution) / most:.1%}"></span>'
+def _bar(word: WordAttribution, strongest: float) -> str:
+    direction = "for" if word.attribution > 0 else "against"
+    return f'<span class="bar {direction}" style="width:{abs(word.attribution) / strongest:.1%}"></span>'
 
 
-def _features(why: Attribution) -> str:
-    if not why.features:
+def _features(attribution: Attribution) -> str:
+    if not attribution.features:
         return ""
     rows = "".join(
-        f'<tr><td>{escape(one.text)}</td><td>{escape(one.position)}</td><td class="number">{one.value:+.4f}</td></tr>'
-        for one in why.features[:ROWS]
+        f"<tr><td>{escape(feature.text)}</td><td>{escape(feature.position)}</td>"
+        f'<td class="number">{feature.value:+.4f}</td></tr>'
+        for feature in attribution.features[:MAX_TABLE_WORDS]
     )
     head = "<thead><tr><th>n-gram</th><th>where</th><th class=number>adds</th></tr></thead>"
     return f"<table>{head}<tbody>{rows}</tbody></table>"
 
 
-# How much each word speaks for what a linear model says: exactly the weights of the n-grams that it is part of.
+# --- Linear models: exact attribution by the weights of n-grams ---
 #
-# The score is the logit above the mean of all labels' (of two labels times two: the log-odds). Weights that were learned
-# with a penalty have no common part, so that the mean changes nothing but what there is without any word.
+# The score is the logit minus the mean over labels (times two for two labels: the log-odds). Weights trained with L2
+# have no common component, so the mean affects the bias only.
 
 
-SIDES = {"first": (0,), "second": (1,), "both": (0, 1), "text": (0, 1)}  # where n-grams of texts are found
+SIDES = {"first": (0,), "second": (1,), "both": (0, 1), "text": (0, 1)}  # segments in which an n-gram feature occurs
 
 
 @dataclass(frozen=True)
 class LinearFeature:
-    """What a linear model looks at: an n-gram as text, or "" for a figure; where it stands, or the figure's name; and
-    what it adds to the score."""
+    """An n-gram, or "" for a numeric feature; its position or name; and its contribution."""
 
     text: str
     position: str
@@ -342,7 +367,7 @@ class LinearFeature:
 
 @dataclass(frozen=True, eq=False)
 class LinearAttribution:
-    """values (T,) of tokens; what no token can be blamed for; the score, what it is without any word; all features."""
+    """values (T,) of tokens, unattributed rest, score, score without words, and all features."""
 
     values: np.ndarray
     elsewhere: float
@@ -352,98 +377,106 @@ class LinearAttribution:
 
 
 def linear_attribution(
-    network: Any, traced: TokenTrace, target: AttributionTarget, logits: Logits, tokenizer: Tokenizer
+    network: Any, trace: TokenTrace, target: AttributionTarget, logits: Logits, tokenizer: Tokenizer
 ) -> LinearAttribution:
-    """An n-gram's share is divided alike among its tokens, wherever they stand; that of a figure is no token's."""
-    inputs = traced.rows.make_batch([0]).inputs
-    values, elsewhere, score, told = np.zeros(len(traced.word_ids)), 0.0, target.offset, 0.0
+    """Each n-gram's contribution is divided equally among its tokens; numeric features belong to no token."""
+    inputs = trace.rows.make_batch([0]).inputs
+    values, elsewhere, score, attributed = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
     features: dict[tuple[tuple[int, ...], str], float] = {}
-    for point in target.outputs:
-        score += point.scale * _logit(logits, point, centred=network.kind in ("label", "tag"))
-        for share in network.feature_contributions(inputs, point.index, head=point.head, answer=point.class_index):
-            value = share.value * point.scale
+    for output in target.outputs:
+        score += output.scale * _logit(logits, output, centered=network.kind in ("label", "tag"))
+        for contribution in network.feature_contributions(
+            inputs, output.index, head=output.head, answer=output.class_index
+        ):
+            value = contribution.value * output.scale
             skipped = network.skipped if isinstance(network, LinearModel) else ()
-            places = _places(share, traced, inputs, point.head, point.index, skipped)
-            width = max(1, len(places))
-            for place in places:
-                if place is None:
+            positions = _feature_positions(contribution, trace, inputs, output.head, output.index, skipped)
+            width = max(1, len(positions))
+            for position in positions:
+                if position is None:
                     elsewhere += value / width
                 else:
-                    values[place] += value / width
-            elsewhere += 0.0 if places else value
-            told += value
-            key = (share.tokens, share.field)
+                    values[position] += value / width
+            elsewhere += 0.0 if positions else value
+            attributed += value
+            key = (contribution.tokens, contribution.field)
             features[key] = features.get(key, 0.0) + value
-    named = (
-        LinearFeature(_shares_text(tokenizer, tokens), where, value) for (tokens, where), value in features.items()
+    features_by_size = (
+        LinearFeature(_feature_text(tokenizer, tokens), where, value) for (tokens, where), value in features.items()
     )
-    ordered = sorted(named, key=lambda one: -abs(one.value))
-    return LinearAttribution(values, elsewhere, score, score - told, tuple(ordered))
+    ordered = sorted(features_by_size, key=lambda one: -abs(one.value))
+    return LinearAttribution(values, elsewhere, score, score - attributed, tuple(ordered))
 
 
-def _logit(logits: Logits, point: TargetOutput, *, centred: bool) -> float:
-    """The logit; `centred`: above the mean of all answers', as what they have in common says nothing."""
-    if point.head == "choice":
-        return float(logits["choice"][0][point.index])
-    found = logits["label"][0] if point.head == "label" else np.concatenate(logits[point.head])[point.index]
-    if point.head in ("start", "end"):
-        return float(found)
-    return float(found[point.class_index or 0] - (found.mean() if centred else 0.0))
+def _logit(logits: Logits, output: TargetOutput, *, centered: bool) -> float:
+    """The logit; `centered` subtracts the mean over answers."""
+    if output.head == "choice":
+        return float(logits["choice"][0][output.index])
+    scores = logits["label"][0] if output.head == "label" else np.concatenate(logits[output.head])[output.index]
+    if output.head in ("start", "end"):
+        return float(scores)
+    return float(scores[output.class_index or 0] - (scores.mean() if centered else 0.0))
 
 
-def _places(
-    share: Any, traced: TokenTrace, inputs: TargetArrays, head: str, number: int, skipped: Any
+def _feature_positions(
+    contribution: Any, trace: TokenTrace, inputs: TargetArrays, head: str, index: int, skipped_ids: Any
 ) -> list[int | None]:
-    """The tokens that a feature is made of; None for one that lies outside of the row; none for a figure."""
-    if share.position is not None:
-        begin, end = _row_of(inputs, number)
-        return [number + one if begin <= number + one < end else None for one in share.position]
-    if not share.tokens:
+    """Tokens of a feature: None for one outside the sequence, an empty list for a numeric feature."""
+    if contribution.position is not None:
+        begin, end = _row_bounds(inputs, index)
+        return [index + offset if begin <= index + offset < end else None for offset in contribution.position]
+    if not contribution.tokens:
         return []
     if head in ("tag", "start", "end"):
-        asked = not share.where.lstrip("+-").isdigit()  # else it is how far the feature is from the token
-        return list(_asked(share, traced, inputs, number) if asked else _around(share, inputs, number))
-    rows = [number] if head == "choice" else range(len(inputs["lengths"]))
+        is_question_word = not contribution.field.lstrip(
+            "+-"
+        ).isdigit()  # otherwise the field is an offset from the token
+        return list(
+            _question_positions(contribution, trace, inputs, index)
+            if is_question_word
+            else _context_positions(contribution, inputs, index)
+        )
+    rows = [index] if head == "choice" else range(len(inputs["lengths"]))
     ends = np.cumsum(inputs["lengths"])
-    wanted, places = np.array(share.tokens), []
+    ngram, positions = np.array(contribution.tokens), []
     for row in rows:
-        here = np.arange(ends[row] - inputs["lengths"][row], ends[row])
-        here = here[~np.isin(inputs["tokens"][here], np.asarray(skipped))]
-        for side in SIDES[share.where]:
-            own = here[traced.rows.segments[here] == side]
-            if len(own) >= len(wanted):
-                windows = np.lib.stride_tricks.sliding_window_view(own, len(wanted))
-                matching = (inputs["tokens"][windows] == wanted).all(axis=1)
-                places += windows[matching].ravel().tolist()
-    return places
+        row_positions = np.arange(ends[row] - inputs["lengths"][row], ends[row])
+        row_positions = row_positions[~np.isin(inputs["tokens"][row_positions], np.asarray(skipped_ids))]
+        for segment in SIDES[contribution.field]:
+            text_positions = row_positions[trace.rows.segments[row_positions] == segment]
+            if len(text_positions) >= len(ngram):
+                windows = np.lib.stride_tricks.sliding_window_view(text_positions, len(ngram))
+                matching = (inputs["tokens"][windows] == ngram).all(axis=1)
+                positions += windows[matching].ravel().tolist()
+    return positions
 
 
-def _row_of(inputs: TargetArrays, number: int) -> tuple[int, int]:
-    """Where the row of a token begins and ends."""
+def _row_bounds(inputs: TargetArrays, index: int) -> tuple[int, int]:
+    """Start and end of the sequence that contains a token."""
     ends = np.cumsum(inputs["lengths"])
-    row = int(np.searchsorted(ends, number, side="right"))
+    row = int(np.searchsorted(ends, index, side="right"))
     return int(ends[row] - inputs["lengths"][row]), int(ends[row])
 
 
-def _asked(share: Any, traced: TokenTrace, inputs: TargetArrays, number: int) -> Iterator[int]:
-    """Of a word of the question: wherever it stands there."""
-    begin, end = _row_of(inputs, number)
-    for place in range(begin, end):
-        if traced.rows.segments[place] == 0 and (int(inputs["tokens"][place]),) == share.tokens:
-            yield place
+def _question_positions(contribution: Any, trace: TokenTrace, inputs: TargetArrays, index: int) -> Iterator[int]:
+    """Occurrences of the feature's word in the question."""
+    begin, end = _row_bounds(inputs, index)
+    for position in range(begin, end):
+        if trace.rows.segments[position] == 0 and (int(inputs["tokens"][position]),) == contribution.tokens:
+            yield position
 
 
-def _around(share: Any, inputs: TargetArrays, number: int) -> Iterator[int | None]:
-    """Of a feature around a word: its last token stands so far from the word as its name says."""
-    begin, end = _row_of(inputs, number)
-    for back, token in enumerate(reversed(share.tokens)):
-        place = number + int(share.where) - back
-        yield place if begin <= place < end and int(inputs["tokens"][place]) == token else None
+def _context_positions(contribution: Any, inputs: TargetArrays, index: int) -> Iterator[int | None]:
+    """Tokens of a context feature, whose last token is at the offset given by its name."""
+    begin, end = _row_bounds(inputs, index)
+    for distance, token in enumerate(reversed(contribution.tokens)):
+        position = index + int(contribution.field) - distance
+        yield position if begin <= position < end and int(inputs["tokens"][position]) == token else None
 
 
-def _shares_text(tokenizer: Tokenizer, tokens: tuple[int, ...]) -> str:
-    """An n-gram as a person reads it; what lies outside of the text is a dot."""
-    parts = [
+def _feature_text(tokenizer: Tokenizer, tokens: tuple[int, ...]) -> str:
+    """A readable n-gram; "·" for places outside the text."""
+    pieces = [
         tokenizer.decode([token]).strip() or tokenizer.id_to_token(token) if token >= 0 else "·" for token in tokens
     ]
-    return " ".join(parts)
+    return " ".join(pieces)

@@ -1,7 +1,7 @@
-"""What is to be explained: a label, a choice, a name or an answer, and the score whose causes are looked for.
+"""Targets of attribution (label, choice, tag, answer) and their scores; alignment of tokens with words.
 
-The score is the log-odds of what is explained, ln p / (1 - p): it does not saturate as a probability does, and is the
-same whatever is added to all logits. Of several words, or of a start and an end, the log-odds add up.
+The score is the log-odds ln p / (1 - p): it does not saturate as a probability does and does not depend on a constant
+added to all logits. For several words, or start and end of an answer, log-odds are summed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from forebear.tasks.task_batches import ExampleRows
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Where the tokens of a task's rows come from: which word of which text, so that what is said of tokens is of words.
+# --- Alignment of tokens with words ---
 
 
-SHORTENED = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)+")  # didn't is one word, whatever cuts it
+APOSTROPHE_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)+")  # "didn't" is one word in any tokenization
 
 
 @dataclass(frozen=True)
 class WordSpan:
-    """Where a word stands: characters `start` to before `end` of the text with the number `of`."""
+    """A word: characters `start` … `end` of text `text_index`."""
 
     text_index: int
     start: int
@@ -47,12 +47,12 @@ class WordSpan:
 
 @dataclass(frozen=True, eq=False)
 class TokenTrace:
-    """An example as rows, and the word of each token.
+    """An encoded example, with the word of each token.
 
-    texts   what is written in the example
-    words   in the order of the texts
-    owners  (T,) the number of the word that each token of the rows is of; NOTHING for those that stand around texts
-    inside  (T,) whether a token is of a text: white space is, though it is no word's
+    texts      texts of the example
+    words      in text order
+    word_ids   (T,) index of each token's word; IGNORE_INDEX for special tokens and white space
+    text_mask  (T,) whether a token belongs to a text (white space included)
     """
 
     rows: ExampleRows
@@ -62,44 +62,45 @@ class TokenTrace:
     text_mask: np.ndarray
 
     def added_up(self, values: np.ndarray) -> tuple[np.ndarray, float]:
-        """What is said of tokens (T,), of words: (words,), and the sum of what is no word's."""
+        """Token values (T,) summed per word (words,), and the sum over tokens without a word."""
         known = self.word_ids != IGNORE_INDEX
         return np.bincount(self.word_ids[known], values[known], len(self.words)), float(values[~known].sum())
 
     @property
     def visible_words(self) -> np.ndarray:
-        """(words,) whether a row holds any of it: what does not fit is not read."""
+        """(words,) False for words that were truncated."""
         return np.isin(np.arange(len(self.words)), self.word_ids)
 
 
-def trace_example(task: Task, example: Example, tokenizer: Tokenizer, layout: InputFormat) -> TokenTrace:
-    """The rows that the task makes of an example, with the way back to its words."""
-    numbering = _TracingTokenizer(tokenizer)
-    rows = task.encode([example], numbering, layout)
-    inside = rows.tokens >= tokenizer.vocab_size
-    numbers = rows.tokens[inside] - tokenizer.vocab_size  # of pieces, in the order in which they were cut
-    tokens, pieces = rows.tokens.copy(), numbering.pieces
-    tokens[inside] = np.concatenate([np.empty(0, np.int32), *(one.ids for one in pieces)])[numbers]
-    if isinstance(example, TaggedExample):  # its words are given, each was cut by itself
+def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_format: InputFormat) -> TokenTrace:
+    """Encode an example for its task and align its tokens with words."""
+    tracing_tokenizer = _TracingTokenizer(tokenizer)
+    rows = task.encode([example], tracing_tokenizer, input_format)
+    is_text = rows.tokens >= tokenizer.vocab_size
+    piece_numbers = rows.tokens[is_text] - tokenizer.vocab_size  # index of each token in the order of tokenization
+    tokens, pieces = rows.tokens.copy(), tracing_tokenizer.pieces
+    tokens[is_text] = np.concatenate([np.empty(0, np.int32), *(piece.ids for piece in pieces)])[piece_numbers]
+    if isinstance(example, TaggedExample):  # pre-tokenized: each word was encoded on its own
         text, words = join_words(example.words)
-        texts, owned = (text,), np.repeat(np.arange(len(pieces)), [len(one.ids) for one in pieces])
+        texts, word_numbers = (text,), np.repeat(np.arange(len(pieces)), [len(piece.ids) for piece in pieces])
     else:
         texts = example_texts(example)
-        if len(pieces) < len(texts):  # a question that is its own passage was cut only once
-            numbers = numbers + len(pieces[0].ids) * rows.segments[inside]
+        if len(pieces) < len(texts):  # a question equal to its passage was encoded once
+            piece_numbers = piece_numbers + len(pieces[0].ids) * rows.segments[is_text]
             pieces = pieces * 2
-        words, owned = _cut(texts, pieces)
-    owners = np.full(len(tokens), IGNORE_INDEX)
-    owners[inside] = owned[numbers]
-    return TokenTrace(replace(rows, tokens=tokens), texts, tuple(words), owners, inside)
+        words, word_numbers = _align_words(texts, pieces)
+    word_ids = np.full(len(tokens), IGNORE_INDEX)
+    word_ids[is_text] = word_numbers[piece_numbers]
+    return TokenTrace(replace(rows, tokens=tokens), texts, tuple(words), word_ids, is_text)
 
 
 class _TracingTokenizer(Tokenizer):
-    """A tokenizer that gives each piece a number of its own, above all ids: whatever a task makes of them, its rows
-    then tell which piece stands where, without anybody knowing how it cuts windows or orders texts."""
+    """A tokenizer that numbers tokens consecutively above the vocabulary, so that the task's encoding shows where each
+    goes.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        vars(self).update(vars(tokenizer))  # it is the same in all else
+        vars(self).update(vars(tokenizer))  # the same in every other respect
         self._tokenizer = tokenizer
         self.pieces: list[TokenEncoding] = []
         self._count = tokenizer.vocab_size
@@ -112,57 +113,59 @@ class _TracingTokenizer(Tokenizer):
         return replace(pieces, ids=numbers)
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        cuts = [self.encode(text).ids for text in texts]
-        return np.concatenate([np.empty(0, np.int32), *cuts]), np.array([len(ids) for ids in cuts], np.int32)
+        token_rows = [self.encode(text).ids for text in texts]
+        return np.concatenate([np.empty(0, np.int32), *token_rows]), np.array(
+            [len(ids) for ids in token_rows], np.int32
+        )
 
 
-def _cut(texts: Sequence[str], cuts: Sequence[TokenEncoding]) -> tuple[list[WordSpan], np.ndarray]:
-    """All words, and for each piece the number of its word; white space is no word."""
+def _align_words(texts: Sequence[str], encodings: Sequence[TokenEncoding]) -> tuple[list[WordSpan], np.ndarray]:
+    """All words, and the word index of each token; white space belongs to no word."""
     words: list[WordSpan] = []
-    owned = []
-    for of, (text, pieces) in enumerate(zip(texts, cuts, strict=True)):
-        spans = list(_stripped(text, pieces))
+    word_numbers = []
+    for text_index, (text, pieces) in enumerate(zip(texts, encodings, strict=True)):
+        spans = list(_stripped_spans(text, pieces))
         ends = borders(text, spans)
         begins = [0, *ends[:-1]]
         numbers = np.full(len(ends) + 1, IGNORE_INDEX)
         for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             if text[begin:end].strip():
                 numbers[number] = len(words)
-                words.append(WordSpan(of, begin, end))
-        places = np.array([begin for begin, _ in spans], np.int64)
-        owned.append(numbers[np.searchsorted(ends, places, side="right")])
-    return words, np.concatenate([np.empty(0, np.int64), *owned])
+                words.append(WordSpan(text_index, begin, end))
+        starts = np.array([begin for begin, _ in spans], np.int64)
+        word_numbers.append(numbers[np.searchsorted(ends, starts, side="right")])
+    return words, np.concatenate([np.empty(0, np.int64), *word_numbers])
 
 
-def _stripped(text: str, pieces: TokenEncoding) -> Iterator[tuple[int, int]]:
-    """The span of each piece without white space before it; a further byte of a character has that of the first."""
+def _stripped_spans(text: str, pieces: TokenEncoding) -> Iterator[tuple[int, int]]:
+    """Token spans without leading white space; continuation bytes of a character have its span."""
     span = (0, 0)
     for begin, end in pieces.spans:
         if begin < end:
-            written = text[begin:end].lstrip()
-            span = (end - len(written), end) if written else (begin, end)
+            visible = text[begin:end].lstrip()
+            span = (end - len(visible), end) if visible else (begin, end)
         yield span
 
 
 def borders(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Where words end. A token that reaches over a border leaves no border there: nobody could say whose it is."""
-    kept = np.zeros(len(text) + 1, bool)
-    kept[[*Segmenter().word_ends(text), len(text)]] = True
-    whole = [found.span() for found in SHORTENED.finditer(text) if not has_han(found.group())]
-    for begin, end in (*spans, *whole):
-        kept[begin + 1 : end] = False
-    kept[0] = False
-    return np.flatnonzero(kept).tolist()
+    """Ends of words. A token that crosses a boundary joins both words."""
+    is_boundary = np.zeros(len(text) + 1, bool)
+    is_boundary[[*Segmenter().word_ends(text), len(text)]] = True
+    unbroken = [match.span() for match in APOSTROPHE_WORD.finditer(text) if not has_han(match.group())]
+    for begin, end in (*spans, *unbroken):
+        is_boundary[begin + 1 : end] = False
+    is_boundary[0] = False
+    return np.flatnonzero(is_boundary).tolist()
 
 
 def join_words(words: Sequence[str]) -> tuple[str, list[WordSpan]]:
-    """Words as one text, and where each of them stands in it: with spaces between, but not beside Chinese."""
-    text, places = "", []
+    """Join words into a text, with spaces except next to Chinese; also their spans."""
+    text, spans = "", []
     for word in words:
         text += " " if text and not (has_han(text[-1]) or has_han(word[:1])) else ""
-        places.append(WordSpan(0, len(text), len(text) + len(word)))
+        spans.append(WordSpan(0, len(text), len(text) + len(word)))
         text += word
-    return text, places
+    return text, spans
 
 
 Outputs = Mapping[str, "Tensor"]  # of each head, (S, …) for S copies of the example
@@ -171,7 +174,7 @@ Score = Callable[[Outputs], "Tensor"]  # → (S,)
 
 @dataclass(frozen=True)
 class TargetOutput:
-    """A number that a head gives: of which example (label), row (choice) or token, for which answer; times `scale`."""
+    """A logit: head, index (example, sequence or token), class, and factor."""
 
     head: str
     index: int
@@ -181,12 +184,12 @@ class TargetOutput:
 
 @dataclass(frozen=True, eq=False)
 class AttributionTarget:
-    """What is explained.
+    """An output to explain.
 
-    name         in words, and what the run says itself
-    probability  of it; None where a number is told
-    score        of a network's outputs: label (S, 1, answers), choice (S, rows), tag (S, T, tags), start, end (S, T)
-    points       the logits that speak for it, plus `shift`: all that a linear model needs
+    name         of the output; `prediction` is the run's own
+    probability  of the output; None for regression
+    score        of the head outputs: label (S, 1, answers), choice (S, rows), tag (S, T, tags), start, end (S, T)
+    outputs      logits whose weighted sum plus `offset` is the score: all that linear models need
     """
 
     name: str
@@ -202,144 +205,160 @@ class AttributionTarget:
 
 
 def attribution_target(
-    task: Task, example: Any, rows: ExampleRows, logits: Logits, of: str | None = None, at: str | int | None = None
+    task: Task,
+    example: Any,
+    rows: ExampleRows,
+    logits: Logits,
+    override: str | None = None,
+    location: str | int | None = None,
 ) -> AttributionTarget:
-    """What is explained of an example: what the run says, or `of` instead; `at` a word, or the start or end."""
-    (answer,) = task.predictions([example], rows, logits)
-    if at is not None and not isinstance(task, SequenceTagging | QuestionAnswering):
+    """The target for an example: the run's prediction, or `override`; `location` selects a word, or start or end."""
+    (prediction,) = task.predictions([example], rows, logits)
+    if location is not None and not isinstance(task, SequenceTagging | QuestionAnswering):
         raise InputError(f"--at means nothing for {task.name}", hint="leave it out; it is for tagging and answering")
     match task:
         case Classification():
-            return _label(task, answer, of)
+            return _label(task, prediction, override)
         case MultipleChoice():
-            return _choice(task, answer, of)
+            return _choice(task, prediction, override)
         case SequenceTagging():
-            return _tags(task, answer, rows, logits, of, at)
+            return _tags(task, prediction, rows, logits, override, location)
         case QuestionAnswering():
-            return _answer(example, answer, rows, logits, of, at)
+            return _answer(example, prediction, rows, logits, override, location)
     raise InputError(f"what {task.name} says cannot be explained yet")
 
 
-def odds(scores: Tensor, one: int) -> Tensor:
-    """(S, K) logits → (S,) ln p / (1 - p) of one of them."""
-    others = [other for other in range(scores.shape[1]) if other != one]
-    return scores[:, one] - scores[:, others].logsumexp(1)
+def odds(scores: Tensor, index: int) -> Tensor:
+    """(S, K) logits → (S,) log-odds of one class."""
+    others = [other for other in range(scores.shape[1]) if other != index]
+    return scores[:, index] - scores[:, others].logsumexp(1)
 
 
-def _label(task: Classification, answer: LabelPrediction, of: str | None) -> AttributionTarget:
+def _label(task: Classification, prediction: LabelPrediction, override: str | None) -> AttributionTarget:
     if task.kind == "number":
-        if of is not None:
+        if override is not None:
             raise InputError("--of means nothing where a number is told", hint="leave it out")
-        name = f"{answer.label:.4g}"
-        points, centre, spread = (TargetOutput("label", 0, scale=task.spread),), task.centre, task.spread
-        return AttributionTarget(name, name, None, lambda out: out["label"][:, 0, 0] * spread + centre, points, centre)
-    likeliest = max(answer.probabilities, key=lambda label: answer.probabilities[label])
-    said = ", ".join(answer.label) if isinstance(answer.label, tuple) else str(answer.label)
-    label = likeliest if of is None else of
+        name = f"{prediction.label:.4g}"
+        outputs, centre, std = (TargetOutput("label", 0, scale=task.spread),), task.centre, task.spread
+        return AttributionTarget(name, name, None, lambda out: out["label"][:, 0, 0] * std + centre, outputs, centre)
+    likeliest = max(prediction.probabilities, key=lambda label: prediction.probabilities[label])
+    predicted = ", ".join(prediction.label) if isinstance(prediction.label, tuple) else str(prediction.label)
+    label = likeliest if override is None else override
     if label not in task.labels:
         raise InputError(f"no label is named {label!r}", hint=f"there are: {', '.join(task.labels)}")
-    number, cold = task.labels.index(label), 1 / task.temperature
+    number, inverse_temperature = task.labels.index(label), 1 / task.temperature
 
     def score(out: Outputs) -> Tensor:
-        logits = out["label"][:, 0] * cold
+        logits = out["label"][:, 0] * inverse_temperature
         return logits[:, number] if task.kind == "several" else odds(logits, number)
 
-    two = task.kind == "one" and len(task.labels) == 2  # then one logit is the other's negative: half of the odds
-    points = (TargetOutput("label", 0, number, 2 * cold if two else cold),)
-    return AttributionTarget(label, said or "(none)", answer.probabilities[label], score, points)
+    is_binary = (
+        task.kind == "one" and len(task.labels) == 2
+    )  # binary: the logits are opposite, each half of the log-odds
+    outputs = (TargetOutput("label", 0, number, 2 * inverse_temperature if is_binary else inverse_temperature),)
+    return AttributionTarget(label, predicted or "(none)", prediction.probabilities[label], score, outputs)
 
 
-def _choice(task: MultipleChoice, answer: ChoicePrediction, of: str | None) -> AttributionTarget:
-    number = answer.choice
-    if of is not None:
-        names = [*answer.choices, *(str(one) for one in range(1, len(answer.choices) + 1))]
-        if of not in names:
-            hint = f"give one of the choices, or its number from 1 to {len(answer.choices)}"
-            raise InputError(f"{of!r} is none of the choices", hint=hint)
-        number = names.index(of) % len(answer.choices)
-    cold = 1 / task.temperature
-    said, name = answer.choices[answer.choice], answer.choices[number]
-    points = (TargetOutput("choice", number, scale=cold),)
+def _choice(task: MultipleChoice, prediction: ChoicePrediction, override: str | None) -> AttributionTarget:
+    number = prediction.choice
+    if override is not None:
+        names = [*prediction.choices, *(str(number_) for number_ in range(1, len(prediction.choices) + 1))]
+        if override not in names:
+            hint = f"give one of the choices, or its number from 1 to {len(prediction.choices)}"
+            raise InputError(f"{override!r} is none of the choices", hint=hint)
+        number = names.index(override) % len(prediction.choices)
+    inverse_temperature = 1 / task.temperature
+    predicted, name = prediction.choices[prediction.choice], prediction.choices[number]
+    outputs = (TargetOutput("choice", number, scale=inverse_temperature),)
     return AttributionTarget(
-        name, said, answer.probabilities[number], lambda out: odds(out["choice"] * cold, number), points
+        name,
+        predicted,
+        prediction.probabilities[number],
+        lambda out: odds(out["choice"] * inverse_temperature, number),
+        outputs,
     )
 
 
 def _tags(
     task: SequenceTagging,
-    answer: TagPrediction,
+    prediction: TagPrediction,
     rows: ExampleRows,
     logits: Logits,
-    of: str | None,
-    at: str | int | None,
+    override: str | None,
+    location: str | int | None,
 ) -> AttributionTarget:
-    """Of a word its tag; of a name the tags of all its words."""
-    first, last = _meant(answer, at)
-    wanted = [_other_tag(task, tag, of, single=last - first == 1) for tag in answer.tags[first:last]]
-    numbers = [task.tags.index(tag) for tag in wanted]
+    """A word's tag, or the tags of all words of an entity."""
+    first, last = _select_words(prediction, location)
+    tags = [_other_tag(task, tag, override, single=last - first == 1) for tag in prediction.tags[first:last]]
+    numbers = [task.tags.index(tag) for tag in tags]
     assert rows.answer_spans is not None
-    places = np.full(len(answer.words), IGNORE_INDEX)
-    asked = np.flatnonzero(rows.answer_spans != IGNORE_INDEX)
-    places[rows.answer_spans[asked]] = asked
-    learned = logits.get("moves")
+    positions = np.full(len(prediction.words), IGNORE_INDEX)
+    labeled_rows = np.flatnonzero(rows.answer_spans != IGNORE_INDEX)
+    positions[rows.answer_spans[labeled_rows]] = labeled_rows
+    transition_scores = logits.get("moves")
 
     def score(out: Outputs) -> Tensor:
-        scores = out["tag"][:, places.tolist()]
-        if task.crf and learned is not None:
-            scores = _chained(scores, task.transitions, learned)
+        scores = out["tag"][:, positions.tolist()]
+        if task.crf and transition_scores is not None:
+            scores = _crf_scores(scores, task.transitions, transition_scores)
         return sum((odds(scores[:, first + n], tag) for n, tag in enumerate(numbers)), start=scores.new_zeros(()))
 
-    text = join_words(answer.words[first:last])[0]
-    p = answer.probabilities[range(first, last), numbers]
-    points = tuple(TargetOutput("tag", int(places[first + n]), tag) for n, tag in enumerate(numbers))
-    name, said = (f"{text}: {' '.join(one)}" for one in (wanted, answer.tags[first:last]))
-    return AttributionTarget(name, said, float(np.prod(p ** (1 / len(p)))), score, points)
+    text = join_words(prediction.words[first:last])[0]
+    p = prediction.probabilities[range(first, last), numbers]
+    outputs = tuple(TargetOutput("tag", int(positions[first + n]), tag) for n, tag in enumerate(numbers))
+    name, predicted = (f"{text}: {' '.join(tag_names)}" for tag_names in (tags, prediction.tags[first:last]))
+    return AttributionTarget(name, predicted, float(np.prod(p ** (1 / len(p)))), score, outputs)
 
 
-def _meant(answer: TagPrediction, at: str | int | None) -> tuple[int, int]:
-    """The words that are asked about: a name or a word by its text, a word by its number, or the surest name."""
-    if at is None:
-        if not answer.entities:
+def _select_words(prediction: TagPrediction, location: str | int | None) -> tuple[int, int]:
+    """Words selected by text, entity or number; by default the most probable entity."""
+    if location is None:
+        if not prediction.entities:
             raise InputError("nothing was found in this text", hint="say of which word the tag is meant: --at WORD")
-        surest = max(answer.entities, key=lambda entity: entity.probability)
+        surest = max(prediction.entities, key=lambda entity: entity.probability)
         return surest.start, surest.end
-    named = [(entity.start, entity.end) for entity in answer.entities if entity.text == str(at)]
-    alike = [(number, number + 1) for number, word in enumerate(answer.words) if word == str(at)]
-    found = [] if isinstance(at, int) else named or alike
-    if len(found) > 1:
-        numbers = ", ".join(str(first + 1) for first, _ in found)
-        raise InputError(f"{at!r} stands here {len(found)} times", hint=f"give the number of its word: {numbers}")
-    if found:
-        return found[0]
-    if str(at).isdecimal() and 1 <= int(at) <= len(answer.words):
-        return int(at) - 1, int(at)
-    hint = f"give a word or a name of the text, or the number of a word, from 1 to {len(answer.words)}"
-    raise InputError(f"there is no word {at!r}", hint=hint)
+    entity_spans = [(entity.start, entity.end) for entity in prediction.entities if entity.text == str(location)]
+    word_spans = [(number, number + 1) for number, word in enumerate(prediction.words) if word == str(location)]
+    spans = [] if isinstance(location, int) else entity_spans or word_spans
+    if len(spans) > 1:
+        numbers = ", ".join(str(first + 1) for first, _ in spans)
+        raise InputError(f"{location!r} stands here {len(spans)} times", hint=f"give the number of its word: {numbers}")
+    if spans:
+        return spans[0]
+    if str(location).isdecimal() and 1 <= int(location) <= len(prediction.words):
+        return int(location) - 1, int(location)
+    hint = f"give a word or a name of the text, or the number of a word, from 1 to {len(prediction.words)}"
+    raise InputError(f"there is no word {location!r}", hint=hint)
 
 
-def _other_tag(task: SequenceTagging, tag: str, of: str | None, *, single: bool) -> str:
-    """The tag itself; or `of`: another tag for a single word, or the same part of a name of another kind."""
-    if of is None:
+def _other_tag(task: SequenceTagging, tag: str, override: str | None, *, single: bool) -> str:
+    """The tag itself; or another tag for a single word, or another entity type for each word of an entity."""
+    if override is None:
         return tag
     if task.is_plain:
-        if of not in task.tags:
-            raise InputError(f"no tag {of!r} was learned", hint=f"there are: {', '.join(task.tags)}")
-        return of
-    part = tag.partition("-")[0]
-    named = of if single and of in task.tags else f"{'S' if part == 'O' else part}-{of}"
-    if named not in task.tags:
-        kinds = sorted({one.partition("-")[2] for one in task.tags if one != "O"})
-        more = " (or a tag such as B-…, or O, for a single word)" if single else ""
-        raise InputError(f"nothing of the kind {of!r} was learned", hint=f"there are: {', '.join(kinds)}{more}")
-    return named
+        if override not in task.tags:
+            raise InputError(f"no tag {override!r} was learned", hint=f"there are: {', '.join(task.tags)}")
+        return override
+    prefix = tag.partition("-")[0]
+    new_tag = override if single and override in task.tags else f"{'S' if prefix == 'O' else prefix}-{override}"
+    if new_tag not in task.tags:
+        types = sorted({known_tag.partition("-")[2] for known_tag in task.tags if known_tag != "O"})
+        extra_hint = " (or a tag such as B-…, or O, for a single word)" if single else ""
+        raise InputError(
+            f"nothing of the kind {override!r} was learned", hint=f"there are: {', '.join(types)}{extra_hint}"
+        )
+    return new_tag
 
 
-def _chained(scores: Tensor, legal: TagTransitions, learned: Sequence[np.ndarray]) -> Tensor:
-    """(S, N, K) emissions → what a CRF makes of them: ln P of each label at each word, up to a constant."""
+def _crf_scores(scores: Tensor, allowed_transitions: TagTransitions, learned_scores: Sequence[np.ndarray]) -> Tensor:
+    """(S, N, K) emissions → marginal log probabilities of a CRF, up to a constant."""
     import torch
 
-    allowed = zip(legal, learned, strict=True)
-    moves, start, end = (scores.new_tensor(np.where(may, one, FORBIDDEN_SCORE)) for may, one in allowed)
+    masked_scores = zip(allowed_transitions, learned_scores, strict=True)
+    moves, start, end = (
+        scores.new_tensor(np.where(is_allowed, score_values, FORBIDDEN_SCORE))
+        for is_allowed, score_values in masked_scores
+    )
     words = scores.unbind(1)
     forwards, backwards = [words[0] + start], [end.expand_as(words[0])]
     for emission in words[1:]:
@@ -351,64 +370,73 @@ def _chained(scores: Tensor, legal: TagTransitions, learned: Sequence[np.ndarray
 
 def _answer(
     example: QuestionExample,
-    answer: AnswerPrediction,
+    prediction: AnswerPrediction,
     rows: ExampleRows,
     logits: Logits,
-    of: str | None,
-    at: str | int | None,
+    override: str | None,
+    location: str | int | None,
 ) -> AttributionTarget:
-    """Start and end of an answer, or one of them, in the window that finds it likeliest."""
-    if at not in (None, "start", "end"):
-        raise InputError(f"--at is {at!r}", hint="give start or end; without it both are explained")
-    if of is not None and (not of.strip() or of.strip() not in example.passage):
-        raise InputError(f"{of!r} does not stand in the passage", hint="give --of a part of the passage, word for word")
-    said = answer.text.strip()  # pieces of bytes take the space before them with them
-    name, begin = said, IGNORE_INDEX
-    if of is not None:
-        name = of.strip()
+    """Start and end of an answer, or one of them, in the window with the highest probability."""
+    if location not in (None, "start", "end"):
+        raise InputError(f"--at is {location!r}", hint="give start or end; without it both are explained")
+    if override is not None and (not override.strip() or override.strip() not in example.passage):
+        raise InputError(
+            f"{override!r} does not stand in the passage", hint="give --of a part of the passage, word for word"
+        )
+    predicted = prediction.text.strip()  # byte-level tokens include the space before them
+    name, begin = predicted, IGNORE_INDEX
+    if override is not None:
+        name = override.strip()
         begin = example.passage.find(name)
-    elif answer.best is not None:
-        begin = answer.best.start + len(answer.text) - len(answer.text.lstrip())
-    found = max(_places(rows, logits, begin, begin + len(name)), default=None)
-    if found is None:
+    elif prediction.best is not None:
+        begin = prediction.best.start + len(prediction.text) - len(prediction.text.lstrip())
+    best = max(_answer_positions(rows, logits, begin, begin + len(name)), default=None)
+    if best is None:
         raise InputError(f"{name!r} does not fit into one window", hint="give a shorter part of the passage")
-    sure, row, first, last = found
-    whole = range(*_row_ends(rows, row))
-    places = {"start": first, "end": last} if at is None else {str(at): first if at == "start" else last}
+    log_prob, row, first, last = best
+    row_range = range(*_row_ends(rows, row))
+    positions = (
+        {"start": first, "end": last} if location is None else {str(location): first if location == "start" else last}
+    )
 
     def score(out: Outputs) -> Tensor:
-        sums = [odds(out[head][:, whole.start : whole.stop], place - whole.start) for head, place in places.items()]
+        sums = [
+            odds(out[head][:, row_range.start : row_range.stop], place - row_range.start)
+            for head, place in positions.items()
+        ]
         return sum(sums[1:], start=sums[0])
 
-    if at is not None:
-        other = _log_softmax(logits[str(at)][row])
-        sure = float(other[places[str(at)] - whole.start])
-    part = f"{at} of " if at is not None else ""
-    names = [part + (one or "(no answer)") for one in (name, said)]
-    points = tuple(TargetOutput(head, place) for head, place in places.items())
-    return AttributionTarget(names[0], names[1], float(np.exp(sure)), score, points)
+    if location is not None:
+        log_probs = _log_softmax(logits[str(location)][row])
+        log_prob = float(log_probs[positions[str(location)] - row_range.start])
+    prefix = f"{location} of " if location is not None else ""
+    names = [prefix + (answer_text or "(no answer)") for answer_text in (name, predicted)]
+    outputs = tuple(TargetOutput(head, place) for head, place in positions.items())
+    return AttributionTarget(names[0], names[1], float(np.exp(log_prob)), score, outputs)
 
 
-def _places(rows: ExampleRows, logits: Logits, begin: int, end: int) -> Iterator[tuple[float, int, int, int]]:
-    """(ln P, row, token of the start, token of the end) of these characters of the passage, in every row that has them;
-    without a begin those of "no answer"."""
+def _answer_positions(rows: ExampleRows, logits: Logits, begin: int, end: int) -> Iterator[tuple[float, int, int, int]]:
+    """(ln P, sequence, start token, end token) of a character span in every window that has it, or of "no answer"."""
     for row in rows.row_range(0):
-        at, marks = _row_ends(rows, row)[0], rows.row_answer_spans(row)
+        row_start, spans = _row_ends(rows, row)[0], rows.row_answer_spans(row)
         start, stop = (_log_softmax(logits[head][row]) for head in ("start", "end"))
-        firsts, lasts = np.array([NO_ANSWER]), np.array([NO_ANSWER])
+        start_positions, end_positions = np.array([NO_ANSWER]), np.array([NO_ANSWER])
         if begin != IGNORE_INDEX:
-            held = np.flatnonzero((marks[:, 0] < end) & (marks[:, 1] > begin) & (marks[:, 0] != IGNORE_INDEX))
-            if not len(held) or marks[held[0], 0] > begin or marks[held[-1], 1] < end:
+            covered = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin) & (spans[:, 0] != IGNORE_INDEX))
+            if not len(covered) or spans[covered[0], 0] > begin or spans[covered[-1], 1] < end:
                 continue
-            # Of the tokens that are the bytes of one character, any may have been meant.
-            firsts = np.flatnonzero(marks[:, 0] == marks[held[0], 0])
-            lasts = np.flatnonzero(marks[:, 1] == marks[held[-1], 1])
-        first, last = int(firsts[start[firsts].argmax()]), int(lasts[stop[lasts].argmax()])
-        yield float(start[first] + stop[last]), row, at + first, at + last
+            # Any of the tokens that are bytes of one character may be the boundary.
+            start_positions = np.flatnonzero(spans[:, 0] == spans[covered[0], 0])
+            end_positions = np.flatnonzero(spans[:, 1] == spans[covered[-1], 1])
+        first, last = (
+            int(start_positions[start[start_positions].argmax()]),
+            int(end_positions[stop[end_positions].argmax()]),
+        )
+        yield float(start[first] + stop[last]), row, row_start + first, row_start + last
 
 
 def _row_ends(rows: ExampleRows, row: int) -> tuple[int, int]:
-    """Where a row begins and ends among all tokens."""
+    """Start and end of a sequence among all tokens."""
     end = int(rows.lengths[: row + 1].sum())
     return end - int(rows.lengths[row]), end
 

@@ -1,9 +1,8 @@
-"""How far back a run can learn from: the size of the gradient by distance.
+"""Gradient by distance: how strongly a causal model's state depends on the token k positions before it.
 
-A run that looks back has a state at each token. How much that state depends on the vector of the token k places before
-it is the size of a derivative, and it is also what a mistake here can teach about there. In a plain recurrent network
-it is a product of k matrices, and vanishes or explodes (Hochreiter 1991, Bengio et al. 1994); gates, and attention,
-were made to keep it.
+The size of this derivative is what an error here can teach about a token there. In a plain RNN it is a product of k
+matrices, which vanishes or explodes (Hochreiter 1991, Bengio et al. 1994); gates and attention were designed to
+preserve it.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.nn.encoder import Encoder
 
-FAR = 50  # tokens back, where nobody says how far
-PLACES = 32  # tokens that are asked
-DIRECTIONS = 4  # in which each state is looked at
-MAX_CHARACTERS = 400_000  # of text that are enough to choose places from
-VANISHED, EXPLODED = 1e-4, 1e4  # what is left after FAR tokens at the pace at which it shrinks or grows
-NOTHING = 1e-30  # below is what floats cannot hold: the derivative vanished, and is not cut off
+FAR = 50  # default maximum distance in tokens
+NUM_POSITIONS = 32  # number of positions sampled
+NUM_DIRECTIONS = 4  # random directions per state
+MAX_CHARACTERS = 400_000  # of text to sample positions from
+VANISHED, EXPLODED = 1e-4, 1e4  # relative size after FAR tokens
+MIN_MAGNITUDE = 1e-30  # smaller sizes are underflow (vanished), not a cut-off
 
 
 @dataclass(frozen=True, eq=False)
 class GradientReach:
-    """How much a state depends on the token so many places before it.
+    """Gradient size by distance.
 
-    sizes   (far + 1,) |d(u · state) / d vector|, the mean over places and directions u of length 1; 0 is the token
-            itself
-    places  how many tokens were asked
-    limit   why it is not looked at further back, where the run sets a limit
+    magnitudes     (max_distance + 1,) mean |d(u · state) / d vector| over positions and unit directions u;
+                   0 is the token itself
+    num_positions  number of positions
+    limit          why the distance is limited, if it is
     """
 
     name: str
@@ -56,22 +55,22 @@ class GradientReach:
 
     @property
     def relative(self) -> np.ndarray:
-        """(far + 1,) of what it is at the token itself."""
+        """(max_distance + 1,) sizes relative to the token itself."""
         return self.magnitudes / max(float(self.magnitudes[0]), 1e-300)
 
     @property
     def farthest(self) -> int:
-        """The furthest token that changes anything."""
+        """The farthest token with any effect."""
         return int(np.flatnonzero(self.magnitudes)[-1]) if self.magnitudes.any() else 0
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ends at some distance, and does not fade."""
-        return self.farthest < self.max_distance and float(self.magnitudes[self.farthest]) > NOTHING
+        """Whether the gradient ends at some distance instead of fading."""
+        return self.farthest < self.max_distance and float(self.magnitudes[self.farthest]) > MIN_MAGNITUDE
 
     @property
     def factor(self) -> float | None:
-        """What is left of it with each token further back, on average: the slope of its logarithm."""
+        """Mean factor per token: the slope of the log size."""
         at = np.arange(1, self.farthest + 1)
         if len(at) < 2:
             return None
@@ -79,7 +78,7 @@ class GradientReach:
 
     @property
     def remaining_fraction(self) -> float:
-        """At the furthest token, of what there is at the token itself."""
+        """Relative size at the maximum distance."""
         return float(self.relative[-1])
 
     @property
@@ -88,57 +87,64 @@ class GradientReach:
             return f"is cut off: nothing further back than {self.farthest} tokens is seen"
         if self.factor is None:
             return "was looked at over too few tokens to be told"
-        pace = math.log(2) / abs(math.log(self.factor)) if self.factor != 1 else math.inf
-        every = f"every {pace:.1f} tokens" if pace < self.max_distance else f"in no {self.max_distance} tokens"
-        halves = f"{'halves' if self.factor <= 1 else 'doubles'} {every}; {self.remaining_fraction:.1e} is left after {self.max_distance}"
-        much = FAR * math.log(self.factor)
-        if much < math.log(VANISHED):
-            return f"vanishes: {halves}"
-        return f"explodes: {halves}" if much > math.log(EXPLODED) else f"survives: {halves}"
+        half_life = math.log(2) / abs(math.log(self.factor)) if self.factor != 1 else math.inf
+        interval = (
+            f"every {half_life:.1f} tokens" if half_life < self.max_distance else f"in no {self.max_distance} tokens"
+        )
+        rate = f"{'halves' if self.factor <= 1 else 'doubles'} {interval}"
+        rate += f"; {self.remaining_fraction:.1e} is left after {self.max_distance}"
+        log_change = FAR * math.log(self.factor)
+        if log_change < math.log(VANISHED):
+            return f"vanishes: {rate}"
+        return f"explodes: {rate}" if log_change > math.log(EXPLODED) else f"survives: {rate}"
 
     def to_dict(self) -> dict[str, Any]:
         factor = self.factor
-        told: dict[str, Any] = {"run": self.name, "verdict": self.conclusion, "places": self.num_positions}
-        told |= {
+        data: dict[str, Any] = {"run": self.name, "verdict": self.conclusion, "places": self.num_positions}
+        data |= {
             "factor_per_token": None if factor is None else float(f"{factor:.6g}"),
             "left": float(f"{self.remaining_fraction:.4g}"),
         }
-        told |= {"reaches": self.farthest, "limit": self.limit}
-        told["by_distance"] = [
-            {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{share:.6g}")}
-            for distance, (size, share) in enumerate(zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True))
+        data |= {"reaches": self.farthest, "limit": self.limit}
+        data["by_distance"] = [
+            {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{relative_size:.6g}")}
+            for distance, (size, relative_size) in enumerate(
+                zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
+            )
         ]
-        return told
+        return data
 
 
 def gradient_reach(
-    runs: Run | Sequence[Run], texts: str | Sequence[str], *, far: int | None = None
+    runs: Run | Sequence[Run], texts: str | Sequence[str], *, max_distance: int | None = None
 ) -> list[GradientReach]:
-    """Of each run, on the same texts, up to `far` tokens back."""
-    given = [texts] if isinstance(texts, str) else list(texts)
-    several = list(runs) if isinstance(runs, Sequence) else [runs]
-    if not several:
+    """Gradient by distance for each run, on the same texts, up to `max_distance` tokens."""
+    text_list = [texts] if isinstance(texts, str) else list(texts)
+    run_list = list(runs) if isinstance(runs, Sequence) else [runs]
+    if not run_list:
         raise InputError("there is no run", hint="name at least one run that looks back (rnn, lstm, gpt2, …)")
-    return [reach(run, given, FAR if far is None else far) for run in several]
+    return [reach(run, text_list, FAR if max_distance is None else max_distance) for run in run_list]
 
 
-def reach(run: Run, texts: Sequence[str], far: int) -> GradientReach:
-    if far < 1:
-        raise InputError(f"--far is {far}", hint="look at least 1 token back")
+def reach(run: Run, texts: Sequence[str], max_distance: int) -> GradientReach:
+    if max_distance < 1:
+        raise InputError(f"--far is {max_distance}", hint="look at least 1 token back")
     encoder = _encoder(run)
     limit = ""
-    if encoder.max_length is not None and far >= encoder.max_length:
-        far = encoder.max_length - 1
+    if encoder.max_length is not None and max_distance >= encoder.max_length:
+        max_distance = encoder.max_length - 1
         limit = f"its context is {encoder.max_length:,} tokens"
-    rows = _windows(_rows(run, texts), far, min(2 * far + 1, encoder.max_length or 2 * far + 1))
+    rows = _windows(
+        _rows(run, texts), max_distance, min(2 * max_distance + 1, encoder.max_length or 2 * max_distance + 1)
+    )
     if not rows:
-        what = f"no text is long enough to look {far:,} tokens back"
-        raise InputError(what, hint="give a longer one (--in FILE), or look less far: --far 10")
-    return GradientReach(run.name, sizes_of(encoder, rows, far, run.model.device), len(rows), limit)
+        message = f"no text is long enough to look {max_distance:,} tokens back"
+        raise InputError(message, hint="give a longer one (--in FILE), or look less far: --far 10")
+    return GradientReach(run.name, sizes_of(encoder, rows, max_distance, run.model.device), len(rows), limit)
 
 
 def _encoder(run: Run) -> Encoder:
-    """One that looks back."""
+    """The run's encoder, which must be causal."""
     hint = "look at a run that predicts the next token (nnlm, rnn, lstm, gpt2, …)"
     if run.folder.spec.learning != "descending":
         raise InputError("has no network whose gradients could be measured", file=run.folder.path, hint=hint)
@@ -151,114 +157,115 @@ def _encoder(run: Run) -> Encoder:
 
 
 def _rows(run: Run, texts: Sequence[str]) -> list[np.ndarray]:
-    """The tokens of each text, behind what a text begins with; enough of them."""
-    end, made, read = run.tokenizer.special_roles.get("end"), [], 0
+    """Token ids of the texts with the start token, up to MAX_CHARACTERS."""
+    end, rows, num_characters = run.tokenizer.special_roles.get("end"), [], 0
     for text in texts:
         ids = run.tokenizer.encode(replace_surrogates(text[:MAX_CHARACTERS])).ids
-        made.append(np.concatenate(([] if end is None else [end], ids)).astype(np.int64))
-        read += len(text)
-        if read >= MAX_CHARACTERS:
+        rows.append(np.concatenate(([] if end is None else [end], ids)).astype(np.int64))
+        num_characters += len(text)
+        if num_characters >= MAX_CHARACTERS:
             break
-    return made
+    return rows
 
 
-def _windows(rows: Sequence[np.ndarray], far: int, most: int) -> list[np.ndarray]:
-    """Stretches of rows that are long enough, evenly from all places; the last token of each is asked.
+def _windows(rows: Sequence[np.ndarray], max_distance: int, max_size: int) -> list[np.ndarray]:
+    """Equally long windows within texts, sampled evenly; the last token of each is the one measured.
 
-    None reaches over two texts: what is known of one may well be forgotten at the beginning of the next. They are
-    equally long, and longer than is looked back where all rows are, so that a state has begun before.
+    Windows do not cross texts, since models reset at document boundaries. They are longer than the maximum distance if
+    all texts are, so that the state has warmed up.
     """
-    rows = [row for row in rows if len(row) > far]
+    rows = [row for row in rows if len(row) > max_distance]
     if not rows:
         return []
-    size = min(most, int(np.median([len(row) for row in rows])))
+    size = min(max_size, int(np.median([len(row) for row in rows])))
     rows = [row for row in rows if len(row) >= size]
-    ends = np.cumsum([len(row) - size + 1 for row in rows])  # of the places at which a stretch may begin
-    made = []
-    for place in np.unique(np.linspace(0, ends[-1] - 1, PLACES).round().astype(int)).tolist():
-        number = int(np.searchsorted(ends, place, side="right"))
-        begin = place - (int(ends[number - 1]) if number else 0)
-        made.append(rows[number][begin : begin + size])
-    return made
+    ends = np.cumsum([len(row) - size + 1 for row in rows])  # cumulative number of window starts
+    windows = []
+    for position in np.unique(np.linspace(0, ends[-1] - 1, NUM_POSITIONS).round().astype(int)).tolist():
+        number = int(np.searchsorted(ends, position, side="right"))
+        start = position - (int(ends[number - 1]) if number else 0)
+        windows.append(rows[number][start : start + size])
+    return windows
 
 
-def sizes_of(encoder: Encoder, rows: Sequence[np.ndarray], far: int, device: Any = None) -> np.ndarray:
-    """(far + 1,) the mean size of the derivative of the last state of rows that are equally long, by the vectors of
-    their tokens: of the last one, of the one before it, and so on."""
+def sizes_of(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: int, device: Any = None) -> np.ndarray:
+    """(max_distance + 1,) mean size of the derivative of the last state by the vector of each token, the last one
+    first.
+    """
     import torch
 
     count, size = len(rows), len(rows[0])
     encoder.eval()
-    with torch.enable_grad(), _as_beginning(encoder):
+    with torch.enable_grad(), _detached_embedding(encoder):
         states = encoder(torch.from_numpy(np.concatenate(rows)).to(device), [size] * count)
         vectors, last = states.layers[0], states.last
         if not vectors.requires_grad:
             raise ForebearError("the vectors of this encoder's tokens have no gradient")
         ends = last.reshape(count, size, -1)[:, -1]  # (rows, D)
-        chance = torch.Generator().manual_seed(0)
-        total = np.zeros(far + 1)
-        for _ in range(DIRECTIONS):
-            u = torch.randn(ends.shape, generator=chance).to(ends)
-            seen = (ends * u / u.norm(dim=1, keepdim=True)).sum()
-            (slope,) = torch.autograd.grad(seen, vectors, retain_graph=True, allow_unused=True)
+        generator = torch.Generator().manual_seed(0)
+        total = np.zeros(max_distance + 1)
+        for _ in range(NUM_DIRECTIONS):
+            directions = torch.randn(ends.shape, generator=generator).to(ends)
+            projection = (ends * directions / directions.norm(dim=1, keepdim=True)).sum()
+            (slope,) = torch.autograd.grad(projection, vectors, retain_graph=True, allow_unused=True)
             if slope is None:
                 raise ForebearError("this encoder's states do not depend on the vectors of its tokens")
             norms = slope.double().reshape(count, size, -1).norm(dim=2).mean(0)  # (size,)
-            total += norms.flip(0)[: far + 1].cpu().numpy()
+            total += norms.flip(0)[: max_distance + 1].cpu().numpy()
     if not np.isfinite(total).all():
         raise non_finite_error()
-    return total / DIRECTIONS
+    return total / NUM_DIRECTIONS
 
 
 @contextmanager
-def _as_beginning(encoder: Encoder) -> Iterator[None]:
-    """While inside, derivatives begin at what the embedding gives, also of weights that do not learn."""
+def _detached_embedding(encoder: Encoder) -> Iterator[None]:
+    """While active, gradients start at the embedding's output, also for frozen weights."""
     embedding = encoder.embedding
     if embedding is None:
         yield
         return
-    thread = threading.get_ident()  # others may ask the same network meanwhile
+    thread = threading.get_ident()  # other threads may use the same network
 
-    def begun(_module: Any, _given: Any, output: Any) -> Any:
+    def detach_output(_module: Any, _given: Any, output: Any) -> Any:
         return output.detach().requires_grad_() if threading.get_ident() == thread else None
 
-    hook = embedding.register_forward_hook(begun)
+    hook = embedding.register_forward_hook(detach_output)
     try:
         yield
     finally:
         hook.remove()
 
 
-# Gradients by distance as a picture: a line for each run, on a logarithmic axis.
+# --- Figure: a line per run, logarithmic axis ---
 
 
-HIGH, LETTERS = 300, 11  # points: about what the lines take, and what a name does
-LOWEST = 1e-12  # what is smaller is not drawn: a line that falls so far has vanished
+HIGH, LETTERS = 300, 11  # points: approximate height of the lines and of a label
+MIN_DRAWN = 1e-12  # smaller values are not drawn
 
 
-def plot_gradient_reach(found: Sequence[GradientReach], form: str) -> bytes:
-    names = [shorten_label(one.name, 30) for one in found]
-    with plot_style([*names, *(one.conclusion for one in found)]):
+def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
+    names = [shorten_label(gradient_reach_.name, 30) for gradient_reach_ in reaches]
+    with plot_style([*names, *(gradient_reach_.conclusion for gradient_reach_ in reaches)]):
         figure = new_figure(10.5, 5.9)
         axes = figure.subplots()
-        lines = [_drawn(one) for one in found]
-        for number, ((at, shares), one, name) in enumerate(zip(lines, found, names, strict=True)):
-            how: Any = {
+        lines = [_visible_line(gradient_reach_) for gradient_reach_ in reaches]
+        for number, ((distances, sizes), gradient_reach_, name) in enumerate(zip(lines, reaches, names, strict=True)):
+            style: Any = {
                 "color": CLUSTER_COLORS[number % len(CLUSTER_COLORS)],
                 "lw": 2,
                 "marker": "o",
                 "ms": 2.6,
                 "zorder": 3,
             }
-            axes.plot(at, shares, label=f"{name} {one.conclusion}", **how)
-        for number, shift in enumerate(_shifts([float(shares[-1]) for _, shares in lines])):
-            (at, shares), colour = lines[number], CLUSTER_COLORS[number % len(CLUSTER_COLORS)]
-            told = f" {names[number]}" + (" ends here" if found[number].is_cut else "")
-            place: Any = {"textcoords": "offset points", "va": "center", "color": colour}
-            axes.annotate(told, (float(at[-1]), float(shares[-1])), (4, shift), **place)
+            axes.plot(distances, sizes, label=f"{name} {gradient_reach_.conclusion}", **style)
+        for number, shift in enumerate(_label_shifts([float(sizes[-1]) for _, sizes in lines])):
+            (distances, sizes), color = lines[number], CLUSTER_COLORS[number % len(CLUSTER_COLORS)]
+            label = f" {names[number]}" + (" ends here" if reaches[number].is_cut else "")
+            text_options: Any = {"textcoords": "offset points", "va": "center", "color": color}
+            axes.annotate(label, (float(distances[-1]), float(sizes[-1])), (4, shift), **text_options)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:g}" if share >= 1e-4 else f"{share:.0e}")
-        axes.set_xlim(-0.5, max(one.max_distance for one in found) * 1.02)
+        axes.set_xlim(-0.5, max(gradient_reach_.max_distance for gradient_reach_ in reaches) * 1.02)
         axes.set(xlabel="tokens back", ylabel="size of the gradient, of that at the token itself")
         axes.grid(color=FAINT, lw=0.5)
         axes.set_axisbelow(True)
@@ -269,20 +276,20 @@ def plot_gradient_reach(found: Sequence[GradientReach], form: str) -> bytes:
         return figure_bytes(figure, form)
 
 
-def _drawn(one: GradientReach) -> tuple[np.ndarray, np.ndarray]:
-    """Distances and shares, as far as a line goes without a gap."""
-    at = np.flatnonzero(one.relative > LOWEST)
-    at = at[at == np.arange(len(at))]
-    return at, one.relative[at]
+def _visible_line(gradient_reach_: GradientReach) -> tuple[np.ndarray, np.ndarray]:
+    """Distances and relative sizes up to the first value below the minimum."""
+    distances = np.flatnonzero(gradient_reach_.relative > MIN_DRAWN)
+    distances = distances[distances == np.arange(len(distances))]
+    return distances, gradient_reach_.relative[distances]
 
 
-def _shifts(ends: Sequence[float]) -> list[float]:
-    """How many points the name at each line's end is moved down, so that none lies on another."""
+def _label_shifts(ends: Sequence[float]) -> list[float]:
+    """Vertical shifts in points that keep the labels at line ends apart."""
     lowest, highest = math.log10(min(ends)), 0.0
     points = {
         number: (math.log10(end) - lowest) / max(highest - lowest, 1e-9) * HIGH for number, end in enumerate(ends)
     }
-    moved, above = dict(points), math.inf
+    shifted, upper = dict(points), math.inf
     for number in sorted(points, key=lambda number: -points[number]):
-        above = moved[number] = min(points[number], above - LETTERS)
-    return [moved[number] - points[number] for number in range(len(ends))]
+        upper = shifted[number] = min(points[number], upper - LETTERS)
+    return [shifted[number] - points[number] for number in range(len(ends))]

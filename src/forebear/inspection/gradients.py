@@ -1,9 +1,8 @@
-"""How much each token speaks for a network's score: gradient × input, and integrated gradients.
+"""Token attribution by gradients: gradient × input, and integrated gradients.
 
-Both are taken at the output of the encoder's embedding, whatever encoder it is: a hook reads it, and puts another in
-its place. Integrated gradients (Sundararajan et al. 2017) go from a baseline, the same rows with every token of text
-hidden, to the real input. The attributions add up to what the score gains on the way, as far as the integral is exact:
-it is Gauss's sum over STEPS places, and over more where those miss too much.
+Both use the output of the encoder's embedding, read and replaced by a hook. Integrated gradients (Sundararajan et al.
+2017) go from a baseline, in which every token of text is masked, to the input. The attributions sum to the change of
+the score, up to the error of Gauss–Legendre quadrature, which is refined where it is too large.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from forebear.objectives.batch import TargetArrays
 
 AttributionMethod = Literal["integrated", "gradients"]
 STEPS, MOST_STEPS = 32, 512
-TOLERANCE = 0.01  # of what the score gains: while the attributions miss more, the steps are doubled
-LEAST_GAIN = 0.1  # nats; what gains less is measured as if it gained this
-AT_ONCE = 4096  # tokens in one pass
+TOLERANCE = 0.01  # share of the change of the score; while the gap is larger, steps are doubled
+LEAST_GAIN = 0.1  # nats; lower bound of that change
+AT_ONCE = 4096  # tokens per forward pass
 
 
 @dataclass(frozen=True, eq=False)
 class TokenAttribution:
-    """values    (T,) of the tokens
-    score     of the input, and of the baseline, where there is one
-    steps     between them
+    """values    (T,) attribution of each token
+    score     of the input; `baseline` is that of the baseline, if there is one
+    steps     integration steps
     """
 
     values: np.ndarray
@@ -45,7 +44,7 @@ class TokenAttribution:
 
     @property
     def completeness_gap(self) -> float | None:
-        """What the attributions miss of the gain: completeness wants 0."""
+        """Change of the score that the attributions miss."""
         return None if self.baseline is None else self.score - self.baseline - float(self.values.sum())
 
     @property
@@ -63,9 +62,10 @@ def integrated_gradients(
     hidden: int | None,
     method: AttributionMethod,
 ) -> TokenAttribution:
-    """Of one example: `inside` (T,) says which tokens are text, `hidden` which id stands for them in the baseline.
+    """Attribution for one example: `inside` (T,) marks text tokens, `hidden` is the id that replaces them in the
+    baseline.
 
-    Where none does, zeros stand for them.
+    Without such an id, the baseline is zero vectors.
     """
     path = _IntegrationPath(model.eval(), inputs, target, inside, hidden)
     if method == "gradients":
@@ -89,7 +89,7 @@ def _products(slope: Tensor, x: Tensor) -> np.ndarray:
 
 
 class _IntegrationPath:
-    """The way from the baseline to the input, in the space of the embedding's output."""
+    """The straight path from the baseline to the input, in embedding space."""
 
     def __init__(
         self, model: Model, inputs: TargetArrays, target: AttributionTarget, inside: np.ndarray, hidden: int | None
@@ -101,18 +101,18 @@ class _IntegrationPath:
 
     @cached_property
     def real(self) -> Tensor:
-        """(T, D) the embedding of the rows as they are."""
-        return self._embedded(self.inputs["tokens"])
+        """(T, D) embedding of the input."""
+        return self._embedding_output(self.inputs["tokens"])
 
     @cached_property
     def baseline(self) -> Tensor:
-        """The same with every token of text hidden: what stands around texts, where and in which of two, remains."""
+        """The same with all text tokens masked; special tokens, positions and segments remain."""
         if self.hidden is None:
             return torch.where(self.inside[:, None], torch.zeros_like(self.real), self.real)
-        return self._embedded(self.inputs["tokens"].masked_fill(self.inside, self.hidden))
+        return self._embedding_output(self.inputs["tokens"].masked_fill(self.inside, self.hidden))
 
     def mean_slope(self, gain: Tensor, shares: np.ndarray, weights: np.ndarray) -> Tensor:
-        """(T, D) the slope along the way, weighed: at each of these shares of it."""
+        """(T, D) weighted mean gradient at these fractions of the path."""
         total = torch.zeros_like(gain, dtype=torch.float64)
         together = max(1, AT_ONCE // self.size)
         for begin in range(0, len(shares), together):
@@ -122,46 +122,46 @@ class _IntegrationPath:
         return total
 
     def slopes(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, T, D) embeddings → (S,) scores, and the slope of each by its embedding."""
+        """(S, T, D) embeddings → (S,) scores and their gradients."""
         copies = len(points)
         with torch.enable_grad():
             x = points.detach().reshape(copies * self.size, -1).requires_grad_()
             inputs = {name: array.repeat(copies) for name, array in self.inputs.items()}
-            if "groups" in inputs:  # of one example all rows have the number 0
+            if "groups" in inputs:  # all sequences of one example have group 0
                 rows = len(self.inputs["groups"])
                 inputs["groups"] = torch.arange(copies, device=x.device).repeat_interleave(rows)
-            with _hooked(self.model, lambda _: x):
+            with _embedding_hook(self.model, lambda _: x):
                 scores = self.target.score(self._outputs(inputs, copies))
             (slope,) = torch.autograd.grad(scores.sum(), x)
         return scores.detach(), slope.reshape(points.shape)
 
-    def _embedded(self, tokens: Tensor) -> Tensor:
-        seen: list[Tensor] = []
-        with torch.no_grad(), _hooked(self.model, lambda output: seen.append(output)):
+    def _embedding_output(self, tokens: Tensor) -> Tensor:
+        outputs: list[Tensor] = []
+        with torch.no_grad(), _embedding_hook(self.model, lambda output: outputs.append(output)):
             self._outputs({**self.inputs, "tokens": tokens}, 1)
-        if len(seen) != 1 or seen[0].dim() != 2 or len(seen[0]) != self.size:
+        if len(outputs) != 1 or outputs[0].dim() != 2 or len(outputs[0]) != self.size:
             raise ForebearError("this encoder's embedding does not give one vector for each token, once")
-        return seen[0]
+        return outputs[0]
 
     def _outputs(self, inputs: dict[str, Tensor], copies: int) -> dict[str, Tensor]:
-        """Only of the heads that are asked: a language model beside them would cost most of the time."""
+        """Outputs of the needed heads only: a language-model head would take most of the time."""
         states = self.model.encode(inputs, dict.fromkeys(self.target.heads))
         found = {name: self.model.heads[name](states) for name in self.target.heads}
         return {name: logits.reshape(copies, -1, *logits.shape[1:]) for name, logits in found.items()}
 
 
 @contextmanager
-def _hooked(model: Model, look: Any) -> Iterator[None]:
-    """While inside, `look` sees what the embedding gives, and what it returns, unless None, stands in its place."""
+def _embedding_hook(model: Model, look: Any) -> Iterator[None]:
+    """While active, `look` gets the embedding's output and may replace it."""
     embedding = model.encoder.embedding
     if embedding is None:
         raise ForebearError("this encoder has no embedding to look at")
-    thread = threading.get_ident()  # others may ask the same network meanwhile
+    thread = threading.get_ident()  # other threads may use the same network
 
-    def seen(_module: Any, _given: Any, output: Tensor) -> Any:
+    def hook_output(_module: Any, _given: Any, output: Tensor) -> Any:
         return look(output) if threading.get_ident() == thread else None
 
-    hook = embedding.register_forward_hook(seen)
+    hook = embedding.register_forward_hook(hook_output)
     try:
         yield
     finally:

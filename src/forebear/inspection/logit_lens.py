@@ -1,7 +1,7 @@
-"""How a prediction forms: what the head would say of every layer's state, as if that layer were the last.
+"""Logit lens: the head's prediction from every layer's state, as if it were the last (nostalgebraist 2020).
 
-("Logit lens", nostalgebraist 2020.) Where the encoder has a norm at its end, each state passes through it, and through
-the head's own layer. The last layer's answer is the run's own.
+States pass through the encoder's final LayerNorm, if it has one, and the head's own layers. The last layer gives the
+model's actual prediction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LensToken:
-    """A token and how probable it is; `text` is how a person reads it."""
+    """A token with its probability and its readable `text`."""
 
     token: str
     id: int
@@ -48,13 +48,13 @@ class LensToken:
 
 @dataclass(frozen=True)
 class LensLayer:
-    """What a layer would say.
+    """The prediction of a layer.
 
-    number       0 is the embedding
-    candidates   the likeliest tokens
-    probability  of the token that is the likeliest in the end, and its rank here, from 1
-    entropy      in bits: how unsure it is
-    divergence   in bits: Kullback and Leibler's, of what is said in the end from what is said here
+    layer        0 is the embedding
+    candidates   most probable tokens
+    probability  probability here of the final prediction; `rank` is its rank, from 1
+    entropy      in bits
+    divergence   Kullback–Leibler divergence of the final distribution from this one, in bits
     """
 
     layer: int
@@ -65,18 +65,18 @@ class LensLayer:
     divergence: float
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"layer": self.layer, "probability": self.probability, "rank": self.rank}
-        told |= {"entropy": self.entropy, "divergence": self.divergence}
-        return told | {"candidates": [one.to_dict() for one in self.candidates]}
+        data: dict[str, Any] = {"layer": self.layer, "probability": self.probability, "rank": self.rank}
+        data |= {"entropy": self.entropy, "divergence": self.divergence}
+        return data | {"candidates": [candidate.to_dict() for candidate in self.candidates]}
 
 
 @dataclass(frozen=True)
 class LogitLens:
-    """How what is said of one place forms, layer by layer.
+    """Predictions for one position, layer by layer.
 
-    tokens  those that were read, as labels
-    place   which of them was asked, from 1
-    head    "next": what comes after it; "token": what is hidden there
+    tokens    labels of the input tokens
+    position  the position predicted from, from 1
+    head      "next" (the following token) or "token" (the masked token)
     """
 
     text: str
@@ -87,21 +87,23 @@ class LogitLens:
 
     @property
     def predicted_token(self) -> LensToken:
-        """What is the likeliest in the end."""
+        """The most probable token of the last layer."""
         return self.layers[-1].candidates[0]
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"text": self.text, "tokens": list(self.tokens), "place": self.position}
-        told |= {"head": self.head, "chosen": self.predicted_token.to_dict()}
-        return told | {"layers": [layer.to_dict() for layer in self.layers]}
+        data: dict[str, Any] = {"text": self.text, "tokens": list(self.tokens), "place": self.position}
+        data |= {"head": self.head, "chosen": self.predicted_token.to_dict()}
+        return data | {"layers": [layer.to_dict() for layer in self.layers]}
 
 
 def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> LogitLens:
-    """What every layer would say comes next, or is hidden.
+    """Predictions of every layer for the next or a masked token.
 
-    at   after which token of the text, from 1 or from the end, by itself the last; where tokens are hidden, which of
-         those, by itself the first
-    top  candidates of each layer
+    Args:
+        run: A Transformer that predicts tokens.
+        text: The text, with blanks for masked language models.
+        at: Predict after this token (from 1, or from the end; default: the last), or this mask (default: the first).
+        top: Candidates per layer.
     """
     if top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least 1 candidate")
@@ -110,63 +112,66 @@ def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> L
     from forebear.nn.transformer import Transformer
 
     if "translation" in run.heads:
-        what, hint = "translates: what comes next depends on a source", "look at inspect attention"
-        raise InputError(what, file=run.folder.path, hint=hint)
+        message, hint = "translates: what comes next depends on a source", "look at inspect attention"
+        raise InputError(message, file=run.folder.path, hint=hint)
     if not isinstance(run.model.encoder, Transformer):
-        what, hint = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
-        raise InputError(what, file=run.folder.path, hint=hint)
+        message, hint = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
+        raise InputError(message, file=run.folder.path, hint=hint)
     if "next" in run.heads:
-        head, (row, place) = "next", _following(run, text, at)
+        head, (row, position) = "next", _next_position(run, text, at)
     elif "token" in run.heads:
-        head, (row, place) = "token", _hidden(run, text, at)
+        head, (row, position) = "token", _masked_position(run, text, at)
     else:
         hint = f"look at a run that predicts tokens; this one can be asked to: {', '.join(run.capabilities)}"
         raise InputError("predicts no tokens", file=run.folder.path, hint=hint)
-    scores = _scores(run, head, row, place)
-    read = row.tolist()
-    before = read[: place + 1] if head == "next" else read[:place]
-    chosen = int(scores[-1].argmax())
-    layers = (_layer(run, number, one, scores[-1], (chosen, before), top) for number, one in enumerate(scores))
-    return LogitLens(text, token_labels(run.tokenizer, read), place + 1, head, tuple(layers))
+    scores = _scores(run, head, row, position)
+    row_ids = row.tolist()
+    before = row_ids[: position + 1] if head == "next" else row_ids[:position]
+    predicted = int(scores[-1].argmax())
+    layers = (
+        _layer(run, number, layer_scores, scores[-1], (predicted, before), top)
+        for number, layer_scores in enumerate(scores)
+    )
+    return LogitLens(text, token_labels(run.tokenizer, row_ids), position + 1, head, tuple(layers))
 
 
-def _following(run: Run, text: str, at: int | None) -> tuple[np.ndarray, int]:
-    """The row up to the place, as far as the context reaches; what comes later is not seen anyway."""
+def _next_position(run: Run, text: str, token_number: int | None) -> tuple[np.ndarray, int]:
+    """Token ids up to the position, limited to the context, and the position."""
     from forebear.nn.kv_cache import context_start
 
     row = make_row(run.tokenizer.encode(replace_surrogates(text)).ids, eos_id(run.tokenizer), ends=False)
-    if at is not None:
-        row = row[: _counted(at, len(row) - 1, "token") + 1]
+    if token_number is not None:
+        row = row[: _resolve_position(token_number, len(row) - 1, "token") + 1]
     context = run.model.encoder.max_length
     assert context is not None
     row = row[context_start(len(row), context) :]
     return row, len(row) - 1
 
 
-def _hidden(run: Run, text: str, at: int | None) -> tuple[np.ndarray, int]:
+def _masked_position(run: Run, text: str, mask_number: int | None) -> tuple[np.ndarray, int]:
     from forebear.inference.fill import mask_blanks
 
-    restorer = run.masked_lm
-    row, places = mask_blanks(text, run.tokenizer, restorer.mask)
-    if not len(places):
-        hint = f"write ____ or {run.tokenizer.id_to_token(restorer.mask)} where something is to be found"
+    masked_lm = run.masked_lm
+    row, positions = mask_blanks(text, run.tokenizer, masked_lm.mask)
+    if not len(positions):
+        hint = f"write ____ or {run.tokenizer.id_to_token(masked_lm.mask)} where something is to be found"
         raise InputError("the text has no blank", hint=hint)
-    if len(row) > restorer.max_text_tokens:
+    if len(row) > masked_lm.max_text_tokens:
         raise InputError(
-            f"{len(row):,} tokens do not fit into a row of {restorer.max_text_tokens:,}", hint="give a shorter text"
+            f"{len(row):,} tokens do not fit into a row of {masked_lm.max_text_tokens:,}", hint="give a shorter text"
         )
-    number = _counted(1 if at is None else at, len(places), "hidden token")
-    return np.concatenate(([restorer.start], row, [restorer.end])).astype(np.int64), int(places[number - 1]) + 1
+    number = _resolve_position(1 if mask_number is None else mask_number, len(positions), "hidden token")
+    return np.concatenate(([masked_lm.start], row, [masked_lm.end])).astype(np.int64), int(positions[number - 1]) + 1
 
 
-def _counted(at: int, count: int, what: str) -> int:
-    number = at if at > 0 else count + 1 + at
-    if at == 0 or not 1 <= number <= count:
-        raise InputError(f"there is no {what} {at}", hint=f"give 1 to {count}, or -1 (the last) to -{count}")
+def _resolve_position(index: int, count: int, noun: str) -> int:
+    number = index if index > 0 else count + 1 + index
+    if index == 0 or not 1 <= number <= count:
+        raise InputError(f"there is no {noun} {index}", hint=f"give 1 to {count}, or -1 (the last) to -{count}")
     return number
 
 
-def _scores(run: Run, head: str, row: np.ndarray, place: int) -> list[np.ndarray]:
+def _scores(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndarray]:
     """(V,) log P of every token by each layer, the embedding first."""
     import torch
 
@@ -179,75 +184,79 @@ def _scores(run: Run, head: str, row: np.ndarray, place: int) -> list[np.ndarray
     norm = model.encoder.final_norm
     with torch.inference_mode():
         layers = encode_rows(model, [row]).layers
-        found = []
+        layer_scores = []
         for number, layer in enumerate(layers):
-            x = layer[place : place + 1]
-            x = norm(x) if norm is not None and number < len(layers) - 1 else x  # the last has passed it already
+            x = layer[position : position + 1]
+            x = norm(x) if norm is not None and number < len(layers) - 1 else x  # the last layer is normalized already
             logits = model.heads[head](States([x], (1,)))
-            found.append(torch.log_softmax(logits.float(), -1)[0].cpu().double().numpy())
-    if any(np.isnan(scores).any() for scores in found):
+            layer_scores.append(torch.log_softmax(logits.float(), -1)[0].cpu().double().numpy())
+    if any(np.isnan(scores).any() for scores in layer_scores):
         raise non_finite_error()
-    return found
+    return layer_scores
 
 
 def _layer(
-    run: Run, number: int, scores: np.ndarray, final: np.ndarray, asked: tuple[int, list[int]], top: int
+    run: Run, number: int, scores: np.ndarray, final: np.ndarray, query: tuple[int, list[int]], top: int
 ) -> LensLayer:
-    """`asked`: the token that is said in the end, and those that stand before it."""
-    tokenizer, (chosen, before) = run.tokenizer, asked
+    """The prediction of one layer; `query` holds the final prediction and the preceding tokens."""
+    tokenizer, (predicted, before) = run.tokenizer, query
     best = np.argsort(-scores[: tokenizer.vocab_size], kind="stable")[:top].tolist()
-    told = (LensToken(tokenizer.id_to_token(i), i, next_label(tokenizer, before, i), math.exp(scores[i])) for i in best)
-    possible, likely = np.exp(scores) > 0, np.exp(final) > 0
-    entropy = -float((np.exp(scores[possible]) * scores[possible]).sum()) / math.log(2)
-    divergence = float((np.exp(final[likely]) * (final[likely] - scores[likely])).sum()) / math.log(2)
-    rank = int((scores > scores[chosen]).sum()) + 1
-    return LensLayer(number, tuple(told), math.exp(scores[chosen]), rank, entropy, max(divergence, 0.0))
+    candidates = (
+        LensToken(tokenizer.id_to_token(i), i, next_label(tokenizer, before, i), math.exp(scores[i])) for i in best
+    )
+    is_possible, is_likely = np.exp(scores) > 0, np.exp(final) > 0
+    entropy = -float((np.exp(scores[is_possible]) * scores[is_possible]).sum()) / math.log(2)
+    divergence = float((np.exp(final[is_likely]) * (final[is_likely] - scores[is_likely])).sum()) / math.log(2)
+    rank = int((scores > scores[predicted]).sum()) + 1
+    return LensLayer(number, tuple(candidates), math.exp(scores[predicted]), rank, entropy, max(divergence, 0.0))
 
 
-# How a prediction forms, as a picture: the likeliest tokens of every layer, and how sure it is of the last one's.
+# --- Figure: candidates of every layer, probability, entropy and divergence ---
 
 
 def plot_logit_lens(lens: LogitLens, title: str, form: str) -> bytes:
-    names = [[shorten_label(one.text, 10) for one in layer.candidates] for layer in lens.layers]
-    asked = lens.tokens[lens.position - 1]
-    with plot_style([title, "“”", asked, lens.predicted_token.text, *(name for line in names for name in line)]):
+    names = [[shorten_label(candidate.text, 10) for candidate in layer.candidates] for layer in lens.layers]
+    token_label = lens.tokens[lens.position - 1]
+    with plot_style([title, "“”", token_label, lens.predicted_token.text, *(name for line in names for name in line)]):
         columns = len(names[0])
         figure = new_figure(0.85 * columns + 5.2, 0.46 * len(names) + 1.7)
         left, middle, right = figure.subplots(1, 3, width_ratios=(0.85 * columns, 1.7, 1.7), sharey=True)
         _candidates(left, lens, names)
-        said = shorten_label(lens.predicted_token.text)
+        predicted = shorten_label(lens.predicted_token.text)
         layers = [layer.layer for layer in lens.layers]
-        sure = [100 * layer.probability for layer in lens.layers]
-        unsure, further = ([getattr(layer, name) for layer in lens.layers] for name in ("entropy", "divergence"))
-        how: Any = {"ms": 3.5, "clip_on": False, "zorder": 3}
-        middle.plot(sure, layers, marker="o", color="#1c4f9c", **how)
-        middle.set(xlim=(0, max(sure) * 1.1), xlabel=f"how sure of “{said}” (%)")
-        right.plot(unsure, layers, marker="o", color=SOFT, label="entropy: how unsure", **how)
-        right.plot(further, layers, marker="s", color=ACCENT, ls="--", label="KL: how far from the end", **how)
-        right.set(xlabel="bits", xlim=(0, max(*unsure, *further, 0.1) * 1.1))
+        probabilities = [100 * layer.probability for layer in lens.layers]
+        entropies, divergences = ([getattr(layer, name) for layer in lens.layers] for name in ("entropy", "divergence"))
+        style: Any = {"ms": 3.5, "clip_on": False, "zorder": 3}
+        middle.plot(probabilities, layers, marker="o", color="#1c4f9c", **style)
+        middle.set(xlim=(0, max(probabilities) * 1.1), xlabel=f"how sure of “{predicted}” (%)")
+        right.plot(entropies, layers, marker="o", color=SOFT, label="entropy: how unsure", **style)
+        right.plot(divergences, layers, marker="s", color=ACCENT, ls="--", label="KL: how far from the end", **style)
+        right.set(xlabel="bits", xlim=(0, max(*entropies, *divergences, 0.1) * 1.1))
         figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8)
         for axes in (middle, right):
             axes.locator_params(axis="x", nbins=4)
             axes.grid(axis="both", color="#eceae6", lw=0.6)
             axes.tick_params(length=0, labelleft=False)
             axes.spines[["top", "right"]].set_visible(False)
-        after = f"comes after “{shorten_label(asked)}”" if lens.head == "next" else "is hidden"
+        after = f"comes after “{shorten_label(token_label)}”" if lens.head == "next" else "is hidden"
         figure.suptitle(f"{title}\nwhat {after}, if each layer were the last", fontsize=11)
         return figure_bytes(figure, form)
 
 
 def _candidates(axes: Axes, lens: LogitLens, names: list[list[str]]) -> None:
-    """The likeliest first, coloured by how likely they are; what is said in the end is framed."""
+    """Candidates by rank, colored by probability; the final prediction is framed."""
     from matplotlib.patches import Rectangle
 
-    shares = np.array([[one.probability for one in layer.candidates] for layer in lens.layers])
-    axes.imshow(shares, cmap=blue_colormap(), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    probabilities = np.array([[candidate.probability for candidate in layer.candidates] for layer in lens.layers])
+    axes.imshow(probabilities, cmap=blue_colormap(), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     for row, (layer, line) in enumerate(zip(lens.layers, names, strict=True)):
-        for column, (one, name) in enumerate(zip(layer.candidates, line, strict=True)):
-            colour = "white" if one.probability > 0.55 else INK
-            axes.text(column, row - 0.04, name, ha="center", va="bottom", fontsize=8.5, color=colour)
-            axes.text(column, row + 0.1, f"{one.probability:.1%}", ha="center", va="top", fontsize=6.5, color=colour)
-            if one.id == lens.predicted_token.id:
+        for column, (candidate, name) in enumerate(zip(layer.candidates, line, strict=True)):
+            color = "white" if candidate.probability > 0.55 else INK
+            axes.text(column, row - 0.04, name, ha="center", va="bottom", fontsize=8.5, color=color)
+            axes.text(
+                column, row + 0.1, f"{candidate.probability:.1%}", ha="center", va="top", fontsize=6.5, color=color
+            )
+            if candidate.id == lens.predicted_token.id:
                 frame = Rectangle((column - 0.47, row - 0.44), 0.94, 0.88, fill=False, edgecolor=ACCENT, lw=1.2)
                 axes.add_patch(frame)
     axes.set_yticks(range(len(names)), ["embedding", *(f"layer {layer.layer}" for layer in lens.layers[1:])])

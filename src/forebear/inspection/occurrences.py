@@ -1,4 +1,4 @@
-"""Where a word stands in texts: whole words, in Chinese as the segmenter cuts them, each with its sentence."""
+"""Occurrences of a word in texts: whole words (segmented in Chinese), each with its sentence."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from forebear.data.sentences import SentenceMode, sentence_ends
 from forebear.data.tokenizers.char_level import replace_surrogates
 from forebear.errors import InputError
 
-HELD = 16  # times as many occurrences as are wanted are held, so that they can be chosen evenly
-NAMED = 6  # other words that are told
-TOLD = 1000  # other words that are counted
+OVERSAMPLING = 16  # factor of occurrences held, so that a sample can be evenly spaced
+NUM_LISTED_WORDS = 6  # longer words listed
+MAX_OTHER_WORDS = 1000  # longer words counted
 
 
 @dataclass(frozen=True)
 class SenseText:
-    """A text, where it begins, and which meaning of the word it shows, where somebody knows.
+    """A text with its location and the word's gold sense, if known.
 
-    is_record  it is one line of its file, whatever line ends are in it
+    is_record  the text is one record of its file, whatever line ends it contains
     """
 
     text: str
@@ -42,7 +42,7 @@ class SenseText:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A sentence, and where in it the word stands: sentence[start:end]."""
+    """A word in its sentence: sentence[start:end]."""
 
     sentence: str
     start: int
@@ -56,16 +56,16 @@ class Occurrence:
         return self.sentence[self.start : self.end]
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"sentence": self.sentence, "start": self.start, "end": self.end}
-        return told | {"file": self.file, "line": self.line} | ({} if self.sense is None else {"sense": self.sense})
+        data: dict[str, Any] = {"sentence": self.sentence, "start": self.start, "end": self.end}
+        return data | {"file": self.file, "line": self.line} | ({} if self.sense is None else {"sense": self.sense})
 
 
 @dataclass(frozen=True)
 class OccurrenceSample:
-    """occurrences  those that are looked at, evenly chosen of all
-    total        how many there are, the same sentence counted once
-    repeated     how many more there were in sentences that were there before
-    within       other words of which it was a part only, and how often
+    """occurrences  evenly spaced sample
+    total        number of all occurrences, each sentence counted once
+    repeated     number of further occurrences in duplicate sentences
+    within       longer words that contain the word, with counts
     """
 
     word: str
@@ -83,19 +83,19 @@ class OccurrenceSample:
             yield f"not counted, as it is a part of another word: {self.other_forms()}"
 
     def other_forms(self) -> str:
-        told = ", ".join(f"{word} ({count:,})" for word, count in self.within.most_common(NAMED))
-        return told + " …" * (len(self.within) > NAMED)
+        listing = ", ".join(f"{word} ({count:,})" for word, count in self.within.most_common(NUM_LISTED_WORDS))
+        return listing + " …" * (len(self.within) > NUM_LISTED_WORDS)
 
 
 def read_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: TextFormat) -> Iterator[SenseText]:
-    """The documents of files, as `pretrain` reads them."""
+    """Documents of files, as `pretrain` reads them."""
     ledger = Ledger()
     for document in reading.documents_in(find_sources(paths, ledger), ledger):
         yield SenseText(document.text, document.file, document.line, is_record=document.is_record)
 
 
 def read_labeled_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: TextFormat) -> Iterator[SenseText]:
-    """The lines of files that have the meaning of the word before a tab, and behind it a sentence."""
+    """Lines of files with a gold sense, a tab and a sentence."""
     for text in read_sense_texts(paths, replace(reading, documents="lines", format="text")):
         sense, tab, sentence = text.text.partition("\t")
         if not tab or not sense.strip():
@@ -105,32 +105,34 @@ def read_labeled_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: T
 
 
 def find_occurrences(
-    word: str, texts: Iterable[SenseText], *, most: int, sentences: SentenceMode = "split"
+    word: str, texts: Iterable[SenseText], *, max_occurrences: int, sentences: SentenceMode = "split"
 ) -> OccurrenceSample:
-    """Where the word stands, also with other capitals; at most so many, evenly chosen."""
-    if most < 1:
-        raise InputError(f"--most is {most}", hint="ask for at least 1 occurrence")
-    looking = _OccurrenceFinder(word, sentences)
-    chosen, seen, repeated = _EvenSample(most), set[int](), 0
+    """Occurrences of the word, ignoring case; an evenly spaced sample if there are many."""
+    if max_occurrences < 1:
+        raise InputError(f"--most is {max_occurrences}", hint="ask for at least 1 occurrence")
+    finder = _OccurrenceFinder(word, sentences)
+    sample, seen, repeated = _EvenSample(max_occurrences), set[int](), 0
     for text in texts:
-        for one in looking.within(replace(text, text=replace_surrogates(text.text))):
-            key = hash((one.sentence, one.start, one.sense))
+        for occurrence in finder.within(replace(text, text=replace_surrogates(text.text))):
+            key = hash((occurrence.sentence, occurrence.start, occurrence.sense))
             repeated += key in seen
             if key not in seen:
                 seen.add(key)
-                chosen.add(one)
-    if not chosen.total:
-        if looking.parts:
-            told = OccurrenceSample(word, (), 0, 0, looking.parts).other_forms()
-            raise InputError(f"{word!r} never stands by itself: it is a part of {told}", hint="ask for one of these")
+                sample.add(occurrence)
+    if not sample.total:
+        if finder.parts:
+            other_forms = OccurrenceSample(word, (), 0, 0, finder.parts).other_forms()
+            raise InputError(
+                f"{word!r} never stands by itself: it is a part of {other_forms}", hint="ask for one of these"
+            )
         raise InputError(f"no sentence has the word {word!r}", hint="ask for a word of the text, or give more text")
-    return OccurrenceSample(word, chosen.all(), chosen.total, repeated, looking.parts)
+    return OccurrenceSample(word, sample.all(), sample.total, repeated, finder.parts)
 
 
 class _OccurrenceFinder:
-    """Finds a word in texts. Letters may not touch it; a Chinese end of it must be an end of a word.
+    """Finds a word in texts: no letter may touch it, and a Chinese end must be a word boundary.
 
-    So 和服 is not found in 产品和服务, nor 打 in 打算, but 黄牛 is where the segmenter cuts it into 黄 and 牛.
+    So 和服 is not found in 产品和服务, nor 打 in 打算, but 黄牛 is where the segmenter splits it into 黄 and 牛.
     """
 
     def __init__(self, word: str, sentences: SentenceMode) -> None:
@@ -147,28 +149,28 @@ class _OccurrenceFinder:
         if self.pattern.search(text.text) is None:
             return
         ends = sentence_ends(text.text, self.sentences)
-        here, line, counted = -1, text.line, 0
+        current_index, line, line_position = -1, text.line, 0
         sentence, begin, borders = "", 0, list[int]()
-        for found in self.pattern.finditer(text.text):
-            at = bisect_right(ends, found.start())
-            if found.end() > ends[at]:  # it reaches over two sentences
+        for match in self.pattern.finditer(text.text):
+            sentence_index = bisect_right(ends, match.start())
+            if match.end() > ends[sentence_index]:  # crosses a sentence boundary
                 continue
-            if at != here:
-                here, begin = at, ends[at - 1] if at else 0
-                whole = text.text[begin : ends[at]]
-                sentence, begin = whole.strip(), begin + len(whole) - len(whole.lstrip())
+            if sentence_index != current_index:
+                current_index, begin = sentence_index, ends[sentence_index - 1] if sentence_index else 0
+                raw_sentence = text.text[begin : ends[sentence_index]]
+                sentence, begin = raw_sentence.strip(), begin + len(raw_sentence) - len(raw_sentence.lstrip())
                 borders = [0, *self.segmenter.word_ends(sentence)] if any(self.chinese) else []
                 if line is not None and not text.is_record:
-                    line, counted = line + text.text.count("\n", counted, begin), begin
-            start, end = found.start() - begin, found.end() - begin
-            if other := self._other(sentence, start, end, borders):
-                if other in self.parts or len(self.parts) < TOLD:
-                    self.parts[other] += 1
+                    line, line_position = line + text.text.count("\n", line_position, begin), begin
+            start, end = match.start() - begin, match.end() - begin
+            if longer_word := self._longer_word(sentence, start, end, borders):
+                if longer_word in self.parts or len(self.parts) < MAX_OTHER_WORDS:
+                    self.parts[longer_word] += 1
             else:
                 yield Occurrence(sentence, start, end, text.file, line, text.sense)
 
-    def _other(self, sentence: str, start: int, end: int, borders: Sequence[int]) -> str:
-        """The longer word of which this is a part, or nothing."""
+    def _longer_word(self, sentence: str, start: int, end: int, borders: Sequence[int]) -> str:
+        """The longer word that contains this one, or ""."""
         first, last = start, end
         if self.chinese[0]:
             first = borders[bisect_right(borders, start) - 1]
@@ -184,24 +186,24 @@ class _OccurrenceFinder:
 
 
 def _is_letter(character: str) -> bool:
-    """Whether it goes on with a word that is written with spaces around it."""
+    """Whether the character belongs to words separated by spaces."""
     return (character.isalnum() or character == "_") and unicodedata.east_asian_width(character) not in "WF"
 
 
 class _EvenSample:
-    """Some of very many, evenly: every n-th, where n doubles whenever more than enough are held."""
+    """An evenly spaced sample of a stream: every n-th item, where n doubles whenever too many are held."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.total, self.step = most, 0, 1
+    def __init__(self, max_size: int) -> None:
+        self.most, self.total, self.step = max_size, 0, 1
         self.held: list[Occurrence] = []
 
-    def add(self, one: Occurrence) -> None:
+    def add(self, occurrence: Occurrence) -> None:
         if self.total % self.step == 0:
-            self.held.append(one)
+            self.held.append(occurrence)
         self.total += 1
-        if len(self.held) > HELD * self.most:
+        if len(self.held) > OVERSAMPLING * self.most:
             self.held, self.step = self.held[::2], 2 * self.step
 
     def all(self) -> tuple[Occurrence, ...]:
-        places = np.linspace(0, len(self.held) - 1, min(self.most, len(self.held))).round().astype(int)
-        return tuple(self.held[place] for place in places.tolist())
+        indices = np.linspace(0, len(self.held) - 1, min(self.most, len(self.held))).round().astype(int)
+        return tuple(self.held[index] for index in indices.tolist())

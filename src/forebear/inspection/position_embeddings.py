@@ -1,8 +1,7 @@
-"""What a network knows of places in a row: its table of positions, how alike they are, and what a step further is.
+"""Analysis of position embeddings: cosine by distance, and whether a shift is a linear map.
 
-A step in the sinusoid of the Transformer is a linear map that does not depend on the place: each pair of dimensions,
-sine and cosine of one angle, turns by an angle of its own. Whether a learned table has such a map is measured: the best
-one by least squares is found on some positions, and tried on others.
+With sinusoids a shift is a linear map that does not depend on the position: each pair of dimensions rotates by its own
+angle. For learned tables the best linear map by least squares is fitted on some positions and tested on others.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 STEPS = (1, 2, 4, 8, 16, 32, 64)
-LEAST = 8  # positions of which anything can be said
-APART = 4  # every so many positions one is not shown to the least squares, and examines them
-PENALTIES = 10.0 ** np.arange(-14, 3)  # on a map's size, by the square of the table's longest direction
+MIN_POSITIONS = 8  # minimum table size
+TEST_INTERVAL = 4  # every n-th position is held out from the fit
+PENALTIES = 10.0 ** np.arange(-14, 3)  # ridge penalties, relative to the largest squared singular value
 
 
 @dataclass(frozen=True)
 class PositionShift:
-    """So many positions further, as a linear map.
+    """A shift by `step` positions as a linear map.
 
-    turned   the largest error of the map that is known beforehand; None where none is: of a learned table
-    missed   of the best map by least squares, what share of the variance it misses at positions it was not fitted to
-    waves    the same of a sinusoid of this size
-    noise    the same of random numbers
+    rotation_error  maximum error of the exact rotation; None for learned tables
+    map_error       share of variance the best linear map misses at held-out positions
+    sinusoid_error  the same for a sinusoid table of this size
+    noise_error     the same for random numbers
     """
 
     step: int
@@ -43,18 +42,18 @@ class PositionShift:
     noise_error: float
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"step": self.step, "rotation_error": self.rotation_error}
-        shares = {
+        data: dict[str, Any] = {"step": self.step, "rotation_error": self.rotation_error}
+        errors = {
             "missed": self.map_error,
             "missed_by_sinusoid": self.sinusoid_error,
             "missed_by_noise": self.noise_error,
         }
-        return told | {name: float(f"{share:.4g}") for name, share in shares.items()}
+        return data | {name: float(f"{error:.4g}") for name, error in errors.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class PositionTable:
-    """A table of positions (n, width), learned or sinusoid."""
+    """A position table (n, width), learned or sinusoid."""
 
     name: str
     kind: str
@@ -63,48 +62,52 @@ class PositionTable:
 
     @property
     def cosines(self) -> np.ndarray:
-        """(n, n) between all positions."""
+        """(n, n) cosines of all pairs of positions."""
         lengths = np.maximum(np.linalg.norm(self.table, axis=1, keepdims=True), 1e-12)
         return (self.table / lengths) @ (self.table / lengths).T
 
     @property
     def by_distance(self) -> np.ndarray:
-        """(n,) the mean cosine of positions so far apart."""
+        """(n,) mean cosine by distance."""
         cosines = self.cosines
         return np.array([np.diagonal(cosines, far).mean() for far in range(len(cosines))])
 
     def to_dict(self) -> dict[str, Any]:
         positions, width = self.table.shape
-        told: dict[str, Any] = {"name": self.name, "placing": self.kind, "positions": positions, "width": width}
-        told["cosine_by_distance"] = [round(float(one), 6) for one in self.by_distance]
-        return told | {"steps": [step.to_dict() for step in self.steps]}
+        data: dict[str, Any] = {"name": self.name, "placing": self.kind, "positions": positions, "width": width}
+        data["cosine_by_distance"] = [round(float(cosine), 6) for cosine in self.by_distance]
+        return data | {"steps": [step.to_dict() for step in self.steps]}
 
 
 def position_table(run: Run | None = None, *, width: int | None = None, count: int | None = None) -> PositionTable:
-    """Those of a run, as many as `count` or all; or, without a run, a sinusoid so wide."""
+    """The table of a run, limited to `count` positions; or, without a run, a sinusoid of this `width`."""
     from forebear.nn.embedding import sinusoid_table
 
     if run is None:
-        wide, long = 128 if width is None else width, 64 if count is None else count
-        if wide < 2 or wide % 2:
-            raise InputError(f"--width is {wide}", hint="give an even number: sines and cosines come in pairs")
-        table, name, placing = sinusoid_table(_enough(long), wide).double().numpy(), "sinusoid", "sinusoid"
+        dimensions, num_positions = 128 if width is None else width, 64 if count is None else count
+        if dimensions < 2 or dimensions % 2:
+            raise InputError(f"--width is {dimensions}", hint="give an even number: sines and cosines come in pairs")
+        table, name, kind = (
+            sinusoid_table(_validate_count(num_positions), dimensions).double().numpy(),
+            "sinusoid",
+            "sinusoid",
+        )
     else:
         if width is not None:
             raise InputError("--width is the run's own", hint="leave it away, or leave the run away")
-        table, placing = _table(run)
+        table, kind = _table(run)
         name = run.name
         if count is not None and count > len(table):
-            what = f"the run has {len(table):,} positions, fewer than {count:,}"
-            raise InputError(what, hint=f"give at most {len(table):,}")
-        table = table[: _enough(len(table) if count is None else count)]
-    steps = [step for step in STEPS if step <= len(table) // 2]  # enough are left to fit a map to, and to try it
-    return PositionTable(name, placing, table, tuple(_step(table, placing, step) for step in steps))
+            message = f"the run has {len(table):,} positions, fewer than {count:,}"
+            raise InputError(message, hint=f"give at most {len(table):,}")
+        table = table[: _validate_count(len(table) if count is None else count)]
+    steps = [step for step in STEPS if step <= len(table) // 2]  # leaves enough positions to fit and test a map
+    return PositionTable(name, kind, table, tuple(_measure_shift(table, kind, step) for step in steps))
 
 
-def _enough(count: int) -> int:
-    if count < LEAST:
-        raise InputError(f"--positions is {count}", hint=f"give at least {LEAST}")
+def _validate_count(count: int) -> int:
+    if count < MIN_POSITIONS:
+        raise InputError(f"--positions is {count}", hint=f"give at least {MIN_POSITIONS}")
     return count
 
 
@@ -120,106 +123,121 @@ def _table(run: Run) -> tuple[np.ndarray, str]:
 
 
 def rotation(width: int, step: int) -> np.ndarray:
-    """(D, D) the map from the sinusoid at any position to that `step` positions further, known beforehand.
+    """(D, D) exact map from the sinusoid at any position to that `step` positions later.
 
     sin(a + b) = sin a · cos b + cos a · sin b, and cos(a + b) = cos a · cos b - sin a · sin b, for each pair.
     """
     from forebear.nn.embedding import MAX_PERIOD
 
-    made = np.zeros((width, width))
-    for even in range(0, width, 2):
-        turn = step / MAX_PERIOD ** (even / width)
-        pair = slice(even, even + 2)
-        made[pair, pair] = [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]
-    return made
+    matrix = np.zeros((width, width))
+    for dimension in range(0, width, 2):
+        angle = step / MAX_PERIOD ** (dimension / width)
+        pair = slice(dimension, dimension + 2)
+        matrix[pair, pair] = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+    return matrix
 
 
-def _step(table: np.ndarray, placing: str, step: int) -> PositionShift:
+def _measure_shift(table: np.ndarray, kind: str, step: int) -> PositionShift:
     from forebear.nn.embedding import sinusoid_table
 
-    paired = table.shape[1] // 2 * 2  # where the width is odd, the last sine has no cosine
-    turned = None
-    if placing == "sinusoid":
-        waves = table[:, :paired] if paired == table.shape[1] else sinusoid_table(len(table), paired).double().numpy()
-        turned = float(np.abs(waves[step:] - waves[:-step] @ rotation(paired, step).T).max())
-    same = sinusoid_table(*table.shape).double().numpy()
+    even_width = table.shape[1] // 2 * 2  # for odd widths the last sine has no cosine
+    rotation_error = None
+    if kind == "sinusoid":
+        sinusoid = (
+            table[:, :even_width]
+            if even_width == table.shape[1]
+            else sinusoid_table(len(table), even_width).double().numpy()
+        )
+        rotation_error = float(np.abs(sinusoid[step:] - sinusoid[:-step] @ rotation(even_width, step).T).max())
+    same_size_sinusoid = sinusoid_table(*table.shape).double().numpy()
     noise = np.random.default_rng(0).normal(size=table.shape)
     return PositionShift(
-        step, turned, missed_by_best(table, step), missed_by_best(same, step), missed_by_best(noise, step)
+        step,
+        rotation_error,
+        missed_by_best(table, step),
+        missed_by_best(same_size_sinusoid, step),
+        missed_by_best(noise, step),
     )
 
 
 def missed_by_best(table: np.ndarray, step: int) -> float:
-    """The share of variance that the best linear map of a step misses at positions that it was not fitted to.
+    """Share of the variance that the best linear map of a shift misses at held-out positions.
 
-    Every fourth position is kept from the fit: where there are fewer positions than dimensions, some map always fits.
+    Every fourth position is held out: with fewer positions than dimensions some map always fits.
     """
-    here, there = table[:-step], table[step:]
-    asked = np.arange(len(here)) % APART == APART // 2
-    missed = there[asked] - here[asked] @ best_map(here[~asked], there[~asked])
-    spread = there[asked] - there.mean(0)
-    return float((missed**2).sum() / max((spread**2).sum(), 1e-300))
+    before, after = table[:-step], table[step:]
+    is_test = np.arange(len(before)) % TEST_INTERVAL == TEST_INTERVAL // 2
+    residual = after[is_test] - before[is_test] @ best_map(before[~is_test], after[~is_test])
+    deviation = after[is_test] - after.mean(0)
+    return float((residual**2).sum() / max((deviation**2).sum(), 1e-300))
 
 
-def best_map(here: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """(D, D) by least squares with as much of a penalty as serves best where each position in turn is left out.
+def best_map(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """(D, D) ridge regression with the penalty of lowest leave-one-out error.
 
-    Without a penalty as many positions as dimensions would be fitted exactly, by a map that is wild elsewhere.
+    Without a penalty as many positions as dimensions are fitted exactly, by a map that generalizes badly.
     """
-    turned, lengths, back = np.linalg.svd(here, full_matrices=False)
-    aims = turned.T @ there
-    beyond, free = there - turned @ aims, np.maximum(1 - (turned**2).sum(1), 0.0)  # what no map could say
-    best, chosen = np.inf, np.zeros_like(lengths)
+    u, lengths, vt = np.linalg.svd(before, full_matrices=False)
+    targets = u.T @ after
+    unreachable, leverage_rest = (
+        after - u @ targets,
+        np.maximum(1 - (u**2).sum(1), 0.0),
+    )  # residual outside the column space
+    lowest_error, gains = np.inf, np.zeros_like(lengths)
     for penalty in lengths[0] ** 2 * PENALTIES:
-        lost = penalty / (lengths**2 + penalty)
-        left = beyond + turned @ (lost[:, None] * aims)
-        outside = left / (free + turned**2 @ lost)[:, None]  # what is missed of a position when it is left out
-        if (outside**2).sum() < best:
-            best, chosen = (outside**2).sum(), lengths / (lengths**2 + penalty)
-    return back.T @ (chosen[:, None] * aims)
+        shrinkage = penalty / (lengths**2 + penalty)
+        residual = unreachable + u @ (shrinkage[:, None] * targets)
+        loo_residual = residual / (leverage_rest + u**2 @ shrinkage)[:, None]  # leave-one-out residual
+        if (loo_residual**2).sum() < lowest_error:
+            lowest_error, gains = (loo_residual**2).sum(), lengths / (lengths**2 + penalty)
+    return vt.T @ (gains[:, None] * targets)
 
 
-# Positions as a picture: the table, how alike positions are, and what is left of that by distance.
+# --- Figure: the table, cosines of positions, and map errors ---
 
 
-def plot_positions(of: PositionTable, title: str, form: str) -> bytes:
+def plot_positions(position_table_: PositionTable, title: str, form: str) -> bytes:
     with plot_style([title]):
         figure = new_figure(10.5, 7.4)
         grid = figure.subplot_mosaic([["table", "cosines"], ["distance", "steps"]], height_ratios=(1.7, 1))
-        most = float(np.quantile(np.abs(of.table), 0.995)) or 1.0
-        table = grid["table"].imshow(of.table, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
-        dimensions = "dimension (even: a sine, odd: its cosine)" if of.kind == "sinusoid" else "dimension"
+        color_limit = float(np.quantile(np.abs(position_table_.table), 0.995)) or 1.0
+        table = grid["table"].imshow(
+            position_table_.table, cmap="RdBu_r", vmin=-color_limit, vmax=color_limit, aspect="auto"
+        )
+        dimensions = "dimension (even: a sine, odd: its cosine)" if position_table_.kind == "sinusoid" else "dimension"
         grid["table"].set(xlabel=dimensions, ylabel="position", title="the table: each row is a position's vector")
-        cosines = grid["cosines"].imshow(of.cosines, cmap="RdBu_r", vmin=-1, vmax=1, aspect="equal")
+        cosines = grid["cosines"].imshow(position_table_.cosines, cmap="RdBu_r", vmin=-1, vmax=1, aspect="equal")
         grid["cosines"].set(xlabel="position", ylabel="position", title="how alike two positions are (cosine)")
         for image, name in ((table, "table"), (cosines, "cosines")):
             figure.colorbar(image, ax=grid[name], pad=0.02, aspect=28).outline.set_visible(False)  # pyright: ignore[reportCallIssue]
         grid["distance"].axhline(0, color=SOFT, lw=0.6)
-        grid["distance"].plot(of.by_distance, color="#1c4f9c")
+        grid["distance"].plot(position_table_.by_distance, color="#1c4f9c")
         grid["distance"].set(
             xlabel="positions apart", ylabel="mean cosine", title="how alike, by distance", ylim=(None, 1.05)
         )
-        _steps(grid["steps"], of)
+        _plot_shifts(grid["steps"], position_table_)
         for name in ("distance", "steps"):
             grid[name].spines[["top", "right"]].set_visible(False)
         figure.suptitle(title, fontsize=11)
         return figure_bytes(figure, form)
 
 
-def _steps(axes: Axes, of: PositionTable) -> None:
-    """What the best map of each step misses; of the sinusoid also how well the one that is known beforehand does."""
-    steps = range(len(of.steps))
+def _plot_shifts(axes: Axes, position_table_: PositionTable) -> None:
+    """Error of the best map by step; for sinusoids also of the exact rotation."""
+    steps = range(len(position_table_.steps))
     lines = {"a sinusoid": ("sinusoid_error", SOFT, "--"), "random numbers": ("noise_error", SOFT, ":")}
-    if of.kind != "sinusoid":
+    if position_table_.kind != "sinusoid":
         lines = {"this table": ("map_error", "#1c4f9c", "-"), **lines}
-    for name, (field, colour, style) in lines.items():
-        values = [100 * getattr(step, field) for step in of.steps]
-        axes.plot(steps, values, color=colour, ls=style, marker="o", ms=3, label=name)
-    turned = [step.rotation_error for step in of.steps if step.rotation_error is not None]
-    if turned:
-        told = f"a sinusoid's map is a rotation that is known\nbeforehand: its largest error is {max(turned):.0e}"
-        axes.text(0.5, 0.3, told, transform=axes.transAxes, ha="center", va="center", color=ACCENT, fontsize=9)
+    for name, (field, color, style) in lines.items():
+        values = [100 * getattr(step, field) for step in position_table_.steps]
+        axes.plot(steps, values, color=color, ls=style, marker="o", ms=3, label=name)
+    rotation_errors = [step.rotation_error for step in position_table_.steps if step.rotation_error is not None]
+    if rotation_errors:
+        note = (
+            f"a sinusoid's map is a rotation that is known\nbeforehand: its largest error is {max(rotation_errors):.0e}"
+        )
+        axes.text(0.5, 0.3, note, transform=axes.transAxes, ha="center", va="center", color=ACCENT, fontsize=9)
     axes.set(xlabel="so many positions further", ylabel="variance missed (%)", ylim=(-4, None))
     axes.set_title("is a step the same linear map everywhere? what the best one misses")
-    axes.set_xticks(steps, [str(step.step) for step in of.steps])
+    axes.set_xticks(steps, [str(step.step) for step in position_table_.steps])
     axes.legend(frameon=False, fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.68), ncols=len(lines))

@@ -1,4 +1,4 @@
-"""Tokens as people read them beside a map: without the marks of a vocabulary, and parts of a character by its name."""
+"""Readable token labels: without the markers of a vocabulary, and with numbered parts of split characters."""
 
 from __future__ import annotations
 
@@ -13,86 +13,88 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
 START, END = "(start)", "(end)"
-JOINED = "·"  # before a piece that goes on with the word before it
-PARTS = 8  # tokens: no character has more bytes, and few share one
+JOINED = "·"  # marks a continuation piece
+PARTS = 8  # tokens per character at most: one per byte
 WHY_JOINED = f"{JOINED}x: goes on with the word before it"
 WHY_PARTS = "x 1/2: the first of two pieces of a character"
 PART = re.compile(r".+ \d/\d")
 
 
 def token_labels(tokenizer: Tokenizer, ids: Sequence[int], end: int | None = None) -> tuple[str, ...]:
-    """A row's tokens.
+    """Labels of a sequence of tokens.
 
-    A piece that goes on with a word has a point before it, and one that begins a word nothing: no ##, and no sign for
-    a space. Pieces of bytes that only together are a character are numbered parts of it. `end` is the token that
-    stands before and behind texts, by itself one that does both: (start) and (end).
+    Continuation pieces start with "·", pieces that start a word with nothing: neither ## nor a sign for the space.
+    Tokens that form a character only together are numbered parts of it. `end` is the token around texts, labeled
+    (start) and (end); default: the token with both roles.
     """
     if end is None and tokenizer.special_roles.get("start") == tokenizer.special_roles.get("end"):
         end = tokenizer.special_roles.get("end")
-    whole = dict(_parts(tokenizer, ids))
-    made, before = [], ""
-    for place, number in enumerate(ids):
-        if number == end:
-            told, before = START if place == 0 else END, ""
-        elif place in whole:
-            told, before = whole[place]
+    split_labels = dict(_split_characters(tokenizer, ids))
+    labels, previous = [], ""
+    for position, token_id in enumerate(ids):
+        if token_id == end:
+            label, previous = START if position == 0 else END, ""
+        elif position in split_labels:
+            label, previous = split_labels[position]
         else:
-            told, before = _label(tokenizer, number, before)
-        made.append(told if told.isprintable() else repr(told)[1:-1])
-    return tuple(made)
+            label, previous = _label(tokenizer, token_id, previous)
+        labels.append(label if label.isprintable() else repr(label)[1:-1])
+    return tuple(labels)
 
 
 def next_label(tokenizer: Tokenizer, ids: Sequence[int], number: int) -> str:
-    """The label of a token that stands behind these."""
+    """The label of a token after these."""
     return token_labels(tokenizer, [*ids[-1:], number])[-1]
 
 
 def label_notes(names: Sequence[str]) -> list[str]:
-    """What has to be said of these labels for them to be understood."""
+    """Explanations that these labels need."""
     joined = any(name.startswith(JOINED) and len(name) > 1 for name in names)
     return [WHY_JOINED] * joined + [WHY_PARTS] * any(map(PART.fullmatch, names))
 
 
-def _label(tokenizer: Tokenizer, number: int, before: str) -> tuple[str, str]:
-    """What is written, and what of it the next token stands behind."""
-    text = readable_token(tokenizer, number)
-    if number in tokenizer.special_ids:
+def _label(tokenizer: Tokenizer, token_id: int, previous: str) -> tuple[str, str]:
+    """The label, and the text that precedes the next token."""
+    text = readable_token(tokenizer, token_id)
+    if token_id in tokenizer.special_ids:
         return text, ""
-    if tokenizer.continuation_mask[number]:
+    if tokenizer.continuation_mask[token_id]:
         return JOINED + text.removeprefix(tokenizer.continuation_prefix), text
     if tokenizer.kind != "bytepair":
         return text, text
     if len(text) > 1 and text[0] == "␣" and text[1] not in "␣⏎":
         return text[1:], text
-    return (JOINED + text if _in_words(before[-1:]) and _in_words(text[:1]) else text), text
+    return (JOINED + text if _is_spaced_script(previous[-1:]) and _is_spaced_script(text[:1]) else text), text
 
 
-def _in_words(character: str) -> bool:
-    """Whether it is of a script that has spaces between words."""
+def _is_spaced_script(character: str) -> bool:
+    """Whether the script separates words by spaces."""
     return character.isalnum() and not is_han(code_points(character)).any()
 
 
-def _parts(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Places of tokens that only together spell text; what is written there, and the text."""
+def _split_characters(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Positions of tokens that form characters only together, each with its label and the text."""
     if tokenizer.kind != "bytepair":
         return
-    spelled = [b"" if number in tokenizer.special_ids else token_bytes(tokenizer.id_to_token(number)) for number in ids]
-    place = 0
-    while place < len(spelled):
-        count = _together(spelled[place : place + PARTS])
+    token_texts = [
+        b"" if token_id in tokenizer.special_ids else token_bytes(tokenizer.id_to_token(token_id)) for token_id in ids
+    ]
+    position = 0
+    while position < len(token_texts):
+        count = _num_character_tokens(token_texts[position : position + PARTS])
         if count > 1:
-            text = b"".join(spelled[place : place + count]).decode().strip(" ")
-            yield from ((place + part, (f"{text} {part + 1}/{count}", text)) for part in range(count))
-        place += count
+            text = b"".join(token_texts[position : position + count]).decode().strip(" ")
+            yield from ((position + index, (f"{text} {index + 1}/{count}", text)) for index in range(count))
+        position += count
 
 
-def _together(spelled: Sequence[bytes]) -> int:
-    """How many of these, from the first, are needed for whole characters; 1 where none suffice."""
-    for count in range(1, len(spelled) + 1):
+def _num_character_tokens(token_texts: Sequence[bytes]) -> int:
+    """Number of leading tokens that form whole characters; 1 if none do."""
+    for count in range(1, len(token_texts) + 1):
         try:
-            b"".join(spelled[:count]).decode()
+            b"".join(token_texts[:count]).decode()
         except UnicodeDecodeError:
-            if not spelled[count - 1]:
+            if not token_texts[count - 1]:
                 break
             continue
         return count

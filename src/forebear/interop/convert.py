@@ -204,7 +204,7 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
     tokenizer = Tokenizer(tokenizer_spec, file=path)
     spec = model_spec("ngram")(order=len(model.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
-    network.give(model.ngrams, model.log_probs, model.backoffs)
+    network.load_probabilities(model.ngrams, model.log_probs, model.backoffs)
 
     def write(file: Path) -> None:
         from safetensors.numpy import save_file
@@ -388,7 +388,7 @@ def _export_arpa(run: ExportableRun, target: Path) -> None:
 
     tokenizer = run.tokenizer
     eos_id = tokenizer.special_roles["end"]
-    ngrams, log_probs, backoffs = run.network.to_foreign()
+    ngrams, log_probs, backoffs = run.network.to_arpa()
     arpa.write_arpa(target, tokenizer.vocabulary(), ngrams, log_probs, backoffs, eos_id=eos_id, unk_id=tokenizer.unk_id)
     if any(np.isneginf(values).any() for values in (*log_probs, *backoffs)):
         note = f"what is impossible to the run is written as log10 P = {arpa.LOG_ZERO:g}, as SRILM does"

@@ -290,7 +290,7 @@ def import_vectors(path: Path, target: Path, **options: Unpack[VectorFileOptions
     tokenizer, notes = _tokenizer_for_words(vectors.words, path)
     spec = model_spec("word2vec")(width=vectors.matrix.shape[1], output="given")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
-    network.give(vectors.matrix, vectors.counts)
+    network.set_vectors(vectors.matrix, vectors.counts)
 
     def write(file: Path) -> None:
         from safetensors.numpy import save_file

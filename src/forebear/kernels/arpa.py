@@ -1,7 +1,7 @@
-"""Lines of n-grams as arrays: each character looked at once, each word found by its bytes, no Python object a line.
+"""ARPA files: parsing, formatting and checking lines of n-grams without a Python object per line.
 
-Lines of the usual form are read; any other is left to the reader's twin, `Lines` in interop/arpa_lines.py, which
-understands every sound line and complains about the rest.
+Lines of the usual form are parsed here. All others are left to the readable twin, `Lines` in interop/arpa.py, which
+accepts every valid line and reports the rest.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 from forebear.kernels.jit import compile_kernel, inline_kernel
 
 TENS = np.array([float(f"1e{power}") for power in range(61)])
-ENOUGH = 10**17  # digits beyond are not looked at
+MAX_MANTISSA = 10**17  # digits beyond are not looked at
 SPACE, TAB, RETURN, END, POINT, PLUS, MINUS, ZERO, SMALL_E = (ord(letter) for letter in " \t\r\n.+-0e")
 BASIS, PRIME, HALF = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(32)  # hashes: FNV-1a's numbers
 BEGINS, ENDS = -1, 1  # ids of <s>, which is only the first word of an n-gram, and of </s>, only the last
-ODD = 1 << 12  # lines left to the twin at once
+MAX_UNUSUAL = 1 << 12  # lines left to the twin at once
 
 
 class WordHashTable(NamedTuple):
-    """A vocabulary whose words are found by their bytes: open addressing, and every word compared to the last byte."""
+    """A vocabulary looked up by bytes: open addressing, with a full comparison of every word."""
 
     pool: np.ndarray  # uint8, word after word, a line end behind each
     ends: np.ndarray  # (n,) int64, where in the pool each ends
@@ -31,36 +31,40 @@ class WordHashTable(NamedTuple):
 
 
 def build_word_table(pool: bytes, ids: np.ndarray) -> tuple[WordHashTable, int]:
-    """The table of words, a line end behind each; and which is the first that was there before, -1 if none is."""
-    letters = np.frombuffer(pool, np.uint8)
-    ends = np.flatnonzero(letters == END)
+    """The table of newline-terminated words, and the index of the first duplicate (-1: none)."""
+    pool_bytes = np.frombuffer(pool, np.uint8)
+    ends = np.flatnonzero(pool_bytes == END)
     slots = np.full(1 << max(4, (2 * len(ids)).bit_length()), -1, np.int32)
-    words = WordHashTable(letters, ends, ids.astype(np.int32), np.empty(len(ends), np.uint64), slots)
+    words = WordHashTable(pool_bytes, ends, ids.astype(np.int32), np.empty(len(ends), np.uint64), slots)
     return words, int(compile_kernel(insert_words_kernel, bare=True)(words))
 
 
 def parse_unigram_lines(
     text: np.ndarray, at: int, logs: np.ndarray, backoffs: np.ndarray | None
 ) -> tuple[int, int, bytes, np.ndarray]:
-    """Reads lines of one word from a place on until the text or the arrays end: how many, where the next line begins,
-    the words with a line end behind each, and (n, 2) which lines were not of the usual form and where they begin.
+    """Parse unigram lines from an offset on until the text or the arrays end.
 
-    For those the word is empty. Without `backoffs`, one of 0 is the only usual one.
+    Without `backoffs`, only a back-off of 0 is usual. Words of unusual lines are empty.
+
+    Returns:
+        The number of lines, the offset of the next line, the newline-terminated words, and (n, 2) the unusual lines:
+        line
+        numbers and offsets.
     """
-    pool, odd, longest = np.empty(len(text) - at, np.uint8), np.empty((ODD, 2), np.int64), backoffs is None
+    pool, unusual, longest = np.empty(len(text) - at, np.uint8), np.empty((MAX_UNUSUAL, 2), np.int64), backoffs is None
     run = compile_kernel(parse_unigrams_kernel, bare=True)
-    count, at, used, left = run(text, at, logs, logs if longest else backoffs, longest, pool, odd, TENS)
-    return count, at, pool[:used].tobytes(), odd[:left]
+    count, at, used, left = run(text, at, logs, logs if longest else backoffs, longest, pool, unusual, TENS)
+    return count, at, pool[:used].tobytes(), unusual[:left]
 
 
 def parse_ngram_lines(
     text: np.ndarray, at: int, words: WordHashTable, rows: np.ndarray, logs: np.ndarray, backoffs: np.ndarray | None
 ) -> tuple[int, int, np.ndarray]:
-    """Reads lines of n words into rows (size, n) in the same way."""
-    odd, longest = np.empty((ODD, 2), np.int64), backoffs is None
+    """Parse lines of n words into rows (size, n), as `parse_unigram_lines` does."""
+    unusual, longest = np.empty((MAX_UNUSUAL, 2), np.int64), backoffs is None
     run = compile_kernel(parse_ngrams_kernel, bare=True)
-    count, at, left = run(text, at, words, rows, logs, logs if longest else backoffs, longest, odd, TENS)
-    return count, at, odd[:left]
+    count, at, left = run(text, at, words, rows, logs, logs if longest else backoffs, longest, unusual, TENS)
+    return count, at, unusual[:left]
 
 
 # -- parts of a line
@@ -68,7 +72,7 @@ def parse_ngram_lines(
 
 @inline_kernel
 def _parse_number(text, at, tens):
-    """The number that stands here, where it ends, and whether it is one of the usual form."""
+    """The number at an offset, the offset of its end, and whether it has the usual form."""
     minus = text[at] == MINUS
     at += 1 if minus or text[at] == PLUS else 0
     whole, digits, power, point = np.int64(0), 0, 0, 0
@@ -76,7 +80,7 @@ def _parse_number(text, at, tens):
         digit = np.int64(text[at]) - ZERO
         if 0 <= digit <= 9:
             digits += 1
-            if whole < ENOUGH:
+            if whole < MAX_MANTISSA:
                 whole = whole * 10 + digit
                 power -= point
             else:
@@ -90,12 +94,12 @@ def _parse_number(text, at, tens):
         at += 1
         down = text[at] == MINUS
         at += 1 if down or text[at] == PLUS else 0
-        digits, told = 0, 0  # of the power
+        digits, exponent = 0, 0  # of the power
         while 0 <= np.int64(text[at]) - ZERO <= 9:
-            told = min(told * 10 + np.int64(text[at]) - ZERO, 9999)
+            exponent = min(exponent * 10 + np.int64(text[at]) - ZERO, 9999)
             digits += 1
             at += 1
-        power += -told if down else told
+        power += -exponent if down else exponent
     if digits == 0 or abs(power) >= len(tens):
         return 0.0, at, False
     value = whole * tens[power] if power >= 0 else whole / tens[-power]
@@ -104,7 +108,7 @@ def _parse_number(text, at, tens):
 
 @inline_kernel
 def _skip_spaces(text, at):
-    """Where the next field begins."""
+    """Offset of the next field."""
     while text[at] == SPACE or text[at] == TAB:
         at += 1
     return at
@@ -112,24 +116,24 @@ def _skip_spaces(text, at):
 
 @inline_kernel
 def _is_line_end(text, at):
-    """Whether the line ends here, as lines end on any system."""
+    """Whether the line ends here, with \\n or \\r\\n."""
     return text[at] == END or (text[at] == RETURN and text[at + 1] == END)
 
 
 @inline_kernel
 def _parse_backoff(text, at, tens):
-    """The back-off weight at the end of a line, 0 where none is told; where the line ends; whether it is sound."""
+    """The back-off weight at the end of a line (0 if absent), the offset of the line's end, and whether it is valid."""
     at = _skip_spaces(text, at)
     if _is_line_end(text, at):
         return 0.0, at, True
-    value, at, sound = _parse_number(text, at, tens)
+    value, at, is_valid = _parse_number(text, at, tens)
     at = _skip_spaces(text, at)
-    return value, at, sound and _is_line_end(text, at)
+    return value, at, is_valid and _is_line_end(text, at)
 
 
 @inline_kernel
 def _find_word_end(text, at):
-    """Where the word that begins here ends. A lone carriage return ends it too, and makes the line an odd one."""
+    """Offset of the end of a word. A lone carriage return ends it too and makes the line unusual."""
     while text[at] != SPACE and text[at] != TAB and text[at] != END and text[at] != RETURN:
         at += 1
     return at
@@ -137,7 +141,7 @@ def _find_word_end(text, at):
 
 @inline_kernel
 def _find_word(words, text, begin, end, value):
-    """Which word of the table these bytes are, or -1; or, the other way round, the slot for it, as -2 - slot."""
+    """The index of the word with these bytes, or -2 - slot, where slot is the free slot for it."""
     mask = len(words.slots) - 1
     slot = np.int64(value ^ (value >> HALF)) & mask
     while words.slots[slot] >= 0:
@@ -156,6 +160,7 @@ def _find_word(words, text, begin, end, value):
 
 @inline_kernel
 def _hash_bytes(text, begin, end):
+    """64-bit FNV-1a hash of a range of bytes."""
     value = BASIS
     for at in range(begin, end):
         value = (value ^ np.uint64(text[at])) * PRIME
@@ -166,38 +171,38 @@ def _hash_bytes(text, begin, end):
 
 
 def insert_words_kernel(words):
-    """Enters every word; returns the first that was there before, or -1."""
-    begin, again = np.int64(0), np.int64(-1)
+    """Insert every word; returns the index of the first duplicate, or -1."""
+    begin, duplicate = np.int64(0), np.int64(-1)
     for which in range(len(words.ends)):
         value = _hash_bytes(words.pool, begin, words.ends[which])
-        place = _find_word(words, words.pool, begin, words.ends[which], value)
+        slot = _find_word(words, words.pool, begin, words.ends[which], value)
         words.hashes[which] = value
-        if place >= 0:
-            again = which if again < 0 else again
+        if slot >= 0:
+            duplicate = which if duplicate < 0 else duplicate
         else:
-            words.slots[-2 - place] = which
+            words.slots[-2 - slot] = which
         begin = words.ends[which] + 1
-    return again
+    return duplicate
 
 
-def parse_unigrams_kernel(text, at, logs, backoffs, longest, pool, odd, tens):
+def parse_unigrams_kernel(text, at, logs, backoffs, longest, pool, unusual, tens):
     count, used, left = 0, 0, 0
-    while count < len(logs) and at < len(text) and left < len(odd):
+    while count < len(logs) and at < len(text) and left < len(unusual):
         begin = at
-        value, at, sound = _parse_number(text, _skip_spaces(text, at), tens)
+        value, at, is_valid = _parse_number(text, _skip_spaces(text, at), tens)
         first = _skip_spaces(text, at)
         at = _find_word_end(text, first)
         weight, over, whole = _parse_backoff(text, at, tens)
         logs[count] = value
         if not longest:
             backoffs[count] = weight
-        sound = sound and text[first - 1] <= SPACE and at > first and value <= 0
-        if sound and whole and not (longest and weight != 0):
+        is_valid = is_valid and text[first - 1] <= SPACE and at > first and value <= 0
+        if is_valid and whole and not (longest and weight != 0):
             for letter in range(first, at):
                 pool[used] = text[letter]
                 used += 1
         else:
-            odd[left, 0], odd[left, 1] = count, begin
+            unusual[left, 0], unusual[left, 1] = count, begin
             left += 1
         pool[used] = END
         used += 1
@@ -209,14 +214,14 @@ def parse_unigrams_kernel(text, at, logs, backoffs, longest, pool, odd, tens):
     return count, at, used, left
 
 
-def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, odd, tens):
+def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, unusual, tens):
     count, left, width = 0, 0, rows.shape[1]
-    while count < len(rows) and at < len(text) and left < len(odd):
+    while count < len(rows) and at < len(text) and left < len(unusual):
         begin = at
-        value, at, sound = _parse_number(text, _skip_spaces(text, at), tens)
-        sound = sound and value <= 0
+        value, at, is_valid = _parse_number(text, _skip_spaces(text, at), tens)
+        is_valid = is_valid and value <= 0
         column = 0
-        while sound and column < width:
+        while is_valid and column < width:
             first = _skip_spaces(text, at)
             hash_of, at = BASIS, first
             letter = text[at]
@@ -225,18 +230,18 @@ def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, odd, ten
                 at += 1
                 letter = text[at]
             which = _find_word(words, text, first, at, hash_of)
-            sound = at > first and text[first - 1] <= SPACE and which >= 0
-            if sound:
+            is_valid = at > first and text[first - 1] <= SPACE and which >= 0
+            if is_valid:
                 word = words.ids[which]
-                sound = (word != BEGINS or column == 0) and (word != ENDS or column == width - 1)
+                is_valid = (word != BEGINS or column == 0) and (word != ENDS or column == width - 1)
                 rows[count, column] = ENDS if word == BEGINS else word
             column += 1
         weight, over, whole = _parse_backoff(text, at, tens)
         logs[count] = value
         if not longest:
             backoffs[count] = weight
-        if not sound or not whole or (longest and weight != 0):
-            odd[left, 0], odd[left, 1] = count, begin
+        if not is_valid or not whole or (longest and weight != 0):
+            unusual[left, 0], unusual[left, 1] = count, begin
             left += 1
         at = over
         while text[at] != END:
@@ -253,12 +258,14 @@ def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, odd, ten
 
 DIGITS, SMALLEST = 9, -4  # as %.9g: so many digits, and powers of ten below or beyond are written as such
 ARPA_WRITING_TENS = np.array([float(f"1e{power}") for power in range(23)])  # all that float64 holds exactly
-DOUBT = 1e-6  # how near to the middle between two decimals a number is left to Python: far more than rounding is off
-LONGEST = 24  # bytes of a number, with what stands around it
+ROUNDING_DOUBT = (
+    1e-6  # how near to the middle between two decimals a number is left to Python: far more than rounding is off
+)
+MAX_NUMBER_BYTES = 24  # bytes of a number, with what stands around it
 
 
 class WordBytes(NamedTuple):
-    """The words by their number: their bytes, and where each ends."""
+    """The UTF-8 bytes of the vocabulary by word id."""
 
     pool: np.ndarray  # uint8
     ends: np.ndarray  # (V + 1,) int64, the first of them 0
@@ -279,9 +286,9 @@ def word_bytes(words: list[str]) -> WordBytes:
 
 
 def format_ngram_lines(names: WordBytes, rows: np.ndarray, logs: np.ndarray, backoffs: np.ndarray | None) -> memoryview:
-    """The lines of n-grams (size, n): finite numbers, words in a row, and weights where they are given."""
+    """Format n-grams (size, n) with finite log-probabilities, and with back-off weights if given."""
     lengths = np.diff(names.ends)
-    room = int(sum(lengths[column].sum() for column in rows.T)) + len(rows) * (rows.shape[1] + 2 * LONGEST)
+    room = int(sum(lengths[column].sum() for column in rows.T)) + len(rows) * (rows.shape[1] + 2 * MAX_NUMBER_BYTES)
     text, first = np.empty(room, np.uint8), decimals(logs)
     run = compile_kernel(format_lines_kernel, bare=True)
     used = run(text, names, rows, first, first if backoffs is None else decimals(backoffs), backoffs is not None)
@@ -289,7 +296,7 @@ def format_ngram_lines(names: WordBytes, rows: np.ndarray, logs: np.ndarray, bac
 
 
 def decimals(values: np.ndarray) -> ScientificDecimals:
-    """The nine digits of each, as Python rounds them."""
+    """The nine significant digits of each value, rounded as Python does."""
     sizes = np.abs(values)
     with np.errstate(divide="ignore"):
         guess = np.floor(np.log10(sizes))
@@ -298,23 +305,23 @@ def decimals(values: np.ndarray) -> ScientificDecimals:
     scaled = sizes * ARPA_WRITING_TENS[DIGITS - 1 - powers]
     digits = np.rint(scaled)
     up, down = digits >= 10**DIGITS, scaled < 10 ** (DIGITS - 1)  # the logarithm, or rounding, came to the next power
-    doubt = np.abs(scaled - np.floor(scaled) - 0.5) < DOUBT
-    told = ScientificDecimals(np.signbit(values), np.where(near & (sizes > 0), digits, 0).astype(np.int64), powers)
+    doubt = np.abs(scaled - np.floor(scaled) - 0.5) < ROUNDING_DOUBT
+    result = ScientificDecimals(np.signbit(values), np.where(near & (sizes > 0), digits, 0).astype(np.int64), powers)
     for row in np.flatnonzero((doubt | up | down | ~near) & (sizes > 0)).tolist():
         text, power = f"{sizes[row]:.{DIGITS - 1}e}".split("e")
-        told.digits[row], told.powers[row] = int(text.replace(".", "")), int(power)
-    return told
+        result.digits[row], result.powers[row] = int(text.replace(".", "")), int(power)
+    return result
 
 
 @inline_kernel
-def _write_digit(text, at, number):
-    text[at] = ZERO + number
+def _write_digit(text, at, digit):
+    text[at] = ZERO + digit
     return at + 1
 
 
 @inline_kernel
 def _write_number(text, at, minus, digits, power):
-    """Writes a number as %.9g does; where it ends."""
+    """Write a number as %.9g does; returns the offset of its end."""
     if minus:
         text[at] = MINUS
         at += 1
@@ -324,23 +331,23 @@ def _write_number(text, at, minus, digits, power):
     while digits % 10 == 0:
         digits //= 10
         count -= 1
-    plain = SMALLEST <= power < DIGITS
-    whole = power + 1 if plain else 1  # digits before the point
+    fixed_point = SMALLEST <= power < DIGITS
+    whole = power + 1 if fixed_point else 1  # digits before the point
     if whole <= 0:
         text[at], text[at + 1] = ZERO, POINT
         at += 2
         for _ in range(-whole):
             at = _write_digit(text, at, 0)
     gap = 1 if 0 < whole < count else 0  # the point among the digits
-    for place in range(count - 1, -1, -1):
-        text[at + place + (gap if place >= whole else 0)] = ZERO + digits % 10
+    for digit_index in range(count - 1, -1, -1):
+        text[at + digit_index + (gap if digit_index >= whole else 0)] = ZERO + digits % 10
         digits //= 10
     if gap:
         text[at + whole] = POINT
     at += count + gap
     for _ in range(whole - count):
         at = _write_digit(text, at, 0)
-    if not plain:
+    if not fixed_point:
         text[at], text[at + 1] = (
             SMALL_E,
             MINUS if power < 0 else MINUS - 2,
@@ -383,16 +390,20 @@ ROWS_AHEAD = 32  # rows whose slots are fetched together
 
 
 def check_ngram_prefixes(known: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray) -> tuple[int, int]:
-    """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, or the first that was there before;
-    -1 where there is none.
+    """Check that the first n - 1 words of each n-gram (size, n) are an n-gram, and that no n-gram occurs twice.
 
-    `known` keeps the n-grams that were checked last, which must be those of n - 1 words, and their table.
+    Args:
+        known: State between calls with rising n: the (n-1)-grams and their hash table.
+        rows: The n-grams.
+
+    Returns:
+        The first n-gram without its prefix and the first duplicate, -1 if there is none.
     """
     work = np.empty(ROWS_AHEAD, np.uint64), np.empty(ROWS_AHEAD, np.int64)
-    lost = int(compile_kernel(find_orphan_kernel, bare=True)(*known[0], rows, work)) if known else -1
+    orphan = int(compile_kernel(find_orphan_kernel, bare=True)(*known[0], rows, work)) if known else -1
     known.clear()  # before the next table is made, so that there is only one at a time
-    if lost >= 0:
-        return lost, -1
+    if orphan >= 0:
+        return orphan, -1
     slots = np.full(len(rows) * 4 // 3 + 1, NO_ROW, np.int64)
     known.append((rows, slots))
     return -1, int(compile_kernel(insert_rows_kernel, bare=True)(rows, slots, work))
@@ -409,18 +420,18 @@ def _hash_row(rows, row, width):
 
 @inline_kernel
 def _first_slot(slots, value):
-    """The slot to begin with: any number of them is shared out evenly, not only powers of two."""
+    """The first slot to probe: evenly distributed over any number of slots, not only powers of two."""
     return np.int64(((value & LOW_BITS) * np.uint64(len(slots))) >> HALF)
 
 
 @inline_kernel
-def _find_row_slot(rows, slots, wanted, row, width, value):
-    """The slot of the row whose words are these, or of none."""
+def _find_row_slot(rows, slots, queries, row, width, value):
+    """The slot of the row with these words, or a free slot."""
     slot = _first_slot(slots, value)
     while slots[slot] != NO_ROW:
         if slots[slot] & HASH_MASK == np.int64(value) & HASH_MASK:
             other, same = slots[slot] & ROW_MASK, 0
-            while same < width and rows[other, same] == wanted[row, same]:
+            while same < width and rows[other, same] == queries[row, same]:
                 same += 1
             if same == width:
                 break
@@ -430,7 +441,7 @@ def _find_row_slot(rows, slots, wanted, row, width, value):
 
 @inline_kernel
 def _prefetch_slots(slots, rows, begin, end, width, work):
-    """The hashes of a few rows. Their slots are asked for together, which takes hardly longer than for one."""
+    """Hash a few rows and load their slots together, which takes hardly longer than loading one."""
     hashes, near = work
     for row in range(begin, end):
         hashes[row - begin] = _hash_row(rows, row, width)

@@ -1,8 +1,7 @@
-"""Which words stand together, counted word by word: compiled loops, beside numpy's way.
+"""Counting co-occurrences within a window, word by word: compiled loops and their numpy twin.
 
-A text is ids of words, and BORDER where one unit of text ends and the next begins. Two words of a unit that stand `d`
-apart add `shares[d - 1]` to what each has counted for the other. Shares are whole numbers, so that sums are exact, and
-the same in whatever order and in however many parts the text is counted.
+A text is word ids with ROW_BORDER between units of text. Two words of a unit at distance `d` add `shares[d - 1]` to
+each other's count. These weights are integers, so sums are exact and independent of order and partitioning.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ EIGHT = 8  # marks are looked at so many at a time
 
 
 class RowAccumulator(NamedTuple):
-    """Room to count one row on, clean before and after: a sum for each word, and a mark where there is one."""
+    """Buffers for counting one row, zero before and after: a sum for each word, and a flag where it is not zero."""
 
     sums: np.ndarray  # int64
     marks: np.ndarray  # uint8
@@ -37,23 +36,21 @@ def row_accumulator(words: int) -> RowAccumulator:
 def counted_in_numpy(
     text: np.ndarray, words: int, shares: np.ndarray, first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(n,) three times, by row and column: for each word that stands from `first` to `last`, which others it has beside
-    it, and the sum of their shares.
-    """
+    """Rows, columns and weighted counts (n,) of the words at positions `first` to `last`, sorted by row and column."""
     units, places = np.cumsum(text == ROW_BORDER), np.arange(len(text))
-    keys, added = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    keys, fractions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for distance, share in enumerate(shares.tolist(), start=1):
-        one, other = places[:-distance], places[distance:]
-        beside = (units[one] == units[other]) & (
-            text[one] != ROW_BORDER
+        left, right = places[:-distance], places[distance:]
+        same_unit = (units[left] == units[right]) & (
+            text[left] != ROW_BORDER
         )  # the border itself belongs to what follows it
-        for centre, context in ((one[beside], other[beside]), (other[beside], one[beside])):
-            mine = (centre >= first) & (centre < last)
-            keys.append(text[centre[mine]].astype(np.int64) * words + text[context[mine]])
-            added.append(np.full(np.count_nonzero(mine), share, np.int64))
-    pairs, which = np.unique(np.concatenate(keys), return_inverse=True)
+        for centre, context in ((left[same_unit], right[same_unit]), (right[same_unit], left[same_unit])):
+            in_range = (centre >= first) & (centre < last)
+            keys.append(text[centre[in_range]].astype(np.int64) * words + text[context[in_range]])
+            fractions.append(np.full(np.count_nonzero(in_range), share, np.int64))
+    pairs, pair_ids = np.unique(np.concatenate(keys), return_inverse=True)
     sums = np.zeros(len(pairs), np.int64)
-    np.add.at(sums, which, np.concatenate(added))
+    np.add.at(sums, pair_ids, np.concatenate(fractions))
     return pairs // words, pairs % words, sums
 
 
@@ -62,7 +59,7 @@ def counted_in_numpy(
 
 @compile_kernel
 def word_positions(text, words, first, last):
-    """(words + 1,) and (n,): the places from `first` to `last` where each word stands, word after word."""
+    """Positions from `first` to `last` grouped by word, (n,), and where each word's group begins, (words + 1,)."""
     starts = np.zeros(words + 1, np.int64)
     for place in range(first, last):
         if text[place] >= 0:
@@ -79,12 +76,12 @@ def word_positions(text, words, first, last):
 
 
 @compile_kernel
-def _told(clean, columns, counts, filled):
-    """Writes what stands on the slate, by column, and wipes it; how much is filled then."""
-    for eight in range(len(clean.eights)):
-        if clean.eights[eight]:
-            clean.eights[eight] = 0
-            for word in range(eight * EIGHT, eight * EIGHT + EIGHT):
+def _flush_row(clean, columns, counts, filled):
+    """Append the accumulated row, sorted by column, and clear it; returns the number of entries written so far."""
+    for group in range(len(clean.eights)):
+        if clean.eights[group]:
+            clean.eights[group] = 0
+            for word in range(group * EIGHT, group * EIGHT + EIGHT):
                 # Nothing to be guessed: each is written, and overwritten by the next if there was nothing to write.
                 columns[filled], counts[filled] = word, clean.sums[word]
                 filled += clean.sums[word] != 0
@@ -94,15 +91,17 @@ def _told(clean, columns, counts, filled):
 
 @compile_kernel
 def count_rows(text, starts, places, shares, row, last, clean, columns, counts, sizes):
-    """Counts one word after the other from `row` to `last`, or as long as there is room; the next, and what is filled.
+    """Count the words from `row` on up to `last`, as long as the buffers suffice.
 
-    columns, counts  (room,) are filled with what each row has, by column, and then a little with nothing
-    sizes            (words,) how many these are
+    columns, counts  (capacity,) output: the entries of each row, sorted by column
+    sizes            (words,) output: the number of entries of each row
+
+    Returns the next word and the number of entries written.
     """
-    filled, most = 0, len(starts) - 1
+    filled, num_words = 0, len(starts) - 1
     while row < last:
-        often = starts[row + 1] - starts[row]
-        if filled + min(most, 2 * len(shares) * often) >= len(columns):
+        frequency = starts[row + 1] - starts[row]
+        if filled + min(num_words, 2 * len(shares) * frequency) >= len(columns):
             break
         for at in range(starts[row], starts[row + 1]):
             here = places[at]
@@ -119,8 +118,8 @@ def count_rows(text, starts, places, shares, row, last, clean, columns, counts, 
                 clean.sums[word] += shares[distance]
                 clean.marks[word] = 1
         before = filled
-        if often:
-            filled = _told(clean, columns, counts, filled)
+        if frequency:
+            filled = _flush_row(clean, columns, counts, filled)
         sizes[row] = filled - before
         row += 1
     return row, filled
@@ -128,10 +127,10 @@ def count_rows(text, starts, places, shares, row, last, clean, columns, counts, 
 
 @compile_kernel
 def merge_rows(starts, parts_columns, parts_counts, clean, columns, counts, sizes):
-    """Adds up what several parts counted for a few rows; how much is filled.
+    """Add up the rows that several parts counted; returns the number of entries.
 
     starts  (parts, rows + 1) where each row begins in `parts_columns` and `parts_counts`
-    sizes   (rows,) how many entries each has
+    sizes   (rows,) output: the number of entries of each row
     """
     filled = 0
     for row in range(starts.shape[1] - 1):
@@ -140,19 +139,19 @@ def merge_rows(starts, parts_columns, parts_counts, clean, columns, counts, size
                 clean.sums[parts_columns[at]] += parts_counts[at]
                 clean.marks[parts_columns[at]] = 1
         before = filled
-        filled = _told(clean, columns, counts, filled)
+        filled = _flush_row(clean, columns, counts, filled)
         sizes[row] = filled - before
     return filled
 
 
 @compile_kernel
 def tile_rows(first, sizes, columns, counts, band, unit, seed, made_rows, made_columns, made_counts):
-    """Writes the entries of rows `first`, `first` + 1, … band of columns after band, each of these tiles well shuffled.
+    """Write the entries of rows `first`, `first` + 1, … as tiles of `band` columns, each tile shuffled.
 
-    sizes  how many entries each row has, by column
-    band   how many words a tile has
-    unit   what a count of 1 is
-    seed   above 0: the same gives the same order
+    sizes  number of entries of each row, sorted by column
+    band   words per tile
+    unit   the weight of a count of 1
+    seed   xorshift seed above 0
     """
     many = len(columns)
     starts = np.zeros(columns.max() // band + 2 if many else 1, np.int64)

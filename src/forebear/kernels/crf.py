@@ -1,9 +1,8 @@
-"""Chains of labels in compiled loops: scores of words, forwards and backwards through all chains, gradients, the best.
+"""Linear-chain CRF kernels: emission scores, forward–backward, gradients and Viterbi, with their numpy twins.
 
-The arithmetic of `statistics.crf`, beside numpy's way in `crf_plainly`. Weights of moves stand as e^move, and each word
-is brought to a level of its own, so that nothing has to be a logarithm but one number a word.
-
-K labels, or a few more that weigh nothing, so that K is a multiple of LANES · N words, one chain behind the other
+The arithmetic of statistical/crf.py. Transitions are given as e^transition, and the scores of each word are shifted by
+its maximum, so that only one logarithm per word is needed. K is the number of labels, padded to a multiple of LANES; N
+is the number of words of all sentences, concatenated.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ LANES = 4  # labels that the processor takes at once
 LOWEST = -700.0  # e to this is still a number; what lies lower counts as this
 MAGIC = 6755399441055744.0  # 1.5 · 2^52: added to a number, it leaves the nearest whole one in the last bits
 LOG2_E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
-IN_ANY_ORDER = frozenset({"contract"})  # round once instead of twice: the same every time
+CONTRACTED = frozenset({"contract"})  # round once instead of twice: the same every time
 
 
 def padded_labels(labels: int) -> int:
-    """So many labels, and a few more."""
+    """The number of labels, rounded up to a multiple of LANES."""
     return -(-labels // LANES) * LANES
 
 
 @compile_kernel
 def emission_scores(features, offsets, labels, weights, first, last, scores):
-    """scores (last - first, K): what the features (N, T) of each word say of each label, -1 being none.
+    """Write the scores (last - first, K) of the labels of each word, given its features (N, T); -1: no feature.
 
-    Those of feature f are weights[offsets[f] : offsets[f + 1]], of the labels that stand beside them; or of all K.
+    The weights of feature f are weights[offsets[f] : offsets[f + 1]], for the labels given beside them, or for all K.
     """
     width = scores.shape[1]
     for word in range(first, last):
@@ -41,18 +40,18 @@ def emission_scores(features, offsets, labels, weights, first, last, scores):
             if feature < 0:
                 continue
             begin, end = offsets[feature], offsets[feature + 1]
-            own = weights[begin:end]
-            if len(own) == width:
+            feature_weights = weights[begin:end]
+            if len(feature_weights) == width:
                 for label in range(width):
-                    row[label] += own[label]
+                    row[label] += feature_weights[label]
             else:
-                theirs = labels[begin:end]
-                for pair in range(len(own)):
-                    row[theirs[pair]] += own[pair]
+                feature_labels = labels[begin:end]
+                for pair in range(len(feature_weights)):
+                    row[feature_labels[pair]] += feature_weights[pair]
 
 
 def _gradient_loops(features, offsets, labels, surplus, first, last, begin_template, end_template, gradient):
-    """Adds to the gradient what the words from `first` to `last` have too much (last - first, K) of each label."""
+    """Add the surplus (last - first, K) of expected over observed labels to the gradient of the features of the words."""
     width = surplus.shape[1]
     for word in range(first, last):
         row = surplus[word - first]
@@ -61,23 +60,24 @@ def _gradient_loops(features, offsets, labels, surplus, first, last, begin_templ
             if feature < 0:
                 continue
             begin, end = offsets[feature], offsets[feature + 1]
-            own = gradient[begin:end]
-            if len(own) == width:
+            feature_gradient = gradient[begin:end]
+            if len(feature_gradient) == width:
                 for label in range(width):
-                    own[label] += row[label]
+                    feature_gradient[label] += row[label]
             else:
-                theirs = labels[begin:end]
-                for pair in range(len(own)):
-                    own[pair] += row[theirs[pair]]
+                feature_labels = labels[begin:end]
+                for pair in range(len(feature_gradient)):
+                    feature_gradient[pair] += row[feature_labels[pair]]
 
 
 emission_gradient = compile_kernel(_gradient_loops)
 
 
 def _exponentials_loops(scores, count, room, whole):
-    """scores (n, K) become e^(score - level), 0 for labels from `count` on; the levels are given back.
+    """Replace scores (n, K) by e^(score - maximum), 0 for labels from `count` on; returns the maxima.
 
-    e^x is 2^k · e^r, k whole and r below ln 2 / 2; e^r by its series. Room (K,) as float64 and as int64.
+    e^x is 2^k · e^r with integer k and |r| below ln 2 / 2; e^r by its series. `room` and `whole` are one (K,) buffer,
+    viewed as float64 and as int64.
     """
     width = scores.shape[1]
     levels = np.empty(len(scores))
@@ -114,11 +114,11 @@ def _exponentials_loops(scores, count, room, whole):
     return levels
 
 
-exponentials = compile_kernel(_exponentials_loops, IN_ANY_ORDER)
+exponentials = compile_kernel(_exponentials_loops, CONTRACTED)
 
 
-def _through_loops(vector, moves, out):
-    """out (K,) = vector (K,) times moves (K, K), four rows at a time."""
+def _vector_matrix_loops(vector, moves, out):
+    """out (K,) = vector (K,) @ moves (K, K), four rows at a time."""
     width = len(out)
     for label in range(width):
         out[label] = 0.0
@@ -130,16 +130,16 @@ def _through_loops(vector, moves, out):
             )
 
 
-_through = compile_kernel(_through_loops, IN_ANY_ORDER)
+_vector_matrix = compile_kernel(_vector_matrix_loops, CONTRACTED)
 
 
-def _chains_loops(scores, lengths, moves, turned, start, end, right, before, after, expected, edges):
-    """Goes through all chains; gives back −ln of the probability of the right labels, the chains' scores left out.
+def _forward_backward_loops(scores, lengths, moves, turned, start, end, right, before, after, expected, edges):
+    """Forward–backward through all sentences; returns −ln P of the gold labels, without their emission scores.
 
-    scores  (n, K) e^(score - level) of each word; becomes what is expected of each label, less what is there
-    moves   (K, K) e^move, `turned` the same with from and to exchanged; start, end (K,) alike
-    right   (n,) labels; before, after (n, K) are room; expected (K, K) and edges (2, K) are added to: moves, and the
-            starts and ends, that are expected; moves still have to be multiplied by e^move
+    scores  (n, K) e^(score - maximum) of each word; becomes the expected count of each label minus the observed one
+    moves   (K, K) e^transition, `turned` its transpose; start, end (K,) alike
+    right   (n,) gold labels; before, after (n, K) are buffers; edges (2, K) is increased by the expected starts and
+            ends
     """
     width = scores.shape[1]
     cost, at = 0.0, 0
@@ -152,7 +152,7 @@ def _chains_loops(scores, lengths, moves, turned, start, end, right, before, aft
             sums[label] = start[label]
         for word in range(at, at + count):
             if word > at:
-                _through(before[word - 1], moves, sums)
+                _vector_matrix(before[word - 1], moves, sums)
             total = 0.0
             for label in range(width):
                 sums[label] *= scores[word, label]
@@ -177,7 +177,7 @@ def _chains_loops(scores, lengths, moves, turned, start, end, right, before, aft
             for label in range(width):
                 sums[label] = scores[word, label] * after[word, label]
                 scores[word, label] = before[word, label] * after[word, label]
-            _through(sums, turned, after[word - 1])
+            _vector_matrix(sums, turned, after[word - 1])
             for label in range(width):
                 total += after[word - 1, label] * before[word - 1, label]
             if not 0.0 < total < np.inf:
@@ -197,11 +197,13 @@ def _chains_loops(scores, lengths, moves, turned, start, end, right, before, aft
     return cost
 
 
-_chains = compile_kernel(_chains_loops, IN_ANY_ORDER)
+_forward_backward = compile_kernel(_forward_backward_loops, CONTRACTED)
 
 
-def _expected_loops(before, after, count, expected):
-    """expected (K, K) += Σ before[n - 1] (K,) times after[n] (K,), four words at a time; after is 0 where none is."""
+def _transition_counts_loops(before, after, count, expected):
+    """expected (K, K) += Σ before[n - 1] (K,) ⊗ after[n] (K,), four words at a time; `after` is 0 at the start of
+    sentences.
+    """
     width = expected.shape[0]
     full = 1 + (count - 1) // 4 * 4 if count else 0
     for word in range(1, full, 4):
@@ -218,7 +220,7 @@ def _expected_loops(before, after, count, expected):
                 expected[one, label] += a * after[word, label]
 
 
-_expected = compile_kernel(_expected_loops, IN_ANY_ORDER)
+_transition_counts = compile_kernel(_transition_counts_loops, CONTRACTED)
 
 
 def forward_backward(
@@ -229,18 +231,20 @@ def forward_backward(
     expected: np.ndarray,
     edges: np.ndarray,
 ) -> float:
-    """The same, with its room and the expected moves; `powers` are e^ of moves, starts and ends."""
+    """Allocate buffers, run forward–backward and add up expected transitions; `powers` is e^ of transitions, starts,
+    ends.
+    """
     before, after = np.empty_like(scores), np.empty_like(scores)
     moves, start, end = powers
-    cost = _chains(
+    cost = _forward_backward(
         scores, lengths, moves, np.ascontiguousarray(moves.T), start, end, right, before, after, expected, edges
     )
-    _expected(before, after, len(scores), expected)
+    _transition_counts(before, after, len(scores), expected)
     return cost
 
 
-def _best_loops(scores, lengths, moves, start, end, came_from, found):
-    """found (n,): the labels whose scores (n, K), moves (K, K), start and end add up to most; of equals the first."""
+def _viterbi_loops(scores, lengths, moves, start, end, came_from, labels):
+    """Write the labels (n,) with the highest total of scores, transitions, start and end; the first of equal ones."""
     width = scores.shape[1]
     total, most, place = np.empty(width), np.empty(width), np.empty(width, np.int64)
     at = 0
@@ -269,63 +273,63 @@ def _best_loops(scores, lengths, moves, start, end, came_from, found):
             if total[one] + end[one] > total[label] + end[label]:
                 label = one
         for word in range(at + count - 1, at, -1):
-            found[word] = label
+            labels[word] = label
             label = came_from[word, label]
-        found[at] = label
+        labels[at] = label
         at += count
 
 
-_best = compile_kernel(_best_loops)
+_viterbi = compile_kernel(_viterbi_loops)
 
 
 def viterbi(
     scores: np.ndarray, lengths: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """(N,) the likeliest labels of each chain: Viterbi's way. Moves, start and end are scores here, no powers."""
-    given = [np.ascontiguousarray(one, np.float64) for one in (scores, moves, start, end)]
-    found, came_from = np.zeros(len(scores), np.int64), np.empty(scores.shape, np.int32)
-    _best(given[0], np.asarray(lengths, np.int64), *given[1:], came_from, found)
-    return found
+    """(N,) the best label sequence of each sentence (Viterbi). Transitions, start and end are scores, not powers."""
+    arrays = [np.ascontiguousarray(array, np.float64) for array in (scores, moves, start, end)]
+    labels, came_from = np.zeros(len(scores), np.int64), np.empty(scores.shape, np.int32)
+    _viterbi(arrays[0], np.asarray(lengths, np.int64), *arrays[1:], came_from, labels)
+    return labels
 
 
 # Chains of labels in numpy: the readable twin of `crf`, chain by chain and in logarithms.
 
 
 def scored(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, weights: np.ndarray, width: int):
-    """(N, width) what the features (N, T) of each word weigh for each label."""
+    """(N, width) emission scores: readable twin of `emission_scores`."""
     scores = np.zeros((len(features), width))
-    for word, own in enumerate(features):
-        for feature in own[own >= 0]:
-            here = slice(offsets[feature], offsets[feature + 1])
-            np.add.at(scores[word], labels[here], weights[here])
+    for word, word_features in enumerate(features):
+        for feature in word_features[word_features >= 0]:
+            span = slice(offsets[feature], offsets[feature + 1])
+            np.add.at(scores[word], labels[span], weights[span])
     return scores
 
 
 def gradient(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, surplus: np.ndarray):
-    """(P,) for each weight the sum of what words that have its feature have too much of its label."""
-    found = np.zeros(len(labels))
-    for word, own in enumerate(features):
-        for feature in own[own >= 0]:
-            here = slice(offsets[feature], offsets[feature + 1])
-            found[here] += surplus[word, labels[here]]
-    return found
+    """(P,) gradient of the emission weights: readable twin of `emission_gradient`."""
+    sums = np.zeros(len(labels))
+    for word, word_features in enumerate(features):
+        for feature in word_features[word_features >= 0]:
+            span = slice(offsets[feature], offsets[feature + 1])
+            sums[span] += surplus[word, labels[span]]
+    return sums
 
 
 def chain(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray):
-    """Of one chain: ln of the sum of all labellings, (n, K) P of each label, (K, K) how often a move is expected."""
+    """Of one sentence: log-partition function, (n, K) marginals, and (K, K) expected transitions."""
     before, after = np.empty_like(scores), np.empty_like(scores)
     before[0], after[-1] = start + scores[0], end
     for word in range(1, len(scores)):
-        before[word] = scores[word] + _sum(before[word - 1][:, None] + moves, 0)
+        before[word] = scores[word] + _log_sum_exp(before[word - 1][:, None] + moves, 0)
     for word in range(len(scores) - 2, -1, -1):
-        after[word] = _sum(moves + (scores[word + 1] + after[word + 1])[None, :], 1)
-    total = float(_sum(before[-1] + end, 0))
+        after[word] = _log_sum_exp(moves + (scores[word + 1] + after[word + 1])[None, :], 1)
+    total = float(_log_sum_exp(before[-1] + end, 0))
     expected = np.zeros_like(moves)
     for word in range(1, len(scores)):
         expected += np.exp(before[word - 1][:, None] + moves + (scores[word] + after[word])[None, :] - total)
     return total, np.exp(before + after - total), expected
 
 
-def _sum(logarithms: np.ndarray, axis: int) -> np.ndarray:
+def _log_sum_exp(logarithms: np.ndarray, axis: int) -> np.ndarray:
     level = logarithms.max(axis, keepdims=True)
     return np.squeeze(level, axis) + np.log(np.exp(logarithms - level).sum(axis))

@@ -1,15 +1,10 @@
-"""Chains of hidden states, by compiled loops: forwards, backwards, expected counts and the best chain of each row.
+"""HMM kernels: forward filter, posteriors, Viterbi and Baum–Welch counts, with their numpy twins.
 
-The same as it is defined, in numpy, is in hidden_states_plainly.py.
+There are K states, followed by a border state in which every row begins and which alone emits `end`. Starts and ends of
+rows are therefore ordinary transitions. Probabilities are rescaled at every token, so rows may have any length.
+Expected counts are integers in units of 2^-32, so their sums do not depend on order or partitioning.
 
-The states of a chain are K, and behind them one more, the border, in which every row begins and which alone says `end`.
-So what begins and what ends a row are moves like any other, rows laid end to end are one long chain, and after an end
-nothing is known but that it was one.
-
-Probabilities are scaled at every token, so that no row is too long for them. What is expected is added up in whole
-numbers, units of 2^-32, so that sums are the same in whatever order and in however many parts a text is gone through.
-
-S = K + 1 states · tokens of all rows (T,), `ends` (B,) where each row is over
+S = K + 1 states · tokens of all rows (T,), `ends` (B,) the end of each row
 moves (S, S) from, to · emissions (V, S) P(token given state)
 """
 
@@ -24,44 +19,45 @@ import numpy as np
 from forebear.kernels.jit import compile_kernel
 
 UNIT = float(1 << 32)  # so many units are one
-LEAST = 1e-300  # of what is rarer than this the inverse would be no number: it is not counted
+MIN_PROB = 1e-300  # of what is rarer than this the inverse would be no number: it is not counted
 BLOCK = 4096  # tokens whose chances are kept; of longer rows they are found again, block by block
-FREELY = frozenset({"contract"})  # products and sums may be rounded once
-ANY_ORDER = FREELY | {"reassoc"}  # and a row of numbers added up in another order: always in the same one
+CONTRACT = frozenset({"contract"})  # products and sums may be rounded once
+ANY_ORDER = CONTRACT | {"reassoc"}  # and a row of numbers added up in another order: always in the same one
 FOUR = 4  # lines of a table that are added together, so that sums are fetched and put back less often
 
 
 def forward_filter(
-    tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
+    tokens: np.ndarray, ends: np.ndarray, initial: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(T,) log P of each token given those before it, and (B, S) P of each state at the end of each row.
 
-    `first` (B, S) are those before the first token. What is impossible in every state tells nothing of the state.
+    `first` (B, S) are the state probabilities before the first token. A token that no state emits leaves them
+    unchanged.
     """
-    logs, last = np.zeros(len(tokens)), first.copy()
-    compile_kernel(_filtered_in_loops, FREELY)(tokens, ends, moves, emissions, logs, last)
-    return logs, last
+    logs, final = np.zeros(len(tokens)), initial.copy()
+    compile_kernel(_forward_filter_kernel, CONTRACT)(tokens, ends, moves, emissions, logs, final)
+    return logs, final
 
 
 def state_posteriors(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> np.ndarray:
     """(T, S) P of each state at each token given the whole row."""
-    found, behind = np.zeros((len(tokens), len(moves))), np.ascontiguousarray(moves.T)
-    compile_kernel(_posteriors_in_loops, FREELY)(tokens, ends, first, moves, behind, emissions, found)
-    return found
+    posteriors, beta = np.zeros((len(tokens), len(moves))), np.ascontiguousarray(moves.T)
+    compile_kernel(_state_posteriors_kernel, CONTRACT)(tokens, ends, first, moves, beta, emissions, posteriors)
+    return posteriors
 
 
 def hmm_viterbi(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> np.ndarray:
-    """(T,) the most probable chain of each row, all of whose arrays are logarithms here (Viterbi)."""
-    found = np.zeros(len(tokens), np.int64)
+    """(T,) the most probable state sequence of each row (Viterbi); all arrays are logarithms."""
+    path = np.zeros(len(tokens), np.int64)
     longest = int(np.diff(ends, prepend=0).max(initial=0))
-    kind = np.int16 if len(moves) < 1 << 15 else np.int32
-    came_from = np.zeros((longest, len(moves)), kind)
-    compile_kernel(_best_in_loops)(tokens, ends, first, np.ascontiguousarray(moves), emissions, came_from, found)
-    return found
+    dtype = np.int16 if len(moves) < 1 << 15 else np.int32
+    came_from = np.zeros((longest, len(moves)), dtype)
+    compile_kernel(_viterbi_kernel)(tokens, ends, first, np.ascontiguousarray(moves), emissions, came_from, path)
+    return path
 
 
 def baum_welch(
@@ -69,21 +65,21 @@ def baum_welch(
     ends: np.ndarray,
     moves: np.ndarray,
     emissions: np.ndarray,
-    told_moves: np.ndarray,
-    told_words: np.ndarray,
+    expected_moves: np.ndarray,
+    expected_emissions: np.ndarray,
 ) -> np.ndarray:
-    """(B,) -log P of each row, which begins at the border; adds to what is expected of it, in units.
+    """(B,) -log P of each row from the border on; adds the expected counts of the rows, in units of 2^-32.
 
-    told_moves  (S, S) int64: how often each move is made
-    told_words  (V, S) int64: how often each state says each token
+    expected_moves      (S, S) int64: transitions
+    expected_emissions  (V, S) int64: emissions
     """
     losses = np.zeros(len(ends))
     longest = int(np.diff(ends, prepend=0).max(initial=0))
     room = np.zeros((min(longest, BLOCK), len(moves)))
     marks = np.zeros((-(-longest // BLOCK), len(moves)))
     back = np.ascontiguousarray(moves.T)
-    compile_kernel(_expected_in_loops, FREELY)(
-        tokens, ends, moves, back, emissions, room, marks, told_moves, told_words, losses
+    compile_kernel(_baum_welch_kernel, CONTRACT)(
+        tokens, ends, moves, back, emissions, room, marks, expected_moves, expected_emissions, losses
     )
     return losses
 
@@ -91,86 +87,86 @@ def baum_welch(
 # Parts of the loops below.
 
 
-def _part(loops: Callable[..., Any]) -> Callable[..., Any]:
-    return compile_kernel(loops, FREELY)
+def _contracted_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
+    return compile_kernel(loops, CONTRACT)
 
 
-def _summing_part(loops: Callable[..., Any]) -> Callable[..., Any]:
+def _any_order_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
     return compile_kernel(loops, ANY_ORDER)
 
 
-@_part
-def _moved(state, table, ahead):
-    """ahead = state @ table."""
+@_contracted_kernel
+def _vector_matrix(state, table, predicted):
+    """predicted = state @ table."""
     many = len(state)
     fours = many - many % FOUR
-    ahead[:] = 0.0
+    predicted[:] = 0.0
     for one in range(0, fours, FOUR):
         a, b, c, d = state[one], state[one + 1], state[one + 2], state[one + 3]
         if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
             for other in range(many):
                 left = a * table[one, other] + b * table[one + 1, other]
-                ahead[other] += left + (c * table[one + 2, other] + d * table[one + 3, other])
+                predicted[other] += left + (c * table[one + 2, other] + d * table[one + 3, other])
     for one in range(fours, many):
         for other in range(many):
-            ahead[other] += state[one] * table[one, other]
+            predicted[other] += state[one] * table[one, other]
 
 
-@_summing_part
-def _heard(state, ahead, said):
-    """P of what was said, where `ahead` tells of the states before that, and `state` of them after it.
+@_any_order_kernel
+def _apply_emission(state, predicted, emission):
+    """P of an emitted token; `state` becomes the state probabilities after it, given those predicted before it.
 
-    What is impossible in every state tells nothing of the state.
+    An emission that is impossible in every state leaves the prediction unchanged.
     """
     for one in range(len(state)):
-        state[one] = ahead[one] * said[one]
-    chance = 0.0
+        state[one] = predicted[one] * emission[one]
+    prob = 0.0
     for one in range(len(state)):  # by itself: a loop that writes too adds in an order that depends on where arrays lie
-        chance += state[one]
-    if chance > LEAST:
-        part = 1.0 / chance
+        prob += state[one]
+    if prob > MIN_PROB:
+        scale = 1.0 / prob
         for one in range(len(state)):
-            state[one] *= part
+            state[one] *= scale
     else:
         for one in range(len(state)):
-            state[one] = state[one] / chance if chance > 0.0 else ahead[one]
-    return chance
+            state[one] = state[one] / prob if prob > 0.0 else predicted[one]
+    return prob
 
 
-@_summing_part
-def _weighed(here, said, behind, weighed):
-    """What of all that comes is expected of each state; Σ of what is known from both sides, and if it was possible."""
-    spoken, total = 0.0, 0.0
-    for one in range(len(here)):
-        spoken += here[one] * said[one]
-        total += here[one] * behind[one]
-    for one in range(len(here)):
-        weighed[one] = said[one] * behind[one] if spoken > 0.0 else behind[one]
-    return total, spoken > 0.0
+@_any_order_kernel
+def _backward_message(alpha, emission, beta, message):
+    """Backward message through an emission; returns Σ alpha · beta and whether the emission was possible."""
+    evidence, total = 0.0, 0.0
+    for one in range(len(alpha)):
+        evidence += alpha[one] * emission[one]
+        total += alpha[one] * beta[one]
+    for one in range(len(alpha)):
+        message[one] = emission[one] * beta[one] if evidence > 0.0 else beta[one]
+    return total, evidence > 0.0
 
 
-@_summing_part
-def _level(behind):
-    """Makes them sum to 1: only what they are to each other matters."""
+@_any_order_kernel
+def _normalize(beta):
+    """Rescale to a sum of 1: only ratios matter."""
     total = 0.0
-    for one in range(len(behind)):
-        total += behind[one]
-    part = 1.0 / total if total > LEAST else 0.0
-    for one in range(len(behind)):
-        behind[one] = behind[one] * part if part else 1.0
+    for one in range(len(beta)):
+        total += beta[one]
+    scale = 1.0 / total if total > MIN_PROB else 0.0
+    for one in range(len(beta)):
+        beta[one] = beta[one] * scale if scale else 1.0
 
 
-@_summing_part
-def _product(one_side, other_side):
+@_any_order_kernel
+def _dot(one_side, other_side):
     total = 0.0
     for one in range(len(one_side)):
         total += one_side[one] * other_side[one]
     return total
 
 
-@_part
+@_contracted_kernel
 def _add_products(sums, lefts, rights):
-    """sums += lefts.T @ rights, of four lines each."""
+    """sums += lefts.T @ rights, of four rows each."""
     many = len(sums)
     for one in range(many):
         a, b, c, d = lefts[0, one], lefts[1, one], lefts[2, one], lefts[3, one]
@@ -181,126 +177,126 @@ def _add_products(sums, lefts, rights):
     lefts[:] = 0.0
 
 
-@_part
-def _read_block(tokens, moves, emissions, state, ahead, room):
-    """What is known from before, of each token into `room`; -log P of all of them."""
+@_contracted_kernel
+def _filter_block(tokens, moves, emissions, state, predicted, room):
+    """Filter a block of tokens into `room`; returns its -log P."""
     loss = 0.0
-    for place in range(len(tokens)):
-        _moved(state, moves, ahead)
-        chance = _heard(state, ahead, emissions[tokens[place]])
-        room[place] = state
-        loss -= math.log(chance) if chance > 0.0 else -np.inf
+    for position in range(len(tokens)):
+        _vector_matrix(state, moves, predicted)
+        prob = _apply_emission(state, predicted, emissions[tokens[position]])
+        room[position] = state
+        loss -= math.log(prob) if prob > 0.0 else -np.inf
     return loss
 
 
-@_part
-def _told_word(told, here, behind, total):
-    """Counts one token in the states that said it."""
-    part = UNIT / total
-    for one in range(len(told)):
-        told[one] += np.int64(here[one] * behind[one] * part + 0.5)
+@_contracted_kernel
+def _count_emission(counts, alpha, beta, total):
+    """Add the posterior of one token to the expected counts."""
+    scale = UNIT / total
+    for one in range(len(counts)):
+        counts[one] += np.int64(alpha[one] * beta[one] * scale + 0.5)
 
 
-@_part
-def _count_block(tokens, mark, room, back, emissions, behind, sums, told_words):
-    """From the last token of a block to the first: adds to what is expected of moves, and of words."""
-    many = len(behind)
-    weighed, lefts, rights = np.zeros(many), np.zeros((FOUR, many)), np.zeros((FOUR, many))
-    for place in range(len(tokens) - 1, -1, -1):
-        here, before, line = room[place], room[place - 1] if place else mark, place % FOUR
-        total, possible = _weighed(here, emissions[tokens[place]], behind, weighed)
-        if possible and total > LEAST:
-            _told_word(told_words[tokens[place]], here, behind, total)
-        _moved(weighed, back, behind)
-        total = _product(before, behind)
-        if total > LEAST:
-            part = 1.0 / total
+@_contracted_kernel
+def _count_block(tokens, mark, room, back, emissions, beta, sums, expected_emissions):
+    """Backward through a block: adds the expected transitions and emissions."""
+    many = len(beta)
+    message, lefts, rights = np.zeros(many), np.zeros((FOUR, many)), np.zeros((FOUR, many))
+    for position in range(len(tokens) - 1, -1, -1):
+        here, previous_alpha, line = room[position], room[position - 1] if position else mark, position % FOUR
+        total, possible = _backward_message(here, emissions[tokens[position]], beta, message)
+        if possible and total > MIN_PROB:
+            _count_emission(expected_emissions[tokens[position]], here, beta, total)
+        _vector_matrix(message, back, beta)
+        total = _dot(previous_alpha, beta)
+        if total > MIN_PROB:
+            scale = 1.0 / total
             for one in range(many):
-                lefts[line, one] = before[one] * part
-                rights[line, one] = weighed[one]
+                lefts[line, one] = previous_alpha[one] * scale
+                rights[line, one] = message[one]
         if not line:
             _add_products(sums, lefts, rights)
-        _level(behind)
+        _normalize(beta)
 
 
-def _filtered_in_loops(tokens, ends, moves, emissions, logs, last):
-    ahead, begin = np.zeros(len(moves)), 0
+def _forward_filter_kernel(tokens, ends, moves, emissions, logs, last):
+    predicted, begin = np.zeros(len(moves)), 0
     for row in range(len(ends)):
-        for place in range(begin, ends[row]):
-            _moved(last[row], moves, ahead)
-            chance = _heard(last[row], ahead, emissions[tokens[place]])
-            logs[place] = math.log(chance) if chance > 0.0 else -np.inf
+        for position in range(begin, ends[row]):
+            _vector_matrix(last[row], moves, predicted)
+            prob = _apply_emission(last[row], predicted, emissions[tokens[position]])
+            logs[position] = math.log(prob) if prob > 0.0 else -np.inf
         begin = ends[row]
 
 
-def _posteriors_in_loops(tokens, ends, first, moves, back, emissions, found):
-    """`found` holds what is known from before, then what is known from both sides."""
+def _state_posteriors_kernel(tokens, ends, first, moves, back, emissions, posteriors):
+    """`posteriors` holds filtered probabilities first, then posteriors."""
     many, begin = len(moves), 0
-    state, ahead, behind, weighed = np.zeros(many), np.zeros(many), np.zeros(many), np.zeros(many)
+    state, predicted, beta, message = np.zeros(many), np.zeros(many), np.zeros(many), np.zeros(many)
     for row in range(len(ends)):
         state[:] = first[row]
-        _read_block(tokens[begin : ends[row]], moves, emissions, state, ahead, found[begin : ends[row]])
-        behind[:] = 1.0
-        for place in range(ends[row] - 1, begin - 1, -1):
-            here = found[place]
-            total, _ = _weighed(here, emissions[tokens[place]], behind, weighed)
+        _filter_block(tokens[begin : ends[row]], moves, emissions, state, predicted, posteriors[begin : ends[row]])
+        beta[:] = 1.0
+        for position in range(ends[row] - 1, begin - 1, -1):
+            here = posteriors[position]
+            total, _ = _backward_message(here, emissions[tokens[position]], beta, message)
             for one in range(many):
-                here[one] = here[one] * behind[one] / total if total > 0.0 else here[one]
-            _moved(weighed, back, behind)
-            _level(behind)
+                here[one] = here[one] * beta[one] / total if total > 0.0 else here[one]
+            _vector_matrix(message, back, beta)
+            _normalize(beta)
         begin = ends[row]
 
 
-def _best_in_loops(tokens, ends, first, moves, emissions, came_from, found):
+def _viterbi_kernel(tokens, ends, first, moves, emissions, came_from, path):
     many, begin = len(moves), 0
-    scores, ahead = np.zeros(many), np.zeros(many)
+    scores, predicted = np.zeros(many), np.zeros(many)
     for row in range(len(ends)):
         scores[:] = first[row]
-        for place in range(begin, ends[row]):
-            pointers, said = came_from[place - begin], emissions[tokens[place]]
-            ahead[:] = scores[0] + moves[0]
+        for position in range(begin, ends[row]):
+            pointers, emission = came_from[position - begin], emissions[tokens[position]]
+            predicted[:] = scores[0] + moves[0]
             pointers[:] = 0
             for one in range(1, many):
                 if scores[one] > -np.inf:
                     for other in range(many):
                         through = scores[one] + moves[one, other]
-                        pointers[other] = one if through > ahead[other] else pointers[other]
-                        ahead[other] = max(through, ahead[other])
+                        pointers[other] = one if through > predicted[other] else pointers[other]
+                        predicted[other] = max(through, predicted[other])
             for one in range(many):
-                scores[one] = ahead[one] + said[one]
+                scores[one] = predicted[one] + emission[one]
         state = np.argmax(scores)
-        for place in range(ends[row] - 1, begin - 1, -1):
-            found[place] = state
-            state = came_from[place - begin, state]
+        for position in range(ends[row] - 1, begin - 1, -1):
+            path[position] = state
+            state = came_from[position - begin, state]
         begin = ends[row]
 
 
-def _expected_in_loops(tokens, ends, moves, back, emissions, room, marks, told_moves, told_words, losses):
-    """room   (block, S) what is known from before, of the tokens of a block
+def _baum_welch_kernel(tokens, ends, moves, back, emissions, room, marks, expected_moves, expected_emissions, losses):
+    """room   (block, S) filtered probabilities of the tokens of a block
     marks  (blocks, S) the same before the first token of each block
     """
     many, block, begin = len(moves), max(1, len(room)), 0
-    state, ahead, behind, sums = np.zeros(many), np.zeros(many), np.zeros(many), np.zeros((many, many))
+    state, predicted, beta, sums = np.zeros(many), np.zeros(many), np.zeros(many), np.zeros((many, many))
     for row in range(len(ends)):
         row_tokens = tokens[begin : ends[row]]
         blocks = (len(row_tokens) + block - 1) // block
         state[:] = 0.0
         state[many - 1] = 1.0
         sums[:] = 0.0
-        behind[:] = 1.0
+        beta[:] = 1.0
         for number in range(blocks):
             marks[number] = state
             here = row_tokens[number * block : (number + 1) * block]
-            losses[row] += _read_block(here, moves, emissions, state, ahead, room)
+            losses[row] += _filter_block(here, moves, emissions, state, predicted, room)
         for number in range(blocks - 1, -1, -1):
             here = row_tokens[number * block : (number + 1) * block]
             if number < blocks - 1:  # that of the last block is still there
                 state[:] = marks[number]
-                _read_block(here, moves, emissions, state, ahead, room)
-            _count_block(here, marks[number], room, back, emissions, behind, sums, told_words)
+                _filter_block(here, moves, emissions, state, predicted, room)
+            _count_block(here, marks[number], room, back, emissions, beta, sums, expected_emissions)
         for one in range(many):
             for other in range(many):
-                told_moves[one, other] += np.int64(sums[one, other] * moves[one, other] * UNIT + 0.5)
+                expected_moves[one, other] += np.int64(sums[one, other] * moves[one, other] * UNIT + 0.5)
         begin = ends[row]
 
 
@@ -313,18 +309,15 @@ def _expected_in_loops(tokens, ends, moves, back, emissions, room, marks, told_m
 def filtered_in_numpy(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(T,) log P of each token given those before it, and (B, S) P of each state at the end of each row.
-
-    `first` (B, S) are those before the first token. What is impossible in every state tells nothing of the state.
-    """
+    """Readable twin of `forward_filter`."""
     logs, last, begin = np.zeros(len(tokens)), first.copy(), 0
     for row, end in enumerate(ends.tolist()):
-        for place in range(begin, end):
-            before = last[row] @ moves
-            both = before * emissions[tokens[place]]
-            chance = both.sum()
-            logs[place] = math.log(chance) if chance > 0 else -math.inf
-            last[row] = both / chance if chance > 0 else before
+        for position in range(begin, end):
+            predicted = last[row] @ moves
+            joint = predicted * emissions[tokens[position]]
+            prob = joint.sum()
+            logs[position] = math.log(prob) if prob > 0 else -math.inf
+            last[row] = joint / prob if prob > 0 else predicted
         begin = end
     return logs, last
 
@@ -332,33 +325,33 @@ def filtered_in_numpy(
 def posteriors_in_numpy(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(T, S) P of each state at each token given the whole row, and (S, S) how often each move is expected."""
-    found, moved, begin = np.zeros((len(tokens), len(moves))), np.zeros(moves.shape), 0
+    """Readable twin of `state_posteriors`; also returns (S, S) expected transitions."""
+    posteriors, expected_moves, begin = np.zeros((len(tokens), len(moves))), np.zeros(moves.shape), 0
     for row, end in enumerate(ends.tolist()):
         here = slice(begin, end)
-        before, seen = [first[row]], [emissions[token] for token in tokens[here]]
-        for place, said in enumerate(seen):
-            if not (before[-1] @ moves @ said):
-                seen[place] = said = np.ones(len(moves))
-            both = (before[-1] @ moves) * said
-            before.append(both / both.sum())
-        behind = np.ones(len(moves))
-        for place in range(end - begin - 1, -1, -1):
-            both = before[place + 1] * behind
-            found[begin + place] = both / both.sum()
-            pairs = before[place][:, None] * moves * (seen[place] * behind)
-            moved += pairs / pairs.sum()
-            behind = moves @ (seen[place] * behind)
-            behind /= behind.sum()
+        before, emission_rows = [first[row]], [emissions[token] for token in tokens[here]]
+        for position, emission in enumerate(emission_rows):
+            if not (before[-1] @ moves @ emission):
+                emission_rows[position] = emission = np.ones(len(moves))
+            joint = (before[-1] @ moves) * emission
+            before.append(joint / joint.sum())
+        beta = np.ones(len(moves))
+        for position in range(end - begin - 1, -1, -1):
+            joint = before[position + 1] * beta
+            posteriors[begin + position] = joint / joint.sum()
+            pairs = before[position][:, None] * moves * (emission_rows[position] * beta)
+            expected_moves += pairs / pairs.sum()
+            beta = moves @ (emission_rows[position] * beta)
+            beta /= beta.sum()
         begin = end
-    return found, moved
+    return posteriors, expected_moves
 
 
 def best_in_numpy(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> np.ndarray:
-    """(T,) the most probable chain of each row, all of whose arrays are logarithms here (Viterbi)."""
-    found, begin = np.zeros(len(tokens), np.int64), 0
+    """Readable twin of `hmm_viterbi`."""
+    path, begin = np.zeros(len(tokens), np.int64), 0
     for row, end in enumerate(ends.tolist()):
         scores, came_from = first[row], []
         for token in tokens[begin:end]:
@@ -366,8 +359,8 @@ def best_in_numpy(
             came_from.append(through.argmax(0))
             scores = through.max(0) + emissions[token]
         state = int(scores.argmax())
-        for place in range(end - begin - 1, -1, -1):
-            found[begin + place] = state
-            state = int(came_from[place][state])
+        for position in range(end - begin - 1, -1, -1):
+            path[begin + position] = state
+            state = int(came_from[position][state])
         begin = end
-    return found
+    return path

@@ -1,7 +1,7 @@
-"""Rows of numbers as small integers and back, a few rows at a time: one loop each instead of many calls.
+"""Dynamic quantization of a few rows of activations, and restoring the products: one loop each.
 
-The readable twins are `rounded` and `restored` in networks/quantised.py. A product of one row takes as long as a few
-calls do: with these, one of 256 → 1,024 takes 27 µs instead of 55, one of 768 → 3,072 66 instead of 98.
+The readable twins are in nn/quantized.py. A product of one row takes as long as a few numpy calls: with these loops,
+one of 256 → 1,024 takes 27 µs instead of 55, one of 768 → 3,072 66 instead of 98.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import numpy as np
 
 from forebear.kernels.jit import compile_kernel
 
-FREELY = frozenset({"nnan", "nsz", "contract", "reassoc"})  # largest and smallest are found eight at a time
+FAST_MATH = frozenset({"nnan", "nsz", "contract", "reassoc"})  # largest and smallest are found eight at a time
 
 
 def float32_to_bfloat16() -> Callable[..., np.ndarray]:
-    return compile_kernel(rounded_in_loops, FREELY)
+    return compile_kernel(rounded_in_loops, FAST_MATH)
 
 
 def bfloat16_to_float32() -> Callable[..., np.ndarray]:
-    return compile_kernel(restored_in_loops, FREELY)
+    return compile_kernel(restored_in_loops, FAST_MATH)
 
 
 def rounded_in_loops(x: np.ndarray, levels: np.float32, smallest: np.float32, ends: np.ndarray) -> np.ndarray:
-    """(n, D) x as multiples of a step from its lowest number on, still with fractions; `ends` (n, 2) become these."""
+    """(n, D) x in quantization steps above its minimum, not yet rounded; `ends` (n, 2) become step and minimum."""
     rows, width = x.shape
-    made = np.empty((rows, width), np.float32)
+    scaled = np.empty((rows, width), np.float32)
     for row in range(rows):
         low = high = x[row, 0]
         for column in range(width):
             low, high = min(low, x[row, column]), max(high, x[row, column])
         step = max((high - low) / levels, smallest)
-        often = np.float32(1) / step
+        inverse_step = np.float32(1) / step
         ends[row, 0], ends[row, 1] = step, low
         for column in range(width):
-            made[row, column] = (x[row, column] - low) * often
-    return made
+            scaled[row, column] = (x[row, column] - low) * inverse_step
+    return scaled
 
 
 def restored_in_loops(y: np.ndarray, ends: np.ndarray, sums: np.ndarray, bias: np.ndarray) -> np.ndarray:

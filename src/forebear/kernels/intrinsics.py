@@ -1,4 +1,4 @@
-"""What loops tell the processor directly: which memory they will want soon, and what bits are to be taken for."""
+"""Processor intrinsics for kernels: prefetching, unaligned loads, bit casts and bit counts."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ from numba.extending import intrinsic
 PREFETCH_DISTANCE = 16  # steps ahead of which memory is asked for: it takes about as long to come
 
 
-def _asked_of_memory(typing: Any, array: Any, number: Any) -> Any:
-    """Asks memory for what stands at this number of an array, without waiting for it, even beyond its end."""
+def _prefetch(typing: Any, array: Any, number: Any) -> Any:
+    """Prefetch the memory at this index of an array, which may be out of bounds."""
 
-    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        where = context.make_array(signature.args[0])(context, builder, given[0])
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array_struct = context.make_array(signature.args[0])(context, builder, values[0])
         byte = ir.IntType(8).as_pointer()
-        place, small = builder.bitcast(builder.gep(where.data, [given[1]]), byte), ir.IntType(32)
+        index, small = builder.bitcast(builder.gep(array_struct.data, [values[1]]), byte), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
         ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(ask, [place, small(0), small(3), small(1)])
+        builder.call(ask, [index, small(0), small(3), small(1)])
         return context.get_dummy_value()
 
-    return types.void(array, number), told
+    return types.void(array, number), build
 
 
-def _taken_as_float(typing: Any, bits: Any) -> Any:
-    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.bitcast(given[0], ir.FloatType())
+def _bits_as_float(typing: Any, bits: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], ir.FloatType())
 
-    return types.float32(types.uint32), told
-
-
-def _taken_as_bits(typing: Any, number: Any) -> Any:
-    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.bitcast(given[0], ir.IntType(32))
-
-    return types.uint32(types.float32), told
+    return types.float32(types.uint32), build
 
 
-def _eight_bytes(typing: Any, array: Any, place: Any) -> Any:
-    """The eight bytes of an array of them that begin at this place, as one number; the first are its lowest bits."""
+def _float_as_bits(typing: Any, number: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], ir.IntType(32))
 
-    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        where = context.make_array(signature.args[0])(context, builder, given[0])
-        at = builder.bitcast(builder.gep(where.data, [given[1]]), ir.IntType(64).as_pointer())
+    return types.uint32(types.float32), build
+
+
+def _load_eight_bytes(typing: Any, array: Any, index: Any) -> Any:
+    """Eight bytes of a byte array from this index on as one little-endian integer."""
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array_struct = context.make_array(signature.args[0])(context, builder, values[0])
+        at = builder.bitcast(builder.gep(array_struct.data, [values[1]]), ir.IntType(64).as_pointer())
         return builder.load(at, align=1)
 
-    return types.uint64(array, place), told
+    return types.uint64(array, index), build
 
 
-def _zeros_below(typing: Any, bits: Any) -> Any:
-    """How many zeros stand below the lowest one; 64 where there is none."""
+def _count_trailing_zeros(typing: Any, bits: Any) -> Any:
+    """Number of zero bits below the lowest set bit; 64 if there is none."""
 
-    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.cttz(given[0], ir.IntType(1)(0))
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.cttz(values[0], ir.IntType(1)(0))
 
-    return types.uint64(types.uint64), told
+    return types.uint64(types.uint64), build
 
 
-prefetch: Any = intrinsic(_asked_of_memory)
-load_eight_bytes: Any = intrinsic(_eight_bytes)
-count_trailing_zeros: Any = intrinsic(_zeros_below)
-bits_as_float: Any = intrinsic(_taken_as_float)
-as_bits: Any = intrinsic(_taken_as_bits)
+prefetch: Any = intrinsic(_prefetch)
+load_eight_bytes: Any = intrinsic(_load_eight_bytes)
+count_trailing_zeros: Any = intrinsic(_count_trailing_zeros)
+bits_as_float: Any = intrinsic(_bits_as_float)
+as_bits: Any = intrinsic(_float_as_bits)

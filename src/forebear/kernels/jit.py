@@ -1,4 +1,4 @@
-"""Loops as machine code, made where there is much to do."""
+"""Compilation of kernels with numba: on demand, cached on disk, safe against interrupts."""
 
 from __future__ import annotations
 
@@ -22,82 +22,93 @@ def compile_kernel(
     bare: bool = False,
     beside: tuple[ModuleType, ...] = (),
 ) -> Callable[..., Any]:
-    """Machine code for these loops; kept on disk where that is possible, so that it is made once.
+    """Compile loops with numba and cache the machine code on disk where possible.
 
-    `allowed` is what the compiler may do to sums of numbers: take them in another order (reassoc), round once instead
-    of twice (contract). It does the same every time. `bare` loops make no arrays, and lose no time with counting who
-    still needs one. What is kept is made anew when the loops' own file changes, or one of those modules beside it.
+    Args:
+        loops: The Python function.
+        allowed: Floating-point freedoms of the compiler, such as "reassoc" (sum in another order) and "contract" (fused
+            multiply-add). The result is deterministic all the same.
+        bare: The loops allocate no arrays, so reference counting is switched off.
+        beside: Modules whose functions are inlined into the loops. The cached code is stale when the file of the loops
+        or
+            of one of these modules changes.
     """
     import numba
 
-    how: Any = {"fastmath": set(allowed) or False, "nogil": True} | (
+    options: Any = {"fastmath": set(allowed) or False, "nogil": True} | (
         {"_nrt": False, "no_cfunc_wrapper": True} if bare else {}
     )
     try:
-        made = numba.njit(loops, cache=True, **how)
+        kernel = numba.njit(loops, cache=True, **options)
     except RuntimeError:  # no folder to keep it in
-        return without_interrupts(numba.njit(loops, **how))
-    without_interrupts(made)
-    store: Any = getattr(made, "_cache", None)
-    kept: Any = getattr(store, "_cache_file", None)
-    if beside and hasattr(kept, "_source_stamp"):  # by which numba knows whether what it kept is still good
-        kept._source_stamp = (kept._source_stamp, *map(_stamp, beside))
-    if hasattr(store, "load_overload"):
-        store.load_overload = _heard(store.load_overload)
-    return made
+        return without_interrupts(numba.njit(loops, **options))
+    without_interrupts(kernel)
+    disk_cache: Any = getattr(kernel, "_cache", None)
+    cache_file: Any = getattr(disk_cache, "_cache_file", None)
+    if beside and hasattr(cache_file, "_source_stamp"):  # by which numba knows whether what it kept is still good
+        cache_file._source_stamp = (cache_file._source_stamp, *map(_file_stamp, beside))
+    if hasattr(disk_cache, "load_overload"):
+        disk_cache.load_overload = _notify_on_miss(disk_cache.load_overload)
+    return kernel
 
 
-def without_interrupts(made: Any) -> Any:
-    """The same function; Ctrl-C waits until it is compiled, which Python and LLVM do in turns."""
-    compile_whole = made.compile
+def without_interrupts(kernel: Any) -> Any:
+    """Make a dispatcher compile without being interrupted: Ctrl-C waits until the compilation is over."""
+    compile_signature = kernel.compile
 
-    def deferring(*given: Any) -> Any:
+    def deferred_compile(*args: Any) -> Any:
         with deferred_interrupts():
-            return compile_whole(*given)
+            return compile_signature(*args)
 
-    made.compile = deferring
-    return made
+    kernel.compile = deferred_compile
+    return kernel
 
 
 @contextlib.contextmanager
-def on_compile(tell: Callable[[], object]) -> Iterator[None]:
-    """`tell` is called when loops have to be compiled, before that is done; once, however many there are."""
-    _LISTENERS.append(tell)
+def on_compile(callback: Callable[[], object]) -> Iterator[None]:
+    """Call `callback` once before the first kernel is compiled within the block, if any has to be."""
+    _LISTENERS.append(callback)
     try:
         yield
     finally:
-        if tell in _LISTENERS:
-            _LISTENERS.remove(tell)
+        if callback in _LISTENERS:
+            _LISTENERS.remove(callback)
 
 
 _LISTENERS: list[Callable[[], object]] = []
 
 
-def _heard(load: Callable[..., Any]) -> Callable[..., Any]:
-    """What is kept on disk, as `load` finds it; listeners hear of it where it finds none."""
+def _notify_on_miss(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap numba's lookup in the disk cache so that listeners are called on a cache miss."""
 
-    def found(*given: Any) -> Any:
-        kept = load(*given)
-        while kept is None and _LISTENERS:
+    def load_overload(*args: Any) -> Any:
+        overload = load(*args)
+        while overload is None and _LISTENERS:
             try:
-                tell = _LISTENERS.pop()
+                callback = _LISTENERS.pop()
             except IndexError:  # another thread was first
                 break
-            tell()
-        return kept
+            callback()
+        return overload
 
-    return found
+    return load_overload
 
 
 def inline_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of larger, bare loops, which becomes machine code within each of them."""
+    """Compile a function that is inlined into bare kernels."""
     import numba
 
-    how: Any = {"nogil": True, "_nrt": False, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return numba.njit(loops, **how)
+    options: Any = {
+        "nogil": True,
+        "_nrt": False,
+        "forceinline": True,
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+    }
+    return numba.njit(loops, **options)
 
 
-def _stamp(module: ModuleType) -> tuple[float, int]:
-    """What changes when a module's file does."""
-    facts = os.stat(module.__file__ or "")
-    return facts.st_mtime, facts.st_size
+def _file_stamp(module: ModuleType) -> tuple[float, int]:
+    """Modification time and size of a module's file."""
+    status = os.stat(module.__file__ or "")
+    return status.st_mtime, status.st_size

@@ -1,4 +1,4 @@
-"""Shares of interpolated Kneser–Ney, context by context: compiled loops; numpy's way is in `statistics.smoothing`."""
+"""Interpolated Kneser–Ney, context by context; the numpy twin is in statistical/ngram/smoothing.py."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 
 
 def interpolate_kernel(times, continuations, suffixes, taken, lost, lower, first, begin, shares, left):
-    """(times - taken) / total + left · lower of n-grams, and what is left of their contexts, from context `first` on.
+    """(times - discount) / total + backoff · lower for the n-grams from context `first` on, while the buffers suffice.
 
-    As far as there is room for them; how far that is, is told: the next context, and the number of its first n-gram.
+    times   adjusted counts; those of a context are contiguous, starting with number `begin`
+    taken   (4,) discounts of counts 0, 1, 2 and 3 or more
+    lost    pruned counts of each context, all of which go to the back-off; or empty
+    lower   probabilities of the (n-1)-grams, looked up by suffix id
 
-    times    of each n-gram, as Kneser and Ney want them; those of a context stand side by side, from number `begin` on
-    taken    (4,) what is taken from a count of 0, 1, 2, and 3 or more
-    lost     counts of each context's n-grams that were pruned, all of which is left; or none at all
-    lower    shares of the n-grams that are one shorter, by the number of each n-gram without its first token
+    Returns the next context and the number of its first n-gram. `shares` becomes the probabilities, `left` the
+    back-offs.
     """
     at, context = begin, first
     while context < len(continuations) and context - first < len(left):
@@ -33,40 +34,40 @@ def interpolate_kernel(times, continuations, suffixes, taken, lost, lower, first
             rest += lost[context]
         if total == 0:  # nothing was seen, and all is left
             total, rest = 1.0, 1.0
-        part = rest / total
+        backoff_weight = rest / total
         for number in range(at, end):
-            mine = times[number]
-            shares[number - begin] = (mine - taken[min(mine, 3)]) / total + part * lower[suffixes[number]]
-        left[context - first] = part
+            count = times[number]
+            shares[number - begin] = (count - taken[min(count, 3)]) / total + backoff_weight * lower[suffixes[number]]
+        left[context - first] = backoff_weight
         at, context = end, context + 1
     return context, at
 
 
 def count_of_counts_kernel(times, often):
-    """How many n-grams were seen 0 to 4 times, and more often."""
+    """How many n-grams have the counts 0 to 4, and 5 or more."""
     for number in times:
         often[min(number, 5)] += 1
     return often
 
 
-def count_suffix_types_kernel(suffixes, told):
-    """How many n-grams end with each that is one shorter; `told` begins at zero."""
+def count_suffix_types_kernel(suffixes, counts):
+    """For each suffix id the number of n-grams with that suffix, added to `counts`."""
     for number in suffixes:
-        told[number] += 1
-    return told
+        counts[number] += 1
+    return counts
 
 
-def suffix_ids_kernel(continuations, words, starts, shorter_words, before, first, last, at, told):
-    """The number of each n-gram without its first token, from `before`, those of the n-grams that are one shorter.
+def suffix_ids_kernel(continuations, words, starts, shorter_words, shorter_suffixes, first, last, at, suffix_ids):
+    """The id of each n-gram without its first token (-1: absent), given those of the shorter n-grams.
 
-    Both an n-gram's continuations and those of what is left without its first token are sorted, and the first are all
-    among the second: so each is looked for from where the last was found. -1: it is not there.
+    The continuations of an n-gram are sorted and a subset of those of its suffix, so each search starts where the last
+    one ended.
     """
     for context in range(first, last):
         end = at + continuations[context]
         low, high = np.int64(0), np.int64(0)
-        if before[context] >= 0:
-            low, high = starts[before[context]], starts[before[context] + 1]
+        if shorter_suffixes[context] >= 0:
+            low, high = starts[shorter_suffixes[context]], starts[shorter_suffixes[context] + 1]
         for number in range(at, end):
             word, step, bound = words[number], 1, low
             while bound < high and shorter_words[bound] < word:  # longer and longer strides, then halving
@@ -80,5 +81,5 @@ def suffix_ids_kernel(continuations, words, starts, shorter_words, before, first
                     low = middle + 1
                 else:
                     bound = middle
-            told[number] = low if low < high and shorter_words[low] == word else -1
+            suffix_ids[number] = low if low < high and shorter_words[low] == word else -1
         at = end

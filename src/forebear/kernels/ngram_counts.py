@@ -1,10 +1,9 @@
-"""N-grams of all lengths, found by sorting the places of a text where they begin: compiled loops, beside numpy's way.
+"""Counting n-grams of all lengths by sorting text positions, level by level.
 
-A text is ids of tokens, and BORDER behind each row. Places that begin with the same n - 1 tokens stand together, and
-sorting each such group by the token that comes next gives the n-grams of n tokens, in the order of a dictionary. A
-group of one place needs no more sorting, however long its n-grams grow. The n-gram that begins one place further is
-the same one without its first token; among those of a group its number rises with the token that comes next. So the
-text itself is needed no more: in its room stands for each place the number of what begins there, at first a token's id.
+A text is token ids with TEXT_BORDER after each row. Positions with the same n - 1 next tokens form a group; sorting
+each group by the following token gives the n-grams of length n in dictionary order. Groups of one position need no more
+sorting. The n-gram one position further is the same one without its first token, so the text is overwritten by the
+number of the n-gram that begins at each position, at first the token id.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from forebear.kernels.layout import narrow_ints
 
 TEXT_BORDER = -1  # behind each row
 APART = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
-SMALL = 24  # places of a group that are sorted by putting each where it belongs
+MAX_INSERTION_SORT = 24  # places of a group that are sorted by putting each where it belongs
 
 
 class NgramLevel(NamedTuple):
-    """The n-grams of one length, in the order of a dictionary."""
+    """The n-grams of one length in dictionary order."""
 
     words: np.ndarray  # (size,) int32, their last tokens
     times: np.ndarray  # (size,) how often each is there
@@ -38,78 +37,92 @@ class NgramLevel(NamedTuple):
 
 
 def ngram_levels_reference(text: np.ndarray, vocabulary: int, order: int) -> list[NgramLevel]:
-    """The n-grams of 2 to `order` tokens: the number of each comes from those of the shorter ones it is made of."""
-    there = text != TEXT_BORDER
-    numbers, size, made = np.where(there, text, -1).astype(np.int64), vocabulary, []
+    """Readable twin of `ngram_levels`."""
+    is_token = text != TEXT_BORDER
+    numbers, size, levels = np.where(is_token, text, -1).astype(np.int64), vocabulary, []
     for n in range(2, order + 1):
-        inside = np.flatnonzero(there[: len(text) - n + 1])
-        inside = inside[[not (text[at : at + n] == TEXT_BORDER).any() for at in inside]] if len(inside) else inside
-        keys = numbers[inside] * vocabulary + text[inside + n - 1]
-        found, first, mine, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        continuations = np.bincount(found // vocabulary, minlength=size)
-        suffixes = numbers[inside[first] + 1]
-        made.append(NgramLevel(*(a.astype(np.int32) for a in (found % vocabulary, times, continuations, suffixes))))
-        numbers, size = np.full(len(text), -1), len(found)
-        numbers[inside] = mine
-    return made
+        positions = np.flatnonzero(is_token[: len(text) - n + 1])
+        positions = (
+            positions[[not (text[at : at + n] == TEXT_BORDER).any() for at in positions]]
+            if len(positions)
+            else positions
+        )
+        keys = numbers[positions] * vocabulary + text[positions + n - 1]
+        keys_found, first, ids, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        continuations = np.bincount(keys_found // vocabulary, minlength=size)
+        suffixes = numbers[positions[first] + 1]
+        levels.append(
+            NgramLevel(*(a.astype(np.int32) for a in (keys_found % vocabulary, times, continuations, suffixes)))
+        )
+        numbers, size = np.full(len(text), -1), len(keys_found)
+        numbers[positions] = ids
+    return levels
 
 
 # -- compiled
 
 
 def ngram_levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> list[NgramLevel]:
-    """The same. The text is int32, ends with BORDER and has fewer than 2³¹ tokens; it is used up."""
+    """The n-grams of 2 to `order` tokens. `text` is int32, ends with TEXT_BORDER, has fewer than 2³¹ tokens and is
+    consumed.
+    """
     if order < 2 or len(text) < 2:
-        nothing, none = np.zeros(0, np.int32), np.zeros(vocabulary, np.int32)
-        return [NgramLevel(nothing, nothing, none if n == 2 else nothing, nothing) for n in range(2, order + 1)]
-    at, sizes = _by_token(text, vocabulary)
-    made: list[NgramLevel] = []
+        no_tokens, no_continuations = np.zeros(0, np.int32), np.zeros(vocabulary, np.int32)
+        return [
+            NgramLevel(no_tokens, no_tokens, no_continuations if n == 2 else no_tokens, no_tokens)
+            for n in range(2, order + 1)
+        ]
+    at, sizes = _group_by_token(text, vocabulary)
+    levels: list[NgramLevel] = []
     borders, numbers, later = np.flatnonzero(text == TEXT_BORDER).astype(np.int32), text, np.zeros(0, np.int32)
     with ThreadPoolExecutor(threads) as pool:
         for n in range(2, order + 1):
-            parts, before = _parts(sizes, threads), sizes
+            partitions, previous_sizes = _partition(sizes, threads), sizes
             if n > 2:  # the number of a single token is its id
-                _spread(pool, entered_in_loops, parts, at, sizes, numbers)
-                compile_kernel(ended_in_loops)(numbers, borders, n - 1)
-            at, sizes, suffixes, continuations = _refined(numbers, vocabulary, at, sizes, parts, pool)
+                _run_partitions(pool, assign_ids_kernel, partitions, at, sizes, numbers)
+                compile_kernel(mark_row_ends_kernel)(numbers, borders, n - 1)
+            at, sizes, suffixes, continuations = _refine_groups(numbers, vocabulary, at, sizes, partitions, pool)
             if n > 2:
-                made[-1], continuations = made[-1]._replace(times=narrow_ints(before)), narrow_ints(continuations)
-            del before
-            made.append(NgramLevel(later, sizes, continuations, suffixes))
-    made[-1] = made[-1]._replace(times=narrow_ints(sizes))
+                levels[-1], continuations = (
+                    levels[-1]._replace(times=narrow_ints(previous_sizes)),
+                    narrow_ints(continuations),
+                )
+            del previous_sizes
+            levels.append(NgramLevel(later, sizes, continuations, suffixes))
+    levels[-1] = levels[-1]._replace(times=narrow_ints(sizes))
     del at, sizes
     text.resize(0, refcheck=False)  # its room is wanted for what comes
-    return _with_last_tokens(made)
+    return _with_last_tokens(levels)
 
 
 def _with_last_tokens(levels: list[NgramLevel]) -> list[NgramLevel]:
-    """Told at the end, as they can be: the last token of an n-gram is that of what it is without its first."""
-    words, told = levels[0].suffixes, []
+    """Fill in the last tokens: that of an n-gram is the last token of its suffix."""
+    words, levels_with_words = levels[0].suffixes, []
     for n, level in enumerate(levels, start=2):
         if n > 2:
-            words = compile_kernel(last_tokens_in_loops)(words, level.suffixes, np.empty_like(level.suffixes))
-        told.append(level._replace(words=words))
-    return told
+            words = compile_kernel(last_tokens_kernel)(words, level.suffixes, np.empty_like(level.suffixes))
+        levels_with_words.append(level._replace(words=words))
+    return levels_with_words
 
 
-def _by_token(text: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    """What `_refined` tells, of single tokens: their places, and how many each has."""
+def _group_by_token(text: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions grouped by token, and the size of each group."""
     at, sizes = np.empty_like(text), np.zeros(vocabulary, np.int32)
-    places = compile_kernel(by_token_in_loops)(text, at, sizes)
+    places = compile_kernel(group_by_token_kernel)(text, at, sizes)
     at.resize(places, refcheck=False)
     return at, sizes
 
 
 class _NgramPartition(NamedTuple):
-    """A run of groups, and where the places of the first of them begin."""
+    """A run of groups and the offset of its first position."""
 
     first: int
     last: int
     begin: int
 
 
-def _parts(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
-    """All groups, in runs of about equally many places: cut only at every so many groups, which is near enough."""
+def _partition(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
+    """Groups split into runs with about equally many positions, for the threads."""
     if threads == 1 or len(sizes) < threads * APART:
         return [_NgramPartition(0, len(sizes), 0)]
     begins = np.arange(0, len(sizes), APART)
@@ -122,12 +135,14 @@ def _parts(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
     ]
 
 
-def _spread(pool: ThreadPoolExecutor, loop: Callable[..., Any], parts: list[_NgramPartition], *given: Any) -> list[Any]:
-    """What the loop tells of each part."""
-    return [task.result() for task in [pool.submit(compile_kernel(loop), *part, *given) for part in parts]]
+def _run_partitions(
+    pool: ThreadPoolExecutor, loop: Callable[..., Any], partitions: list[_NgramPartition], *args: Any
+) -> list[Any]:
+    """Run a kernel on each partition in the pool."""
+    return [task.result() for task in [pool.submit(compile_kernel(loop), *part, *args) for part in partitions]]
 
 
-def _refined(
+def _refine_groups(
     numbers: np.ndarray,
     vocabulary: int,
     at: np.ndarray,
@@ -135,30 +150,35 @@ def _refined(
     parts: list[_NgramPartition],
     pool: ThreadPoolExecutor,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Places, the sizes of their groups by a token more than before, and what those are without their first token; and
-    into how many each group falls.
+    """Refine the groups by one more token.
+
+    Returns:
+        The remaining positions, the sizes of the new groups, their suffix ids, and the number of new groups for each
+        group.
     """
     continuations = np.empty(len(sizes), np.int32)
     smaller, suffixes = np.empty(len(at), np.int32), np.empty(len(at), np.int32)
-    told = _spread(pool, refined_in_loops, parts, numbers, vocabulary, at, sizes, continuations, smaller, suffixes)
-    groups = [many for _, many in told]
-    places = [many for many, _ in told]
-    made = (_closed_up(at, parts, places), _closed_up(smaller, parts, groups), _closed_up(suffixes, parts, groups))
-    return *made, continuations
+    sizes_by_partition = _run_partitions(
+        pool, refine_groups_kernel, parts, numbers, vocabulary, at, sizes, continuations, smaller, suffixes
+    )
+    groups = [num_groups for _, num_groups in sizes_by_partition]
+    places = [num_groups for num_groups, _ in sizes_by_partition]
+    compacted = (_compact(at, parts, places), _compact(smaller, parts, groups), _compact(suffixes, parts, groups))
+    return *compacted, continuations
 
 
-def _closed_up(array: np.ndarray, parts: list[_NgramPartition], many: list[int]) -> np.ndarray:
-    """The first numbers of each part, `many` of them, one after the other in as little room."""
+def _compact(array: np.ndarray, partitions: list[_NgramPartition], sizes: list[int]) -> np.ndarray:
+    """The first `sizes` elements of each partition, moved together in place."""
     end = 0
-    for part, mine in zip(parts, many, strict=True):
-        array[end : end + mine] = array[part.begin : part.begin + mine]
-        end += mine
+    for partition, size in zip(partitions, sizes, strict=True):
+        array[end : end + size] = array[partition.begin : partition.begin + size]
+        end += size
     array.resize(end, refcheck=False)  # gives the rest back without copying
     return array
 
 
-def by_token_in_loops(text, at, sizes):
-    """The places of tokens, by the token, then as they come; how many each has, and how many there are."""
+def group_by_token_kernel(text, at, sizes):
+    """Positions grouped by token, in text order within a group; returns how many there are."""
     for token in text:
         if token >= 0:
             sizes[token] += 1
@@ -173,13 +193,12 @@ def by_token_in_loops(text, at, sizes):
     return places
 
 
-def refined_in_loops(first, last, begin, numbers, vocabulary, at, sizes, continuations, smaller, suffixes):
-    """Sorts the places of each group by what begins one place further, where their row has that.
+def refine_groups_kernel(first, last, begin, numbers, vocabulary, at, sizes, continuations, smaller, suffixes):
+    """Sort the positions of each group by the number of what begins one position further, if their row goes on.
 
-    From `begin` on, where the places of the first group stand, `at` then has those that are left, `smaller` the sizes
-    of their groups and `suffixes` what begins one place further. How many places and groups there are is told. Places
-    with the same suffix stay in the order of the text. Those of a group differ in their last token only, so their
-    numbers lie within as many as there are tokens.
+    Writes the remaining positions to `at` from `begin` on, the sizes of their groups to `smaller` and their suffix ids
+    to `suffixes`. Positions with the same suffix stay in text order. The suffixes of a group differ in their last token
+    only, so their numbers are within one vocabulary size. Returns the number of positions and of groups.
     """
     keys, places, found = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
     starts, read, left, groups = np.zeros(vocabulary, np.int32), begin, begin, begin
@@ -190,10 +209,10 @@ def refined_in_loops(first, last, begin, numbers, vocabulary, at, sizes, continu
                 prefetch(numbers, np.int64(at[read + PREFETCH_DISTANCE]) + 1)
             place = at[read]
             key = numbers[place + 1]
-            there = np.int32(key >= 0)
+            continues = np.int32(key >= 0)
             at[left], smaller[groups], suffixes[groups] = place, 1, key
-            read, left, groups = read + 1, left + there, groups + there
-            continuations[group] = there
+            read, left, groups = read + 1, left + continues, groups + continues
+            continuations[group] = continues
             continue
         if size > len(keys):
             room = 2 * size
@@ -206,7 +225,7 @@ def refined_in_loops(first, last, begin, numbers, vocabulary, at, sizes, continu
                 keys[many], places[many] = key, at[number]
                 low, many = min(low, key), many + 1
         read += size
-        if many <= SMALL:
+        if many <= MAX_INSERTION_SORT:
             for number in range(1, many):  # each is put where it belongs
                 key, place, slot = keys[number], places[number], number
                 while slot > 0 and keys[slot - 1] > key:
@@ -242,8 +261,8 @@ def refined_in_loops(first, last, begin, numbers, vocabulary, at, sizes, continu
     return left - begin, groups - begin
 
 
-def entered_in_loops(first, last, begin, at, sizes, numbers):
-    """The number of each group's n-gram, by the places where it begins."""
+def assign_ids_kernel(first, last, begin, at, sizes, numbers):
+    """Write the number of each group's n-gram to the positions where it begins."""
     read = begin
     for group in range(first, last):
         for number in range(read, read + sizes[group]):
@@ -253,8 +272,8 @@ def entered_in_loops(first, last, begin, at, sizes, numbers):
         read += sizes[group]
 
 
-def ended_in_loops(numbers, borders, n):
-    """Marks the first place of each row at which no n-gram of n tokens begins any more, though a shorter one did."""
+def mark_row_ends_kernel(numbers, borders, n):
+    """Mark the first position of each row where no n-gram of n tokens begins any more."""
     before = -1
     for border in borders:
         if border - n + 1 > before:
@@ -262,13 +281,13 @@ def ended_in_loops(numbers, borders, n):
         before = border
 
 
-def last_tokens_in_loops(words, suffixes, told):
-    """The last token of each n-gram: that of what it is without its first token."""
+def last_tokens_kernel(words, suffixes, last_tokens):
+    """The last token of each n-gram, which is that of its suffix."""
     for number in range(len(suffixes)):
         if number + PREFETCH_DISTANCE < len(suffixes):
             prefetch(words, np.int64(suffixes[number + PREFETCH_DISTANCE]))
-        told[number] = words[suffixes[number]]
-    return told
+        last_tokens[number] = words[suffixes[number]]
+    return last_tokens
 
 
 # Text laid out to be counted, and counts of two texts joined: compiled loops, beside numpy's way.
@@ -277,7 +296,7 @@ def last_tokens_in_loops(words, suffixes, told):
 
 
 def add_borders_kernel(tokens, lengths, targets, end, allowed, text):
-    """As `statistics.counting.bordered`."""
+    """Compiled twin of `add_borders` in statistical/ngram/counts.py."""
     place, to = 0, 0
     for length in lengths:
         for step in range(length):
@@ -295,7 +314,7 @@ def add_borders_kernel(tokens, lengths, targets, end, allowed, text):
 
 
 def unigram_counts_kernel(text, times):
-    """How often each token stands in a row, but at its beginning."""
+    """Token counts; the first token of each row is not counted."""
     before = np.int32(TEXT_BORDER)
     for token in text:
         if token != TEXT_BORDER and before != TEXT_BORDER:
@@ -307,15 +326,16 @@ def unigram_counts_kernel(text, times):
 def merge_counts_kernel(
     kinds, many, words, times, many_b, words_b, times_b, first, at, at_b, made, sums, marks, pieces
 ):
-    """The n-grams of two texts together, from context `first` on, as far as there is room for them.
+    """Merge the n-grams of two texts from context `first` on, while the buffers suffice.
 
-    kinds   of each context of both: 1, the first text has it; 2, the second; 3, both have
-    many …  continuations of each text's own contexts, their last tokens and how often each is there; `at` is how many
-            contexts and n-grams of it were read
+    kinds   for each context: 1: in the first text, 2: in the second, 3: in both
+    many …  for each text the number of continuations of its contexts, their last tokens and counts; `at` is the number
+            of
+            contexts and n-grams read so far
     made, sums, marks, pieces
-            become last tokens, counts and kinds of all n-grams, and how many there are of each context
+            output: last tokens, counts and kinds of the merged n-grams, and the number of them in each context
 
-    How far it came: the next context, what was read of both, and how many n-grams there are.
+    Returns the next context and the number of merged n-grams.
     """
     context, filled = first, 0
     while context < len(kinds):
@@ -327,14 +347,14 @@ def merge_counts_kernel(
         at_b[0] += kinds[context] >> 1
         end, end_b, before = at[1] + left, at_b[1] + left_b, filled
         while at[1] < end or at_b[1] < end_b:
-            one = words[at[1]] if at[1] < end else np.int32(0x7FFFFFFF)
-            other = words_b[at_b[1]] if at_b[1] < end_b else np.int32(0x7FFFFFFF)
-            made[filled], sums[filled], marks[filled] = min(one, other), 0, 0
-            if one <= other:
+            token = words[at[1]] if at[1] < end else np.int32(0x7FFFFFFF)
+            token_b = words_b[at_b[1]] if at_b[1] < end_b else np.int32(0x7FFFFFFF)
+            made[filled], sums[filled], marks[filled] = min(token, token_b), 0, 0
+            if token <= token_b:
                 sums[filled] += times[at[1]]
                 marks[filled] += 1
                 at[1] += 1
-            if other <= one:
+            if token_b <= token:
                 sums[filled] += times_b[at_b[1]]
                 marks[filled] += 2
                 at_b[1] += 1

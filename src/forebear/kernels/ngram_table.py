@@ -1,13 +1,13 @@
-"""N-grams in a table that is asked by hash: compiled loops.
+"""Hash table of n-grams: building it, looking entries up, and scoring texts.
 
-The readable twin is `statistics.backoff`, which looks n-grams up by halving. Here an n-gram is known by 64 bits, made
-of those of all its tokens but the last: so where it would stand is known before it is looked at, and memory is asked.
+The readable twin is statistical/ngram/backoff.py, which uses binary search. Here an n-gram is identified by a 64-bit
+hash that extends the hash of its prefix, so that its cache line can be prefetched.
 
-A table is lines of 64 bytes, as memory gives them: eight numbers of 64 bits. In a line stand the hashes of four
-n-grams, then of each its logarithm and its back-off in one number; or, of the longest n-grams, which nothing continues,
-five hashes, then their logarithms, two in a number. All of a line are compared at once: jumps that are guessed wrong
-cost more than comparing. Where a line is full, the next one goes on with it: then the lowest bit of its first hash is
-set, which no hash has by itself, so that who looks for what is not there seldom looks into a second line.
+A table is cache lines of eight 64-bit numbers. A line holds the hashes of four n-grams, followed by their
+log-probabilities and back-offs, two float32 in a number; or, for the longest n-grams, which have no back-off, five
+hashes followed by their log-probabilities. All hashes of a line are compared without branches. When a line is full, the
+next one continues it and the lowest bit of its first hash is set. No hash has that bit, so searches for absent n-grams
+seldom read a second line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BLOCK = 1 << 12  # n-grams that are looked at before those at home are entered
 
 @inline_kernel
 def extend_hash(before, token):
-    """The 64 bits of an n-gram, from those of all its tokens but the last."""
+    """Hash of an n-gram, from the hash of its prefix and its last token."""
     hashed = (before ^ (np.uint64(token) + np.uint64(1)) * SECOND) * FIRST
     hashed ^= hashed >> np.uint64(31)
     hashed &= EVEN
@@ -37,41 +37,40 @@ def extend_hash(before, token):
 
 @inline_kernel
 def home_slot(hashed, lines):
-    """The line where the search for it begins among so many; never among the spare."""
+    """The line where the search for a hash begins; never one of the spare lines."""
     return ((hashed >> HALF) * np.uint64(lines - SPARE_LINES)) >> HALF
 
 
 def hash_tokens_kernel(tokens, salt):
-    made = np.empty(len(tokens), np.uint64)
+    hashes = np.empty(len(tokens), np.uint64)
     for number in range(len(tokens)):
-        made[number] = extend_hash(salt, tokens[number])
-    return made
+        hashes[number] = extend_hash(salt, tokens[number])
+    return hashes
 
 
-def hash_level_kernel(before, continuations, words, made, context, at):
-    """The 64 bits of each n-gram, from those of the n-grams that are one shorter.
-
-    From one context on, whose n-grams begin at number `at`, as far as there is room for all of a context. The next
-    context is told, and where its n-grams begin.
+def hash_level_kernel(before, continuations, words, hashes, context, at):
+    """Hashes of the n-grams from one context on, while the buffer suffices; returns the next context and its first
+    n-gram.
     """
     begin = at
-    while context < len(before) and at - begin + np.int64(continuations[context]) <= len(made):
+    while context < len(before) and at - begin + np.int64(continuations[context]) <= len(hashes):
         for number in range(at, at + np.int64(continuations[context])):
-            made[number - begin] = extend_hash(before[context], words[number])
+            hashes[number - begin] = extend_hash(before[context], words[number])
         at += np.int64(continuations[context])
         context += 1
     return context, at
 
 
 def fill_table_kernel(lines, used, begin, size, hashes, logs, backoffs, longest):
-    """Enters n-grams with the bits of their logarithms and, unless they are the longest, back-offs.
+    """Insert n-grams with the bits of their log-probabilities and, unless they are the longest, back-offs.
 
-    lines  those from number `begin` on, of `size` in all; who is at home elsewhere is passed over. The last SPARE are
-           nobody's home here, but for who finds those before full.
-    used   how many n-grams each line has: so few numbers that they stay near, and no line is read to enter one more
+    lines  the lines from `begin` on, of `size` in all; n-grams of other lines are skipped. The last SPARE_LINES are
+           used
+           only as overflow
+    used   number of n-grams in each line, kept apart so that no line has to be read
 
-    How many lines from home any of them stands; -1: two are alike, or there is no room. Two that are alike and in the
-    same line are not seen here.
+    Returns how many lines from its own an n-gram had to be moved at most; -1: a collision, or no space. Collisions
+    within a line are found by `has_duplicates_kernel`.
     """
     many, farthest, flat = LINE_LONGEST if longest else LINE_MIDDLE, np.int64(0), lines.reshape(-1)
     at_home, homes, first = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), 0
@@ -88,26 +87,26 @@ def fill_table_kernel(lines, used, begin, size, hashes, logs, backoffs, longest)
             number, line = at_home[turn], homes[turn]
             hashed = hashes[number]
             while used[line] == many:
-                for place in range(many):
-                    if lines[line, place] & EVEN == hashed:
+                for position in range(many):
+                    if lines[line, position] & EVEN == hashed:
                         return -1
                 lines[line, 0] |= FULL
                 line += 1
                 if line == len(lines):
                     return -1
-            place = np.int64(used[line])
-            used[line] = place + 1
-            lines[line, place] = hashed
+            position = np.int64(used[line])
+            used[line] = position + 1
+            lines[line, position] = hashed
             if longest:
-                lines[line, LINE_LONGEST + place // 2] |= np.uint64(logs[number]) << (HALF * np.uint64(place % 2))
+                lines[line, LINE_LONGEST + position // 2] |= np.uint64(logs[number]) << (HALF * np.uint64(position % 2))
             else:
-                lines[line, LINE_MIDDLE + place] = np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
+                lines[line, LINE_MIDDLE + position] = np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
             farthest = max(farthest, line - homes[turn])
     return farthest
 
 
 def has_duplicates_kernel(lines, used):
-    """Whether any line has two n-grams that are alike."""
+    """Whether any line has two equal hashes."""
     for line in range(len(lines)):
         for one in range(1, used[line]):
             for other in range(one):
@@ -117,7 +116,7 @@ def has_duplicates_kernel(lines, used):
 
 
 def checksum_kernel(lines, sums):
-    """Goes on with the sums of the columns of a table, which change with any bit of it and with the order of lines."""
+    """Update the checksums of the columns, which depend on every bit and on the order of lines."""
     for line in range(len(lines)):
         for column in range(LINE_BACKOFF):
             mixed = (sums[column] ^ lines[line, column]) * FIRST
@@ -126,11 +125,7 @@ def checksum_kernel(lines, sums):
 
 @inline_kernel
 def find_entry(lines, home, hashed, last):
-    """Whether an n-gram that may go on is there, its logarithm and its back-off; numbers of another's, or none, if not.
-
-    Its own line, which begins at `home`, is looked at, and where that was too full others up to the one at `last`.
-    Which of a line's hashes is the same is added up: a jump for each would often be guessed wrong.
-    """
+    """Whether an n-gram below the highest order is present, its log-probability and its back-off (undefined if absent)."""
     at = home
     while True:
         first, two, three, four = lines[at], lines[at + ONE], lines[at + TWO], lines[at + THREE]
@@ -145,7 +140,7 @@ def find_entry(lines, home, hashed, last):
 
 @inline_kernel
 def find_longest_entry(lines, home, hashed, last):
-    """The same of one of the longest, which has no back-off."""
+    """The same for an n-gram of the highest order, which has no back-off."""
     at = home
     while True:
         first, two, three, four = lines[at], lines[at + ONE], lines[at + TWO], lines[at + THREE]
@@ -159,8 +154,8 @@ def find_longest_entry(lines, home, hashed, last):
 
 
 @inline_kernel
-def _asked(hashed, n, order, lines, begins, far):
-    """The logarithm and the back-off weight of an n-gram of n tokens; no numbers where it is not there."""
+def _lookup_entry(hashed, n, order, lines, begins, far):
+    """Log-probability and back-off weight of an n-gram of n tokens; NaN if it is absent."""
     home, nothing = (np.uint64(begins[n]) + home_slot(hashed, begins[n + 1] - begins[n])) * EIGHT, np.float32(np.nan)
     last = home + np.uint64(far[n]) * EIGHT
     if n < order:
@@ -171,14 +166,14 @@ def _asked(hashed, n, order, lines, begins, far):
     return (log, weight) if hit else (nothing, nothing)
 
 
-def lookup_log_probs_kernel(before, tokens, n, order, lines, begins, far, told):
-    """log P of these tokens after one context of n - 1 tokens, which they were all seen after; else no number."""
+def lookup_log_probs_kernel(before, tokens, n, order, lines, begins, far, log_probs):
+    """log P of these tokens after one context of n - 1 tokens; NaN for n-grams that are absent."""
     for number in range(len(tokens)):
-        told[number] = _asked(extend_hash(before, tokens[number]), n, order, lines, begins, far)[0]
+        log_probs[number] = _lookup_entry(extend_hash(before, tokens[number]), n, order, lines, begins, far)[0]
 
 
 def hash_context_kernel(tokens, salt):
-    """The 64 bits of one n-gram."""
+    """Hash of one n-gram."""
     hashed = extend_hash(salt, tokens[0])
     for number in range(1, len(tokens)):
         hashed = extend_hash(hashed, tokens[number])
@@ -186,8 +181,8 @@ def hash_context_kernel(tokens, salt):
 
 
 def backoff_weight_kernel(hashed, n, order, lines, begins, far):
-    """The back-off weight of one n-gram of n tokens; no number where it is not there."""
-    return _asked(hashed, n, order, lines, begins, far)[1]
+    """Back-off weight of one n-gram of n tokens; NaN if it is absent."""
+    return _lookup_entry(hashed, n, order, lines, begins, far)[1]
 
 
 # Texts scored by a table of n-grams, length by length: compiled loops.
@@ -208,15 +203,16 @@ NGRAM_SCORING_ONE = np.uint64(
 
 
 def scoring_buffers(order: int) -> tuple[np.ndarray, ...]:
-    """Room to compute in. Of the tokens of a block, and of the one before them, which stands at place 0:
+    """Work arrays for scoring.
 
-    hashes, weights  by length: of the n-gram that ends there, its 64 bits and its back-off
-    matched          tokens of the longest n-gram that is there
-    Of the tokens of a block, from place 0 on:
-    words, logs      their ids, and log P by the longest n-gram
-    reach            tokens of the context that counts
-    Of the n-grams that are looked for:
-    at, homes        of which token in the block, and where their lines begin
+    For the tokens of a block, and at index 0 for the token before it:
+    hashes, weights  by length, for the n-gram that ends there: its hash and its back-off
+    matched          length of the longest n-gram that is present
+    For the tokens of a block:
+    words, logs      token ids, and log P by the longest n-gram
+    reach            tokens of context that count
+    For the n-grams that are looked up:
+    at, homes        token index within the block, and offset of the first line
     """
     return (
         np.zeros((order + 1, NGRAM_SCORING_BLOCK + 1), np.uint64),
@@ -231,100 +227,103 @@ def scoring_buffers(order: int) -> tuple[np.ndarray, ...]:
 
 
 def score_ngrams_kernel(
-    tokens, lengths, end, order, salt, single, lines, begins, far, even, told, matches,
+    tokens, lengths, end, order, salt, single, lines, begins, far, even, log_probs, matches,
     hashes, weights, matched, words, logs, reach, at, homes,
 ):  # fmt: skip
-    """log P of each token of rows that stand one after the other, after those before it in its row.
+    """log P of each token of concatenated rows, given the tokens before it in its row.
 
-    The first token of a row is only seen; what stands before an end is not looked at behind it.
+    The first token of a row is only context, and no context reaches across an `end`.
 
-    lines    (8 · lines,), and begins (order + 2,): where the lines of n-grams of n tokens begin
-    far      (order + 1,) how many lines from home n-grams of n tokens stand
-    even     (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
-    told     (tokens,) to be filled; and `matches`, or none: tokens of the longest n-gram that is there and ends at each
+    lines      (8 · lines,), and begins (order + 2,): where the lines of n-grams of n tokens begin
+    far        (order + 1,) how many lines from its own an n-gram of n tokens is at most
+    even       (V,) or empty: fallback of tokens that a context lacks, instead of the shorter context
+    log_probs  (tokens,) output
+    matches    (tokens,) or empty, output: length of the longest n-gram that is present and ends at each token
     """
     row, left, before = -1, np.int64(0), np.int32(-1)
     for begin in range(0, len(tokens), NGRAM_SCORING_BLOCK):
         many = min(NGRAM_SCORING_BLOCK, len(tokens) - begin)
-        for place in range(many):
-            token = tokens[begin + place]
-            reach[place] = min(1, order - 1) if before == end else order - 1
+        for position in range(many):
+            token = tokens[begin + position]
+            reach[position] = min(1, order - 1) if before == end else order - 1
             if left == 0:
                 while left == 0:
                     row += 1
                     left = lengths[row]
-                reach[place] = 0
+                reach[position] = 0
             left -= 1
             before = token
-            words[place], hashes[1, place + 1] = token, extend_hash(salt, token)
-            matched[place + 1], at[place] = 1, place
-            logs[place], weights[1, place + 1] = single[np.uint32(token), 0], single[np.uint32(token), 1]
+            words[position], hashes[1, position + 1] = token, extend_hash(salt, token)
+            matched[position + 1], at[position] = 1, position
+            logs[position], weights[1, position + 1] = single[np.uint32(token), 0], single[np.uint32(token), 1]
         found = many
         for n in range(2, order):
-            found = _found_of(n, found, lines, begins, far, hashes, weights, matched, words, logs, reach, at, homes)
+            found = _match_ngrams(n, found, lines, begins, far, hashes, weights, matched, words, logs, reach, at, homes)
         if order > 1:
-            _found_of_longest(order, found, lines, begins, far, hashes, matched, words, logs, reach, at, homes)
+            _match_longest_ngrams(order, found, lines, begins, far, hashes, matched, words, logs, reach, at, homes)
         if len(even):
-            for place in range(many):
-                known = min(reach[place], matched[place])
-                if matched[place + 1] <= known:
-                    logs[place] = np.float64(even[words[place]]) + weights[known, place]
+            for position in range(many):
+                known = min(reach[position], matched[position])
+                if matched[position + 1] <= known:
+                    logs[position] = np.float64(even[words[position]]) + weights[known, position]
         else:
             for n in range(1, order):
-                for place in range(many):
-                    counts = (n >= matched[place + 1]) & (n <= reach[place]) & (n <= matched[place])
-                    logs[place] += weights[n, place] if counts else 0.0
-        for place in range(many):
-            told[begin + place] = logs[place]
+                for position in range(many):
+                    counts = (n >= matched[position + 1]) & (n <= reach[position]) & (n <= matched[position])
+                    logs[position] += weights[n, position] if counts else 0.0
+        for position in range(many):
+            log_probs[begin + position] = logs[position]
         if len(matches):
-            for place in range(many):
-                matches[begin + place] = matched[place + 1]
+            for position in range(many):
+                matches[begin + position] = matched[position + 1]
         for n in range(1, order + 1):
             hashes[n, 0], weights[n, 0] = hashes[n, many], weights[n, many]
         matched[0] = matched[many]
 
 
 @inline_kernel
-def _possible(n, many, lines, begins, hashes, matched, words, reach, at, homes):
-    """Which of so many n-grams of n tokens may be there, and where; and how many. Memory is asked for the first."""
+def _possible_ngrams(n, many, lines, begins, hashes, matched, words, reach, at, homes):
+    """Select the n-grams of n tokens whose prefix and suffix are present, and prefetch the first; returns how many
+    there are.
+    """
     first, size, possible = np.uint64(begins[n]), begins[n + 1] - begins[n], np.uint64(0)
     for number in range(many):
-        place = at[np.uint64(number)]
-        hashed = extend_hash(hashes[n - 1, place], words[place])
-        hashes[n, place + NGRAM_SCORING_ONE], at[possible] = hashed, place
+        position = at[np.uint64(number)]
+        hashed = extend_hash(hashes[n - 1, position], words[position])
+        hashes[n, position + NGRAM_SCORING_ONE], at[possible] = hashed, position
         homes[possible] = (first + home_slot(hashed, size)) * EIGHT
-        possible += np.uint64((matched[place] >= n - 1) & (reach[place] >= n - 1))
+        possible += np.uint64((matched[position] >= n - 1) & (reach[position] >= n - 1))
     for number in range(min(NGRAM_SCORING_AHEAD, np.int64(possible))):
         prefetch(lines, np.int64(homes[np.uint64(number)]))
     return np.int64(possible)
 
 
 @inline_kernel
-def _found_of(n, many, lines, begins, far, hashes, weights, matched, words, logs, reach, at, homes):
-    """Looks the n-grams of n tokens up that may be there, among so many; and how many were found."""
-    possible, found = _possible(n, many, lines, begins, hashes, matched, words, reach, at, homes), np.uint64(0)
+def _match_ngrams(n, many, lines, begins, far, hashes, weights, matched, words, logs, reach, at, homes):
+    """Look up the possible n-grams of n tokens; returns how many are present."""
+    possible, found = _possible_ngrams(n, many, lines, begins, hashes, matched, words, reach, at, homes), np.uint64(0)
     last = np.uint64(far[n]) * EIGHT
     for number in range(possible):
         if number + NGRAM_SCORING_AHEAD < possible:
             prefetch(lines, np.int64(homes[np.uint64(number + NGRAM_SCORING_AHEAD)]))
-        place, home = at[np.uint64(number)], homes[np.uint64(number)]
-        hit, log, weight = find_entry(lines, home, hashes[n, place + NGRAM_SCORING_ONE], home + last)
-        logs[place], weights[n, place + NGRAM_SCORING_ONE] = np.float64(log) if hit else logs[place], weight
-        matched[place + NGRAM_SCORING_ONE] += np.int32(hit)
-        at[found] = place
+        position, home = at[np.uint64(number)], homes[np.uint64(number)]
+        hit, log, weight = find_entry(lines, home, hashes[n, position + NGRAM_SCORING_ONE], home + last)
+        logs[position], weights[n, position + NGRAM_SCORING_ONE] = np.float64(log) if hit else logs[position], weight
+        matched[position + NGRAM_SCORING_ONE] += np.int32(hit)
+        at[found] = position
         found += np.uint64(hit)
     return np.int64(found)
 
 
 @inline_kernel
-def _found_of_longest(n, many, lines, begins, far, hashes, matched, words, logs, reach, at, homes):
-    """The same of the longest n-grams."""
-    possible = _possible(n, many, lines, begins, hashes, matched, words, reach, at, homes)
+def _match_longest_ngrams(n, many, lines, begins, far, hashes, matched, words, logs, reach, at, homes):
+    """The same for the highest order."""
+    possible = _possible_ngrams(n, many, lines, begins, hashes, matched, words, reach, at, homes)
     last = np.uint64(far[n]) * EIGHT
     for number in range(possible):
         if number + NGRAM_SCORING_AHEAD < possible:
             prefetch(lines, np.int64(homes[np.uint64(number + NGRAM_SCORING_AHEAD)]))
-        place, home = at[np.uint64(number)], homes[np.uint64(number)]
-        hit, log = find_longest_entry(lines, home, hashes[n, place + NGRAM_SCORING_ONE], home + last)
-        logs[place] = np.float64(log) if hit else logs[place]
-        matched[place + NGRAM_SCORING_ONE] += np.int32(hit)
+        position, home = at[np.uint64(number)], homes[np.uint64(number)]
+        hit, log = find_longest_entry(lines, home, hashes[n, position + NGRAM_SCORING_ONE], home + last)
+        logs[position] = np.float64(log) if hit else logs[position]
+        matched[position + NGRAM_SCORING_ONE] += np.int32(hit)

@@ -27,7 +27,7 @@ LOW_BYTES, HIGH_BITS = np.uint64(0x2121_2121_2121_2121), np.uint64(0x8080_8080_8
 
 
 class PretokenTable(NamedTuple):
-    """Stretches by number, and a table of slots by which they are found: linear probing from where the hash points."""
+    """Pretokens by id, and a hash table with linear probing to look them up."""
 
     slots: np.ndarray  # (a power of two, 2) uint64: the hash of a stretch, and its number + 1; 0: none
     ends: np.ndarray  # (room + 1,) int64, where the characters of each stretch end
@@ -36,29 +36,27 @@ class PretokenTable(NamedTuple):
 
 
 def empty_pretoken_table(
-    room: int = INITIAL_CAPACITY, characters: int = INITIAL_CAPACITY * INITIAL_LENGTH, kind: Any = np.uint32
+    capacity: int = INITIAL_CAPACITY, characters: int = INITIAL_CAPACITY * INITIAL_LENGTH, kind: Any = np.uint32
 ) -> PretokenTable:
-    """A table without stretches, and room for some, which is a power of two."""
-    slots, ends = np.zeros((2 * room, 2), np.uint64), np.zeros(room + 1, np.int64)
+    """An empty table; its capacity is a power of two."""
+    slots, ends = np.zeros((2 * capacity, 2), np.uint64), np.zeros(capacity + 1, np.int64)
     return PretokenTable(slots, ends, np.zeros(characters, kind), np.zeros(1, np.int64))
 
 
-def grow_pretoken_table(numbers: PretokenTable, characters: int) -> PretokenTable:
-    """The same stretches with room for twice as many, and for so many more characters at least."""
-    many = int(numbers.many[0])
-    used = int(numbers.ends[many])
-    larger = empty_pretoken_table(
-        len(numbers.slots), max(2 * len(numbers.codes), used + characters), numbers.codes.dtype
-    )
-    larger.ends[: many + 1] = numbers.ends[: many + 1]
-    larger.codes[:used] = numbers.codes[:used]
-    larger.many[0] = many
-    compile_kernel(rehash_kernel)(numbers.slots, larger.slots)
+def grow_pretoken_table(table: PretokenTable, characters: int) -> PretokenTable:
+    """A copy with twice the capacity, and space for at least so many more characters."""
+    count = int(table.many[0])
+    used = int(table.ends[count])
+    larger = empty_pretoken_table(len(table.slots), max(2 * len(table.codes), used + characters), table.codes.dtype)
+    larger.ends[: count + 1] = table.ends[: count + 1]
+    larger.codes[:used] = table.codes[:used]
+    larger.many[0] = count
+    compile_kernel(rehash_kernel)(table.slots, larger.slots)
     return larger
 
 
 def rehash_kernel(slots, larger):
-    """Enters all stretches of one table into another."""
+    """Insert all entries of one table into another."""
     for slot in range(len(slots)):
         if slots[slot, 1]:
             at = np.int64(slots[slot, 0] & np.uint64(len(larger) - 1))
@@ -68,79 +66,85 @@ def rehash_kernel(slots, larger):
 
 
 def number_pretokens(
-    numbers: PretokenTable, codes: np.ndarray, kinds: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray
+    table: PretokenTable,
+    codes: np.ndarray,
+    classes: np.ndarray,
+    gaps: np.ndarray,
+    cuts: np.ndarray,
+    cut_flags: np.ndarray,
 ) -> tuple[PretokenTable, np.ndarray, np.ndarray]:
-    """Where each stretch of a text begins, and its number; new ones are entered.
+    """Where each pretoken of a text begins, and its id; new pretokens are added to the table.
 
-    codes   (n,) uint32, the characters; the last of them is a gap
-    kinds   (0x110000,) int32, RUN, GAP or ALONE by character; for one that stands alone its number, once it has one,
-            which is written here
-    gaps    rising places that are gaps whatever stands there
-    cuts    rising places before which a stretch ends
-    places  (n,) bool, the same; empty: nowhere
+    codes      (n,) uint32 code points; the last one is a gap
+    classes    (0x110000,) int32 class of each code point (CLASS_…); for CLASS_SINGLE its id once it has one, written
+               here
+    gaps       rising positions that are gaps, whatever the character
+    cuts       rising positions before which a pretoken ends
+    cut_flags  (n,) bool, the same; empty: none
     """
-    begins, found = np.empty(len(codes), np.int64), np.empty(len(codes), np.int32)
-    loop, at, many = compile_kernel(number_pretokens_kernel), 0, 0
+    starts, ids = np.empty(len(codes), np.int64), np.empty(len(codes), np.int32)
+    loop, at, count = compile_kernel(number_pretokens_kernel), 0, 0
     while True:
-        at, many = loop(codes, kinds, gaps, cuts, places, numbers, begins, found, at, many)
+        at, count = loop(codes, classes, gaps, cuts, cut_flags, table, starts, ids, at, count)
         if at == len(codes):
-            return numbers, begins[:many].copy(), found[:many].copy()
-        numbers = grow_pretoken_table(numbers, len(codes) - at)
+            return table, starts[:count].copy(), ids[:count].copy()
+        table = grow_pretoken_table(table, len(codes) - at)
 
 
-def number_pretokens_kernel(codes, kinds, gaps, cuts, places, numbers, begins, found, at, many):
-    """Up to the end, or to where there is no more room: the place to go on from, and how many stretches there were.
+def number_pretokens_kernel(codes, classes, gaps, cuts, cut_flags, table, starts, ids, at, count):
+    """Number pretokens until the text ends or the table is full; returns the position reached and the number of
+    pretokens.
 
-    Places are numbers without a sign, which need no look whether they count from the end.
+    Positions are unsigned, so that no negative index has to be handled.
     """
-    slots, ends, known = numbers.slots, numbers.ends, numbers.codes
-    here, size, last = np.uint64(at), np.uint64(len(codes)), np.uint64(len(slots) - 1)
-    gap, cut, everywhere = np.searchsorted(gaps, at), np.searchsorted(cuts, at), len(places) > 0
-    while here < size:
-        kind = kinds[codes[here]]
-        if gap < len(gaps) and np.uint64(gaps[gap]) == here:
-            gap, kind = gap + 1, np.int32(CLASS_GAP)
-        if kind == CLASS_GAP:
-            here += ONE
+    slots, ends, known = table.slots, table.ends, table.codes
+    position, text_length, last = np.uint64(at), np.uint64(len(codes)), np.uint64(len(slots) - 1)
+    gap, cut, has_cut_flags = np.searchsorted(gaps, at), np.searchsorted(cuts, at), len(cut_flags) > 0
+    while position < text_length:
+        char_class = classes[codes[position]]
+        if gap < len(gaps) and np.uint64(gaps[gap]) == position:
+            gap, char_class = gap + 1, np.int32(CLASS_GAP)
+        if char_class == CLASS_GAP:
+            position += ONE
             continue
-        stop, number = here + ONE, np.int64(kind)
-        if kind < 0:
-            hashed = (CHAR_HASH_SEED ^ np.uint64(codes[here])) * CHAR_HASH_FACTOR
-            while cut < len(cuts) and np.uint64(cuts[cut]) <= here:
+        stop, number = position + ONE, np.int64(char_class)
+        if char_class < 0:
+            hashed = (CHAR_HASH_SEED ^ np.uint64(codes[position])) * CHAR_HASH_FACTOR
+            while cut < len(cuts) and np.uint64(cuts[cut]) <= position:
                 cut += 1
-            limit = size if kind == CLASS_RUN else stop  # where it ends at the latest
+            limit = text_length if char_class == CLASS_RUN else stop  # where it ends at the latest
             limit = min(limit, np.uint64(gaps[gap])) if gap < len(gaps) else limit
             limit = min(limit, np.uint64(cuts[cut])) if cut < len(cuts) else limit
             while stop < limit:
                 code = codes[stop]
-                if kinds[code] != CLASS_RUN or (everywhere and places[stop]):
+                if classes[code] != CLASS_RUN or (has_cut_flags and cut_flags[stop]):
                     break
                 hashed = (hashed ^ np.uint64(code)) * CHAR_HASH_FACTOR
                 stop += ONE
             hashed ^= hashed >> HALF  # the lowest bits of a product know little of its highest
-            slot, number, length = hashed & last, np.int64(-1), stop - here
+            slot, number, length = hashed & last, np.int64(-1), stop - position
             while slots[slot, 1] and number < 0:
                 other = slots[slot, 1] - ONE
                 if slots[slot, 0] == hashed and np.uint64(ends[other + ONE] - ends[other]) == length:
                     first, same = np.uint64(ends[other]), np.uint64(0)
-                    while same < length and known[first + same] == codes[here + same]:
+                    while same < length and known[first + same] == codes[position + same]:
                         same += ONE
                     if same == length:
                         number = np.int64(other)
                 slot = (slot + ONE) & last if number < 0 else slot
             if number < 0:
-                number = numbers.many[0]
+                number = table.many[0]
                 if number == len(ends) - 1 or ends[number] + np.int64(length) > len(known):
-                    return np.int64(here), many
-                known[ends[number] : ends[number] + np.int64(length)] = codes[np.int64(here) : np.int64(stop)]
+                    return np.int64(position), count
+                known[ends[number] : ends[number] + np.int64(length)] = codes[np.int64(position) : np.int64(stop)]
                 slots[slot, 0], slots[slot, 1] = hashed, np.uint64(number) + ONE
                 ends[number + 1] = ends[number] + np.int64(length)
-                numbers.many[0] = number + 1
-            if kind == CLASS_SINGLE:
-                kinds[codes[here]] = number
-        begins[many], found[many] = np.int64(here), number
-        here, many = stop, many + 1
-    return len(codes), many
+                table.many[0] = number + 1
+            if char_class == CLASS_SINGLE:
+                classes[codes[position]] = number
+        starts[count], ids[count] = np.int64(position), number
+        position, count = stop, count + 1
+    return len(codes), count
 
 
 # --- Words by bytes ---
@@ -149,39 +153,45 @@ def number_pretokens_kernel(codes, kinds, gaps, cuts, places, numbers, begins, f
 
 
 def empty_word_table() -> PretokenTable:
-    """A table without words; behind the bytes of each stands a space."""
+    """A table of words; each word is followed by a space."""
     return empty_pretoken_table(kind=np.uint8)
 
 
 def number_words(
-    numbers: PretokenTable, data: np.ndarray, gaps: np.ndarray, ends: np.ndarray, *, places: bool = False
+    table: PretokenTable, data: np.ndarray, gaps: np.ndarray, ends: np.ndarray, *, with_starts: bool = False
 ) -> tuple[PretokenTable, np.ndarray, np.ndarray, np.ndarray]:
-    """The number of each word of several texts, how many words there are up to the end of each text, and, if asked for,
-    the places where they begin; new ones are entered.
+    """The id of each word of several texts, the number of words up to the end of each text, and optionally the word
+    starts.
 
-    data  (n,) uint8, the last BEHIND of which are gaps
-    gaps  (256,) bool, which bytes part words; all of them are below 33, so that nothing within a character is one
-    ends  (texts,) int64, where each text ends, which is no place within a word
+    data  (n,) uint8; the last PADDING_BYTES are gaps
+    gaps  (256,) bool, the bytes that separate words; all are below 33, so none occurs within a UTF-8 character
+    ends  (texts,) int64, where each text ends; never within a word
     """
-    most = len(data) // 2 + 1
-    begins, found, upto = np.empty(most if places else 0, np.int64), np.empty(most, np.int32), np.empty_like(ends)
-    rooms = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint64)
-    loop, at, many, done = compile_kernel(number_words_kernel), 0, 0, 0
+    max_words = len(data) // 2 + 1
+    starts, ids, word_ends = (
+        np.empty(max_words if with_starts else 0, np.int64),
+        np.empty(max_words, np.int32),
+        np.empty_like(ends),
+    )
+    buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint64)
+    loop, position, count, num_done = compile_kernel(number_words_kernel), 0, 0, 0
     while True:
-        at, many, done = loop(data, gaps, numbers, begins, found, ends, upto, at, many, done, *rooms)
-        if at == len(data) - PADDING_BYTES:
-            upto[done:] = many
-            return numbers, found[:many], upto, begins[:many]
-        numbers = grow_pretoken_table(numbers, len(data) - at)
+        position, count, num_done = loop(
+            data, gaps, table, starts, ids, ends, word_ends, position, count, num_done, *buffers
+        )
+        if position == len(data) - PADDING_BYTES:
+            word_ends[num_done:] = count
+            return table, ids[:count], word_ends, starts[:count]
+        table = grow_pretoken_table(table, len(data) - position)
 
 
 @inline_kernel
-def _find_word_end(data, here, gaps):
-    """Where the next gap is."""
-    stop = here
+def _find_word_end(data, start, gaps):
+    """Position of the next gap."""
+    stop = start
     while True:
-        eight = load_eight_bytes(data, stop)
-        low = (eight - LOW_BYTES) & ~eight & HIGH_BITS  # the lowest bit that is set is that of a byte below 33
+        block = load_eight_bytes(data, stop)
+        low = (block - LOW_BYTES) & ~block & HIGH_BITS  # the lowest bit that is set is that of a byte below 33
         if low == 0:
             stop += 8
             continue
@@ -192,25 +202,25 @@ def _find_word_end(data, here, gaps):
 
 
 @inline_kernel
-def _hash_of_word(data, here, stop):
-    """64 bits: of a short word, its own bytes, mixed by steps that can be undone."""
-    hashed, size = load_eight_bytes(data, here), np.uint64(stop - here)
+def _hash_word(data, start, stop):
+    """64-bit key: for a short word its own bytes and length, mixed reversibly; for a longer one a hash."""
+    hashed, size = load_eight_bytes(data, start), np.uint64(stop - start)
     if size <= MAX_SHORT_WORD:
         hashed = (hashed & ((ONE << (size * EIGHT)) - ONE)) | size << LENGTH_SHIFT
     else:
-        for further in range(here + 8, stop, 8):
-            eight, left = load_eight_bytes(data, further), np.uint64(stop - further)
-            if left < EIGHT:
-                eight &= (ONE << (left * EIGHT)) - ONE
-            hashed = (hashed ^ (hashed >> HALF) ^ eight) * MIX_FIRST
+        for offset in range(start + 8, stop, 8):
+            block, remaining = load_eight_bytes(data, offset), np.uint64(stop - offset)
+            if remaining < EIGHT:
+                block &= (ONE << (remaining * EIGHT)) - ONE
+            hashed = (hashed ^ (hashed >> HALF) ^ block) * MIX_FIRST
     hashed = (hashed ^ (hashed >> HALF)) * MIX_FIRST
     hashed = (hashed ^ (hashed >> HALF)) * MIX_SECOND
     return hashed ^ (hashed >> HALF)
 
 
 @inline_kernel
-def _are_same(data, begin, length, known, first, last):
-    """Whether so many bytes of a text, eight at least, are those that a word of the table has; eight at once."""
+def _bytes_equal(data, begin, length, known, first, last):
+    """Whether a long word of the text equals a word of the table."""
     if last - first != length:
         return False
     for byte in range(0, length - 8, 8):
@@ -220,69 +230,69 @@ def _are_same(data, begin, length, known, first, last):
 
 
 def number_words_kernel(
-    data, gaps, numbers, begins, found, ends_of_texts, upto, at, many, done, places, lengths, hashes
+    data, gaps, table, starts, ids, ends_of_texts, word_ends, at, count, num_done, positions, lengths, hashes
 ):
-    """Up to the end, or to where there is no more room: the place to go on from, and how many words there were, and
-    texts that ended before them.
+    """Number words until the text ends or the table is full; returns position, number of words, and number of ended
+    texts.
     """
-    slots, ends, known = numbers.slots, numbers.ends, numbers.codes
-    here, size, last = at, len(data) - PADDING_BYTES, np.uint64(len(slots) - 1)
-    while here < size:
+    slots, ends, known = table.slots, table.ends, table.codes
+    position, size, last = at, len(data) - PADDING_BYTES, np.uint64(len(slots) - 1)
+    while position < size:
         block = 0
-        while block < BLOCK and here < size:
-            stop = _find_word_end(data, here, gaps)
-            if stop > here:
-                hashed = _hash_of_word(data, here, stop)
+        while block < BLOCK and position < size:
+            stop = _find_word_end(data, position, gaps)
+            if stop > position:
+                hashed = _hash_word(data, position, stop)
                 prefetch(slots, np.int64(hashed & last) * 2)
-                places[block], lengths[block], hashes[block] = here, stop - here, hashed
+                positions[block], lengths[block], hashes[block] = position, stop - position, hashed
                 block += 1
-            here = stop + 1
+            position = stop + 1
         for turn in range(block):
-            begin, length, hashed = places[turn], lengths[turn], hashes[turn]
-            while done < len(ends_of_texts) and ends_of_texts[done] <= begin:
-                upto[done] = many
-                done += 1
+            start, length, hashed = positions[turn], lengths[turn], hashes[turn]
+            while num_done < len(ends_of_texts) and ends_of_texts[num_done] <= start:
+                word_ends[num_done] = count
+                num_done += 1
             mark = LONG_WORD if length > np.int64(MAX_SHORT_WORD) else np.uint64(0)
             slot, number = hashed & last, np.int64(-1)
             while slots[slot, 1] and number < 0:
                 if slots[slot, 0] == hashed and slots[slot, 1] & LONG_WORD == mark:
                     other = np.int64(slots[slot, 1] & ~LONG_WORD) - 1
-                    if mark == 0 or _are_same(data, begin, length, known, ends[other], ends[other + 1] - 1):
+                    if mark == 0 or _bytes_equal(data, start, length, known, ends[other], ends[other + 1] - 1):
                         number = other
                 slot = (slot + ONE) & last if number < 0 else slot
             if number < 0:
-                number = numbers.many[0]
+                number = table.many[0]
                 end = ends[number] + length
                 if number == len(ends) - 1 or end + 1 > len(known):
-                    return begin, many, done
-                known[ends[number] : end] = data[begin : begin + length]
+                    return start, count, num_done
+                known[ends[number] : end] = data[start : start + length]
                 known[end] = 32
                 slots[slot, 0], slots[slot, 1] = hashed, np.uint64(number + 1) | mark
                 ends[number + 1] = end + 1
-                numbers.many[0] = number + 1
-            if len(begins):
-                begins[many] = begin
-            found[many] = number
-            many += 1
-    return size, many, done
+                table.many[0] = number + 1
+            if len(starts):
+                starts[count] = start
+            ids[count] = number
+            count += 1
+    return size, count, num_done
 
 
 def word_prefixes_kernel(codes, ends, first, second):
-    """The first eight bytes of each word, and the eight behind them, as numbers: as these are ordered, so are words."""
+    """The first and the second eight bytes of each word as big-endian integers, for sorting."""
     for number in range(len(first)):
         begin, size = ends[number], ends[number + 1] - 1 - ends[number]  # behind each word stands a space
-        one, two = np.uint64(0), np.uint64(0)
+        first_prefix, second_prefix = np.uint64(0), np.uint64(0)
         for byte in range(min(size, 8)):
-            one |= np.uint64(codes[begin + byte]) << np.uint64(56 - 8 * byte)
+            first_prefix |= np.uint64(codes[begin + byte]) << np.uint64(56 - 8 * byte)
         for byte in range(8, min(size, 16)):
-            two |= np.uint64(codes[begin + byte]) << np.uint64(120 - 8 * byte)
-        first[number], second[number] = one, two
+            second_prefix |= np.uint64(codes[begin + byte]) << np.uint64(120 - 8 * byte)
+        first[number], second[number] = first_prefix, second_prefix
 
 
-def gather_words_kernel(codes, ends, numbers, told):
-    """The bytes of these words, one after the other, with the space behind each."""
-    to = 0
+def gather_words_kernel(codes, ends, numbers, output):
+    """Concatenate the bytes of these words, each with its trailing space."""
+    end = 0
     for number in numbers:
-        for place in range(ends[number], ends[number + 1]):
-            told[to] = codes[place]
-            to += 1
+        for position in range(ends[number], ends[number + 1]):
+            output[end] = codes[position]
+            end += 1

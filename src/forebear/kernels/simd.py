@@ -30,14 +30,14 @@ WIDE = 16  # numbers in a vector of sums: fixed, since it decides the order in w
 _TARGET: Any = cpu_target.target_context
 MANY_REGISTERS = "+avx512f" in str(_TARGET.codegen().magic_tuple())
 LOG2_E = 1.4426950408889634
-FARTHEST = 60.0  # 2 to this power and beyond is as good as infinite beside 1
+MAX_POWER = 60.0  # 2 to this power and beyond is as good as infinite beside 1
 # 2^x between -1/2 and 1/2, the highest power first: wrong by less than what single precision can tell.
 POWERS = (1.5403530e-4, 1.3333558e-3, 9.6181291e-3, 5.5504109e-2, 2.4022651e-1, 6.9314718e-1, 1.0)
 ROUNDING = 12582912.0  # 1.5 · 2^23: added to a small number, it leaves the whole part in the lowest bits
 
 
 class SimdBuilder:
-    """Instructions on vectors of so many numbers, put where the builder stands."""
+    """Emits LLVM instructions on vectors of `lanes` numbers."""
 
     def __init__(self, context: Any, builder: Any, lanes: int = WIDE) -> None:
         self.context, self.builder, self.lanes = context, builder, lanes
@@ -53,14 +53,14 @@ class SimdBuilder:
         return self.context.make_array(kind)(self.context, self.builder, value)
 
     def width(self, kind: Any, value: Any) -> Any:
-        """The length of its rows."""
+        """The length of the rows of an array."""
         return self.builder.extract_value(self.array(kind, value).shape, kind.ndim - 1)
 
     def place(self, start: Any, offset: Any) -> Any:
         return self.builder.gep(start, [offset])
 
     def row(self, table: Any, width: Any, ids: Any, which: Any) -> Any:
-        """Where the row begins whose number stands in `ids`."""
+        """Pointer to the row whose index is ids[which]."""
         number = self.builder.sext(self.builder.load(self.place(ids, which)), self.size)
         return self.place(table, self.builder.mul(number, width))
 
@@ -77,7 +77,7 @@ class SimdBuilder:
         return cgutils.for_range_slice(self.builder, first, last, self.number(step), self.size)
 
     def abreast(self, first: Any, last: Any, many: int, body: Callable[[list[Any]], None]) -> None:
-        """The body for all columns between two, in steps of so many vectors at once, and then of what is left."""
+        """Loop over columns, `many` vectors at a time, then over the remainder."""
         build, step = self.builder, many * self.lanes
         rest = build.srem(build.sub(last, first), self.number(step))
         end = build.sub(last, rest)
@@ -93,13 +93,13 @@ class SimdBuilder:
         return ir.Constant(self.vector, [value] * self.lanes)
 
     def broadcast(self, number: Any) -> Any:
-        """A vector of one number, again and again."""
+        """A vector with the same number in all lanes."""
         empty = ir.Constant(self.vector, ir.Undefined)
         first = self.builder.insert_element(empty, number, ir.Constant(INT, 0))
         return self.builder.shuffle_vector(first, empty, ir.Constant(self.whole, [0] * self.lanes))
 
     def variable(self) -> Any:
-        """A vector of zeros that changes in loops; LLVM keeps it in a register."""
+        """A vector variable, initially zero; LLVM keeps it in a register."""
         slot = cgutils.alloca_once(self.builder, self.vector)
         self.builder.store(self.constant(0.0), slot)
         return slot
@@ -110,21 +110,21 @@ class SimdBuilder:
         function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fmuladd.v{self.lanes}f32")
         return self.builder.call(function, [one, other, more])
 
-    def grow(self, slot: Any, one: Any, other: Any) -> None:
-        self.builder.store(self.fused(one, other, self.builder.load(slot)), slot)
+    def grow(self, slot: Any, factor: Any, other_factor: Any) -> None:
+        self.builder.store(self.fused(factor, other_factor, self.builder.load(slot)), slot)
 
     def sums(self, vectors: Sequence[Any]) -> Any:
-        """One vector of the sums of so many vectors: halves are added pair by pair, until each is one number."""
-        made = [*vectors, *[self.constant(0.0)] * (self.lanes - len(vectors))]
-        made = [made[place] for place in _owners(self.lanes)]
+        """One vector of the sums of several vectors, by pairwise folding."""
+        sums = [*vectors, *[self.constant(0.0)] * (self.lanes - len(vectors))]
+        sums = [sums[place] for place in _input_order(self.lanes)]
         block = self.lanes
-        while len(made) > 1:
-            low, high = _halves(self.lanes, block)
-            pairs = zip(made[: len(made) // 2], made[len(made) // 2 :], strict=True)
-            made, block = [self._folded(one, other, low, high) for one, other in pairs], block // 2
-        return made[0]
+        while len(sums) > 1:
+            low, high = _block_halves(self.lanes, block)
+            pairs = zip(sums[: len(sums) // 2], sums[len(sums) // 2 :], strict=True)
+            sums, block = [self._fold_pair(one, other, low, high) for one, other in pairs], block // 2
+        return sums[0]
 
-    def _folded(self, one: Any, other: Any, low: list[int], high: list[int]) -> Any:
+    def _fold_pair(self, one: Any, other: Any, low: list[int], high: list[int]) -> Any:
         parts = [
             self.builder.shuffle_vector(one, other, ir.Constant(self.whole, half + [self.lanes + at for at in half]))
             for half in (low, high)
@@ -132,10 +132,10 @@ class SimdBuilder:
         return self.builder.fadd(*parts)
 
     def likely(self, x: Any) -> Any:
-        """1 / (1 + e^-x), to the last few bits; what is no number stays none."""
+        """1 / (1 + e^-x), accurate to the last few bits; NaN stays NaN."""
         build = self.builder
         power = build.fmul(x, self.constant(-LOG2_E))
-        for sign, end in ((">", FARTHEST), ("<", -FARTHEST)):
+        for sign, end in ((">", MAX_POWER), ("<", -MAX_POWER)):
             power = build.select(build.fcmp_ordered(sign, power, self.constant(end)), self.constant(end), power)
         shifted = build.fadd(power, self.constant(ROUNDING))
         rest = build.fsub(power, build.fsub(shifted, self.constant(ROUNDING)))
@@ -147,22 +147,22 @@ class SimdBuilder:
         return build.fdiv(self.constant(1.0), build.fadd(self.constant(1.0), grown))
 
 
-def _halves(lanes: int, block: int) -> tuple[list[int], list[int]]:
-    """Places of the first and of the second half of each block."""
+def _block_halves(lanes: int, block: int) -> tuple[list[int], list[int]]:
+    """Lane numbers of the first and of the second half of each block."""
     starts, half = range(0, lanes, block), block // 2
     low = [start + at for start in starts for at in range(half)]
     return low, [place + half for place in low]
 
 
-def _owners(lanes: int) -> list[int]:
-    """Which vector to give in each place so that the sum of the first comes first, and so on."""
-    made, block = [[number] * lanes for number in range(lanes)], lanes
-    while len(made) > 1:
-        low, _ = _halves(lanes, block)
-        half = len(made) // 2
-        made = [[made[one][at] for at in low] + [made[one + half][at] for at in low] for one in range(half)]
+def _input_order(lanes: int) -> list[int]:
+    """The order of inputs for which the folded sums come out in order."""
+    origins, block = [[number] * lanes for number in range(lanes)], lanes
+    while len(origins) > 1:
+        low, _ = _block_halves(lanes, block)
+        half = len(origins) // 2
+        origins = [[origins[one][at] for at in low] + [origins[one + half][at] for at in low] for one in range(half)]
         block //= 2
-    return [made[0].index(number) for number in range(lanes)]
+    return [origins[0].index(number) for number in range(lanes)]
 
 
 intrinsic: Any = extending.intrinsic
@@ -173,47 +173,44 @@ ABREAST = 8  # vectors of columns that are only added up, or what is left of the
 NARROW = WIDE if MANY_REGISTERS else WIDE // 2  # numbers in a vector where nothing is summed across
 
 
-def _named(names: str, signature: Any, values: Any, lanes: SimdBuilder) -> tuple[dict[str, Any], Any]:
-    """The arguments by name, arrays as pointers to their first number; and the length of the rows of the first."""
+def _named_arguments(names: str, signature: Any, values: Any, lanes: SimdBuilder) -> tuple[dict[str, Any], Any]:
+    """The arguments by name, arrays as data pointers; and the row length of the first."""
     kinds = signature.args
     width = lanes.width(kinds[0], values[0])
-    given = {
+    args = {
         name: lanes.array(kind, value).data if isinstance(kind, types.Array) else value
         for name, kind, value in zip(names.split(), kinds, values, strict=True)
     }
-    return given, width
+    return args, width
 
 
-def _row(lanes: SimdBuilder, given: dict[str, Any], name: str, width: Any, which: Any) -> Any:
-    """Where row i of a table begins."""
+def _row_pointer(lanes: SimdBuilder, args: dict[str, Any], name: str, width: Any, which: Any) -> Any:
+    """Pointer to row i of a table."""
     build = lanes.builder
-    late = build.zext(build.icmp_signed(">=", which, given["skip"]), lanes.size)
-    return lanes.row(given[name], width, given["ids"], build.add(given["begin"], build.add(which, late)))
+    after_skip = build.zext(build.icmp_signed(">=", which, args["skip"]), lanes.size)
+    return lanes.row(args[name], width, args["ids"], build.add(args["begin"], build.add(which, after_skip)))
 
 
-def _targets(lanes: SimdBuilder, given: dict[str, Any], width: Any, count: int) -> list[Any]:
-    """Where the rows of a block of targets begin."""
-    places = [lanes.builder.add(given["block"], lanes.number(kind)) for kind in range(count)]
-    return [lanes.row(given["outputs"], width, given["targets"], place) for place in places]
+def _target_pointers(lanes: SimdBuilder, args: dict[str, Any], width: Any, count: int) -> list[Any]:
+    """Pointers to the rows of a block of targets."""
+    positions = [lanes.builder.add(args["block"], lanes.number(kind)) for kind in range(count)]
+    return [lanes.row(args["outputs"], width, args["targets"], place) for place in positions]
 
 
 @intrinsic
 def prefetch_row(typing: Any, rows: Any, number: Any, first: Any, last: Any) -> Any:
-    """Asks for a row, between two columns, long before it is needed.
-
-    Into the second cache: the first has room for too few requests at a time, and loops would wait for it.
-    """
+    """Prefetch a range of columns of a row, into the second-level cache: the first handles too few requests at a time."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder)
-        given, width = _named("rows number first last", signature, values, lanes)
-        start = lanes.place(given["rows"], builder.mul(given["number"], width))
+        args, width = _named_arguments("rows number first last", signature, values, lanes)
+        start = lanes.place(args["rows"], builder.mul(args["number"], width))
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        how = [ir.Constant(INT, flag) for flag in (0, 2, 1)]  # to read, near but not nearest, data
-        with lanes.steps(given["first"], given["last"], CACHE_LINE) as (column, _):
-            builder.call(function, [builder.bitcast(lanes.place(start, column), byte), *how])
+        flags = [ir.Constant(INT, flag) for flag in (0, 2, 1)]  # to read, near but not nearest, data
+        with lanes.steps(args["first"], args["last"], CACHE_LINE) as (column, _):
+            builder.call(function, [builder.bitcast(lanes.place(start, column), byte), *flags])
         return context.get_dummy_value()
 
     size = types.intp
@@ -224,25 +221,25 @@ def prefetch_row(typing: Any, rows: Any, number: Any, first: Any, last: Any) -> 
 def average_rows(
     typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, made: Any, at: Any, first: Any, last: Any
 ) -> Any:
-    """made[at, first:last] = the mean of so many rows, between two columns."""
+    """made[at, first:last] = the mean of `many` rows."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder, NARROW)
-        given, width = _named("rows ids begin skip many made at first last", signature, values, lanes)
-        made = lanes.place(given["made"], builder.mul(given["at"], width))
+        args, width = _named_arguments("rows ids begin skip many made at first last", signature, values, lanes)
+        made = lanes.place(args["made"], builder.mul(args["at"], width))
         one = ir.Constant(ir.FloatType(), 1.0)
-        share = lanes.broadcast(builder.fdiv(one, builder.sitofp(given["many"], ir.FloatType())))
+        share = lanes.broadcast(builder.fdiv(one, builder.sitofp(args["many"], ir.FloatType())))
 
         def mean(columns: list[Any]) -> None:
             totals = [lanes.variable() for _ in columns]
-            with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
-                start = _row(lanes, given, "rows", width, which)
+            with lanes.steps(lanes.number(0), args["many"], 1) as (which, _):
+                start = _row_pointer(lanes, args, "rows", width, which)
                 for total, column in zip(totals, columns, strict=True):
                     builder.store(builder.fadd(builder.load(total), lanes.load(start, column)), total)
             for total, column in zip(totals, columns, strict=True):
                 lanes.store(builder.fmul(builder.load(total), share), made, column)
 
-        lanes.abreast(given["first"], given["last"], ABREAST, mean)
+        lanes.abreast(args["first"], args["last"], ABREAST, mean)
         return context.get_dummy_value()
 
     size = types.intp
@@ -253,21 +250,21 @@ def average_rows(
 def add_to_rows(
     typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, pulls: Any, at: Any, first: Any, last: Any
 ) -> Any:
-    """Each of so many rows += pulls[at], one after the other, between two columns."""
+    """Add pulls[at] to each of `many` rows, one after the other, in columns first to last."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder, NARROW)
-        given, width = _named("rows ids begin skip many pulls at first last", signature, values, lanes)
-        pulls = lanes.place(given["pulls"], builder.mul(given["at"], width))
+        args, width = _named_arguments("rows ids begin skip many pulls at first last", signature, values, lanes)
+        pulls = lanes.place(args["pulls"], builder.mul(args["at"], width))
 
         def more(columns: list[Any]) -> None:
-            mine = [lanes.load(pulls, column) for column in columns]
-            with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
-                start = _row(lanes, given, "rows", width, which)
-                for pull, column in zip(mine, columns, strict=True):
+            updates = [lanes.load(pulls, column) for column in columns]
+            with lanes.steps(lanes.number(0), args["many"], 1) as (which, _):
+                start = _row_pointer(lanes, args, "rows", width, which)
+                for pull, column in zip(updates, columns, strict=True):
                     lanes.store(builder.fadd(lanes.load(start, column), pull), start, column)
 
-        lanes.abreast(given["first"], given["last"], ABREAST, more)
+        lanes.abreast(args["first"], args["last"], ABREAST, more)
         return context.get_dummy_value()
 
     size = types.intp
@@ -288,29 +285,29 @@ def score_rows(
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder)
         names = "rows ids begin skip many outputs targets block scores at kinds"
-        given, width = _named(names, signature, values, lanes)
-        ends = _targets(lanes, given, width, count)
-        scores = lanes.place(given["scores"], given["at"])
+        args, width = _named_arguments(names, signature, values, lanes)
+        ends = _target_pointers(lanes, args, width, count)
+        scores = lanes.place(args["scores"], args["at"])
 
         def products(first: Any, together: int) -> None:
             places = [builder.add(first, lanes.number(one)) for one in range(together)]
-            starts = [_row(lanes, given, "rows", width, place) for place in places]
+            starts = [_row_pointer(lanes, args, "rows", width, place) for place in places]
             totals = [[lanes.variable() for _ in ends] for _ in starts]
             with lanes.steps(lanes.number(0), width, WIDE) as (column, _):
-                mine = [lanes.load(start, column) for start in starts]
+                row_vectors = [lanes.load(start, column) for start in starts]
                 for kind, end in enumerate(ends):
                     other = lanes.load(end, column)
-                    for one, total in zip(mine, totals, strict=True):
+                    for one, total in zip(row_vectors, totals, strict=True):
                         lanes.grow(total[kind], one, other)
-            found = [builder.load(total) for line in totals for total in line]
-            for at in range(0, len(found), WIDE):
+            sums = [builder.load(total) for line in totals for total in line]
+            for at in range(0, len(sums), WIDE):
                 offset = builder.add(builder.mul(first, lanes.number(count)), lanes.number(at))
-                lanes.store(lanes.sums(found[at : at + WIDE]), scores, offset)
+                lanes.store(lanes.sums(sums[at : at + WIDE]), scores, offset)
 
         done = lanes.number(0)
         for together in TOGETHER:
-            rest = builder.sub(given["many"], done)
-            ends_at = builder.sub(given["many"], builder.srem(rest, lanes.number(together)))
+            rest = builder.sub(args["many"], done)
+            ends_at = builder.sub(args["many"], builder.srem(rest, lanes.number(together)))
             with lanes.steps(done, ends_at, together) as (first, _):
                 products(first, together)
             done = ends_at
@@ -329,7 +326,7 @@ def sigmoid_gradients(typing: Any, scores: Any, at: Any, signs: Any, sign: Any, 
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder)
-        given, _ = _named("scores at signs sign many rate", signature, values, lanes)
+        given, _ = _named_arguments("scores at signs sign many rate", signature, values, lanes)
         rate = lanes.broadcast(given["rate"])
         scores, signs = lanes.place(given["scores"], given["at"]), lanes.place(given["signs"], given["sign"])
         with lanes.steps(lanes.number(0), given["many"], WIDE) as (at, _):
@@ -349,7 +346,7 @@ def repeat_signs(typing: Any, tile: Any, at: Any, signs: Any, sign: Any, many: A
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder)
-        given, _ = _named("tile at signs sign many kinds", signature, values, lanes)
+        given, _ = _named_arguments("tile at signs sign many kinds", signature, values, lanes)
         tile = lanes.place(given["tile"], given["at"])
         # All are loaded before any is stored: they are not the same array.
         part = [
@@ -381,23 +378,23 @@ def update_rows(
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder, NARROW)
         names = "rows ids begin skip many outputs targets block pulls at kinds sinks fresh first last"
-        given, width = _named(names, signature, values, lanes)
-        ends = _targets(lanes, given, width, count)
+        args, width = _named_arguments(names, signature, values, lanes)
+        ends = _target_pointers(lanes, args, width, count)
 
         def change(columns: list[Any]) -> None:
             before = [[lanes.load(end, column) for column in columns] for end in ends]
             totals = [[lanes.variable() for _ in columns] for _ in ends]
-            with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
-                start, sink = (_row(lanes, given, name, width, which) for name in ("rows", "sinks"))
-                mine = [lanes.load(start, column) for column in columns]
+            with lanes.steps(lanes.number(0), args["many"], 1) as (which, _):
+                start, sink = (_row_pointer(lanes, args, name, width, which) for name in ("rows", "sinks"))
+                row_vectors = [lanes.load(start, column) for column in columns]
                 made = [lanes.load(sink, column) for column in columns]
-                made = [builder.select(given["fresh"], lanes.constant(0.0), one) for one in made]
-                pulls = builder.add(given["at"], builder.mul(which, lanes.number(count)))
-                pulls = lanes.place(given["pulls"], pulls)
+                made = [builder.select(args["fresh"], lanes.constant(0.0), one) for one in made]
+                pulls = builder.add(args["at"], builder.mul(which, lanes.number(count)))
+                pulls = lanes.place(args["pulls"], pulls)
                 for kind in range(count):
                     pull = lanes.broadcast(builder.load(lanes.place(pulls, lanes.number(kind))))
                     for one in range(len(columns)):
-                        lanes.grow(totals[kind][one], pull, mine[one])
+                        lanes.grow(totals[kind][one], pull, row_vectors[one])
                         made[one] = lanes.fused(pull, before[kind][one], made[one])
                 for one, column in zip(made, columns, strict=True):
                     lanes.store(one, sink, column)
@@ -405,7 +402,7 @@ def update_rows(
                 for slot, column in zip(total, columns, strict=True):
                     lanes.store(builder.fadd(lanes.load(end, column), builder.load(slot)), end, column)
 
-        lanes.abreast(given["first"], given["last"], COLUMNS, change)
+        lanes.abreast(args["first"], args["last"], COLUMNS, change)
         return context.get_dummy_value()
 
     size = types.intp

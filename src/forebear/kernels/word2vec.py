@@ -1,13 +1,12 @@
-"""word2vec's compiled loops over a text: freely, or in step.
+"""word2vec kernels: windows, scores, updates, loss, and hashed character n-grams.
 
-Freely, a few windows are measured, then applied, before the next few are looked at; several threads work on parts of
-their own and write into the same tables as they please. In step, a group of windows is measured against tables that
-stand still, then all of it is applied: windows are shared out to measure, columns of the tables to apply. A column
-changes in the order of the windows, whoever owns it, so the tables end with the same bits for any number of threads.
+Hogwild: a few windows are scored, then applied, before the next few; threads work on parts of their own and write to
+the same tables without locks. Deterministic: a group of windows is scored against frozen tables, then all of it is
+applied. Threads share the windows when scoring and the columns when applying, and each column changes in the order of
+the windows, so the result is bit-equal for any number of threads.
 
-Where words are spelled (a vector is the mean of several rows), a vector for each word of a stretch of text is made
-first, learned like any other, and its change added to each of its rows: rows are fetched once a stretch, not once a
-window.
+With subwords, a vector for each word of a span of text is built first, trained like any other, and its change added to
+each of its rows: rows are read once per span, not once per window.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from forebear.kernels.simd import (
 
 
 class TokenRuns(NamedTuple):
-    """Words to learn from, rows one after the other, and where rows end; part after part."""
+    """Token ids to learn from, as concatenated rows split into parts."""
 
     tokens: np.ndarray  # (n,) int32
     ends: np.ndarray  # (rows,) int64
@@ -44,7 +43,7 @@ class TokenRuns(NamedTuple):
 
 
 class OutputTargets(NamedTuple):
-    """What a word is told from: words drawn in turn, or the turns of its path. One of the two is empty."""
+    """What a word is predicted by: negative samples (a stream), or the path in a Huffman tree. One of the two is empty."""
 
     stream: np.ndarray  # int32
     negatives: int
@@ -54,7 +53,7 @@ class OutputTargets(NamedTuple):
 
 
 class WindowBatch(NamedTuple):
-    """Some windows. What a word is told from, its targets, comes in blocks of equal length, filled up with nothing."""
+    """Windows and their targets, in blocks of equal length padded with targets of sign 0."""
 
     lefts: np.ndarray  # (n,) int64
     rights: np.ndarray  # (n,) int64
@@ -65,7 +64,7 @@ class WindowBatch(NamedTuple):
 
 @inline_kernel
 def draw_windows(text, supply, window, number, windows, at, slots, kinds):
-    """Decides about all windows of a part, from place `at` on."""
+    """Sample the sizes and targets of all windows of a part, written from index `at` on."""
     tokens, ends, stream, state = text.tokens, text.ends, supply.stream, text.states[number]
     first, last = text.starts[number], text.starts[number + 1]
     row = np.searchsorted(ends, first, side="right")
@@ -102,7 +101,7 @@ def draw_windows(text, supply, window, number, windows, at, slots, kinds):
 
 
 class ContextGradients(NamedTuple):
-    """How far the words around pull at targets, window after window: first scores, then pulls."""
+    """Buffers for the scores of windows, which become their gradients."""
 
     pulls: np.ndarray  # float32, and room for some more behind them
     signs: np.ndarray  # float32, the sign of each
@@ -112,7 +111,7 @@ class ContextGradients(NamedTuple):
 
 
 class SGNSWorkspace(NamedTuple):
-    """What is learned, and where there is room to work."""
+    """Output table, windows and buffers of one thread."""
 
     outputs: np.ndarray  # (rows, width)
     windows: WindowBatch
@@ -122,54 +121,54 @@ class SGNSWorkspace(NamedTuple):
     window: int  # the furthest word that is looked at
     few: int  # words around that are measured at once, where all of them would be too many
     rate: np.float32
-    told: np.ndarray  # (parts, 2) float64, losses and how many
+    loss_sums: np.ndarray  # (parts, 2) float64: summed losses, and the number of predictions
     every: int  # a window tells its loss if its place & every is 0
 
 
 @inline_kernel
-def score_window(lesson, mean, inputs, places, shift, here, at, left, around, start, which):
-    """Scores of so many words around one word, from place `left` on (or of their mean), written from place `start` on;
-    how many there are.
+def score_window(workspace, mean, inputs, places, shift, here, at, left, around, start, which):
+    """Score the context words from position `left` on (or their mean) against the targets; returns the number of
+    scores.
 
-    The row of the word at a place is places[place - shift]; `mean` is None or True; `which` is the row for the mean.
+    The row of the word at position p is places[p - shift]; `mean` is None or True; `which` is the row for the mean.
     """
-    windows, work, kinds = lesson.windows, lesson.work, lesson.kinds
+    windows, work, kinds = workspace.windows, workspace.work, workspace.kinds
     count, many = len(kinds), around
     if mean is not None:
         many = 1
         average_rows(inputs, places, left - shift, here - left, around, work.means, which, 0, inputs.shape[1])
     for block in range(windows.blocks[at]):
-        target, mine = at * lesson.slots + block * count, start + block * many * count
+        target, mine = at * workspace.slots + block * count, start + block * many * count
         repeat_signs(work.signs, mine, windows.signs, target, many, kinds)
         if mean is not None:
             score_rows(
-                work.means, work.alone, which, 1, 1, lesson.outputs, windows.targets, target, work.pulls, mine, kinds
+                work.means, work.alone, which, 1, 1, workspace.outputs, windows.targets, target, work.pulls, mine, kinds
             )  # fmt: skip
         else:
             score_rows(
-                inputs, places, left - shift, here - left, many, lesson.outputs, windows.targets, target, work.pulls,
+                inputs, places, left - shift, here - left, many, workspace.outputs, windows.targets, target, work.pulls,
                 mine, kinds,
             )  # fmt: skip
     return windows.blocks[at] * many * count
 
 
 @inline_kernel
-def apply_gradients(lesson, mean, inputs, places, shift, here, at, left, around, start, which, first, last):
-    """Pulls, between two columns; how many there were."""
-    windows, work, kinds = lesson.windows, lesson.work, lesson.kinds
+def apply_gradients(workspace, mean, inputs, places, shift, here, at, left, around, start, which, first, last):
+    """Apply the gradients of a window in columns first to last; returns how many there were."""
+    windows, work, kinds = workspace.windows, workspace.work, workspace.kinds
     count, many = len(kinds), around
     if mean is not None:
         many = 1
     for block in range(windows.blocks[at]):
-        target, mine = at * lesson.slots + block * count, start + block * many * count
+        target, mine = at * workspace.slots + block * count, start + block * many * count
         if mean is not None:
             update_rows(
-                work.means, work.alone, which, 1, 1, lesson.outputs, windows.targets, target, work.pulls, mine, kinds,
+                work.means, work.alone, which, 1, 1, workspace.outputs, windows.targets, target, work.pulls, mine, kinds,
                 work.sums, block == 0, first, last,
             )  # fmt: skip
         else:
             update_rows(
-                inputs, places, left - shift, here - left, many, lesson.outputs, windows.targets, target, work.pulls,
+                inputs, places, left - shift, here - left, many, workspace.outputs, windows.targets, target, work.pulls,
                 mine, kinds, inputs, False, first, last,
             )  # fmt: skip
     if mean is not None:
@@ -178,16 +177,16 @@ def apply_gradients(lesson, mean, inputs, places, shift, here, at, left, around,
 
 
 @inline_kernel
-def report_loss(lesson, mean, here, around, start, many, part):
-    """Adds the losses of a window whose turn it is: the negative logarithm of how likely each truth seems."""
-    work, told = lesson.work, lesson.told
-    if here & lesson.every:
+def report_loss(workspace, mean, here, around, start, many, part):
+    """Add the loss of a window, if it is one of those sampled for the report."""
+    work, loss_sums = workspace.work, workspace.loss_sums
+    if here & workspace.every:
         return
     for place in range(start, start + many):
         if work.signs[place] != 0:
             score = np.float64(work.signs[place] * work.pulls[place])
-            told[part, 0] += max(-score, 0.0) + np.log1p(np.exp(-abs(score)))
-    told[part, 1] += 1 if mean is not None else around
+            loss_sums[part, 0] += max(-score, 0.0) + np.log1p(np.exp(-abs(score)))
+    loss_sums[part, 1] += 1 if mean is not None else around
 
 
 # Threads inside compiled loops that wait for each other, without going back to Python in between.
@@ -195,12 +194,12 @@ def report_loss(lesson, mean, here, around, start, many, part):
 
 intrinsic: Any = extending.intrinsic
 GATE_OPEN = 1 << 62  # a gate at which nobody waits
-PATIENCE = 2000  # looks before the processor is left to others: with more threads than cores they would wait for us
+MAX_SPINS = 2000  # looks before the processor is left to others: with more threads than cores they would wait for us
 
 
 @intrinsic
-def _arrive(typing: Any, gate: Any) -> Any:
-    """gate[0] += 1, whoever else does the same; what was written before is seen by all who look later."""
+def _enter_gate(typing: Any, gate: Any) -> Any:
+    """Atomically gate[0] += 1; makes earlier writes visible to others."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, values[0]).data
@@ -211,8 +210,8 @@ def _arrive(typing: Any, gate: Any) -> Any:
 
 
 @intrinsic
-def _arrived(typing: Any, gate: Any) -> Any:
-    """gate[0] as it is now."""
+def _gate_count(typing: Any, gate: Any) -> Any:
+    """Atomically read gate[0]."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, values[0]).data
@@ -222,7 +221,7 @@ def _arrived(typing: Any, gate: Any) -> Any:
 
 
 @intrinsic
-def _let_others(typing: Any) -> Any:
+def _yield_processor(typing: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(32), [])
         builder.call(cgutils.get_or_insert_function(builder.module, kind, "sched_yield"), [])
@@ -233,20 +232,20 @@ def _let_others(typing: Any) -> Any:
 
 @inline_kernel
 def wait_at_gate(gate, threads, times):
-    """Returns when all threads came here so many times; gate is an int64 array that begins with 0."""
-    _arrive(gate)
-    looks = 0
-    while _arrived(gate) < threads * times:
-        looks += 1
-        if looks > PATIENCE:
-            _let_others()
+    """Barrier: returns when all threads were here `times` times. `gate` is an int64 array that starts at 0."""
+    _enter_gate(gate)
+    spins = 0
+    while _gate_count(gate) < threads * times:
+        spins += 1
+        if spins > MAX_SPINS:
+            _yield_processor()
 
 
-AHEAD = 3  # windows that rows are asked for in advance
+WINDOWS_AHEAD = 3  # windows that rows are asked for in advance
 
 
 class SubwordRows(NamedTuple):
-    """The rows whose mean is a word's vector, and where a stretch of text is spelled."""
+    """The rows whose mean is a word's vector, and buffers for one span of text."""
 
     indptr: np.ndarray  # (V + 1,) int64
     rows: np.ndarray  # int32
@@ -259,24 +258,24 @@ class SubwordRows(NamedTuple):
 
 
 @inline_kernel
-def number_words(tokens, first, last, spelling):
-    """Numbers the different words of a stretch of text, in the order in which they turn up."""
-    many = 0
+def number_span_words(tokens, first, last, spelling):
+    """Number the distinct words of a span of text in order of first occurrence."""
+    num_words = 0
     for at in range(first, last):
         word = tokens[at]
         if spelling.numbers[word] < 0:
-            spelling.numbers[word] = many
-            spelling.words[many] = word
-            many += 1
+            spelling.numbers[word] = num_words
+            spelling.words[num_words] = word
+            num_words += 1
         spelling.places[at - first] = spelling.numbers[word]
-    for which in range(many):
+    for which in range(num_words):
         spelling.numbers[spelling.words[which]] = -1
-    spelling.many[0] = many
+    spelling.many[0] = num_words
 
 
 @inline_kernel
-def spell(spelling, which, inputs):
-    """Makes the vector of one word of the stretch."""
+def build_subword_vector(spelling, which, inputs):
+    """Compute the vector of one word of the span."""
     word, width = spelling.words[which], inputs.shape[1]
     begin, many = spelling.indptr[word], spelling.indptr[word + 1] - spelling.indptr[word]
     average_rows(inputs, spelling.rows, begin, many, many, spelling.vectors, which, 0, width)
@@ -285,8 +284,8 @@ def spell(spelling, which, inputs):
 
 
 @inline_kernel
-def unspell(spelling, which, inputs, first, last):
-    """Adds its change to each of its rows, between two columns."""
+def apply_subword_update(spelling, which, inputs, first, last):
+    """Add the change of a word's vector to each of its rows, in columns first to last."""
     word = spelling.words[which]
     begin, many = spelling.indptr[word], spelling.indptr[word + 1] - spelling.indptr[word]
     for column in range(first, last):
@@ -295,109 +294,115 @@ def unspell(spelling, which, inputs, first, last):
 
 
 @inline_kernel
-def ask_for(lesson, inputs, places, at, many, place, end, first, last):
-    """Fetches what window `at` of so many will need: its targets, and the word that comes into sight at a place."""
-    windows = lesson.windows
+def prefetch_window(workspace, inputs, places, at, many, next_position, end, first, last):
+    """Prefetch the target rows of window `at` and the next context word."""
+    windows = workspace.windows
     if at < many:
-        begin = at * lesson.slots
-        for slot in range(begin, begin + windows.blocks[at] * len(lesson.kinds)):
-            prefetch_row(lesson.outputs, np.int64(windows.targets[slot]), first, last)
-        if place < end:
-            prefetch_row(inputs, np.int64(places[place]), first, last)
+        begin = at * workspace.slots
+        for slot in range(begin, begin + windows.blocks[at] * len(workspace.kinds)):
+            prefetch_row(workspace.outputs, np.int64(windows.targets[slot]), first, last)
+        if next_position < end:
+            prefetch_row(inputs, np.int64(places[next_position]), first, last)
 
 
 @inline_kernel
-def reach(lesson, at):
-    """Where a window begins, and how many words it has around its word; none where there is nothing to learn."""
-    left = lesson.windows.lefts[at]
-    return left, lesson.windows.rights[at] - left - 1 if lesson.windows.blocks[at] else 0
+def window_extent(workspace, at):
+    """Start of a window and its number of context words; 0 if there is nothing to learn."""
+    left = workspace.windows.lefts[at]
+    return left, workspace.windows.rights[at] - left - 1 if workspace.windows.blocks[at] else 0
 
 
 @inline_kernel
-def learn_part(lesson, mean, inputs, places, shift, first, last, end, few, part):
-    """The windows around the words from first to last, a few at a time; words are known up to `end`."""
-    work, width = lesson.work, inputs.shape[1]
+def train_part(workspace, mean, inputs, places, shift, first, last, end, few, part):
+    """Train on the windows around the words first to last, a few at a time; words are known up to `end`."""
+    work, width = workspace.work, inputs.shape[1]
     for start in range(first, last, few):
         stop, used = min(start + few, last), 0
         for here in range(start, stop):
-            at, soon = here - first, here + AHEAD + lesson.window - shift
-            ask_for(lesson, inputs, places, at + AHEAD, last - first, soon, end - shift, 0, width)
-            left, around = reach(lesson, at)
-            if mean is None and around > lesson.few:
-                learn_wide(lesson, inputs, places, shift, here, at, left, around, part)
+            at, soon = here - first, here + WINDOWS_AHEAD + workspace.window - shift
+            prefetch_window(workspace, inputs, places, at + WINDOWS_AHEAD, last - first, soon, end - shift, 0, width)
+            left, around = window_extent(workspace, at)
+            if mean is None and around > workspace.few:
+                train_wide_window(workspace, inputs, places, shift, here, at, left, around, part)
             elif around:
-                many = score_window(lesson, mean, inputs, places, shift, here, at, left, around, used, here - start)
-                report_loss(lesson, mean, here, around, used, many, part)
+                many = score_window(workspace, mean, inputs, places, shift, here, at, left, around, used, here - start)
+                report_loss(workspace, mean, here, around, used, many, part)
                 used += many
-        sigmoid_gradients(work.pulls, 0, work.signs, 0, used, lesson.rate)
+        sigmoid_gradients(work.pulls, 0, work.signs, 0, used, workspace.rate)
         used = 0
         for here in range(start, stop):
-            left, around = reach(lesson, here - first)
-            if around and (mean is not None or around <= lesson.few):
+            left, around = window_extent(workspace, here - first)
+            if around and (mean is not None or around <= workspace.few):
                 which = here - start
                 used += apply_gradients(
-                    lesson, mean, inputs, places, shift, here, here - first, left, around, used, which, 0, width
+                    workspace, mean, inputs, places, shift, here, here - first, left, around, used, which, 0, width
                 )
 
 
 @inline_kernel
-def learn_wide(lesson, inputs, places, shift, here, at, left, around, part):
-    """A window that is alone, and so wide that its targets would be pulled too often at once: a few words at a time."""
-    for done in range(0, around, lesson.few):
-        some = min(lesson.few, around - done)
-        many = score_window(lesson, None, inputs, places, shift, here, at, left + done, some, 0, 0)
-        report_loss(lesson, None, here, some, 0, many, part)
-        sigmoid_gradients(lesson.work.pulls, 0, lesson.work.signs, 0, many, lesson.rate)
-        apply_gradients(lesson, None, inputs, places, shift, here, at, left + done, some, 0, 0, 0, inputs.shape[1])
+def train_wide_window(workspace, inputs, places, shift, here, at, left, around, part):
+    """Train on one wide window a few context words at a time, as their updates of the targets would add up to too much."""
+    for done in range(0, around, workspace.few):
+        some = min(workspace.few, around - done)
+        many = score_window(workspace, None, inputs, places, shift, here, at, left + done, some, 0, 0)
+        report_loss(workspace, None, here, some, 0, many, part)
+        sigmoid_gradients(workspace.work.pulls, 0, workspace.work.signs, 0, many, workspace.rate)
+        apply_gradients(workspace, None, inputs, places, shift, here, at, left + done, some, 0, 0, 0, inputs.shape[1])
 
 
-def train_hogwild(text, supply, spelling, lesson, mean, inputs, first_part, last_part, few):
-    """Some parts of a text. `spelling` may be None; `mean` is None or True."""
+def train_hogwild(text, supply, spelling, workspace, mean, inputs, first_part, last_part, few):
+    """Train on some parts of a text. `spelling` may be None; `mean` is None or True."""
     size = len(text.tokens)
     for part in range(first_part, last_part):
         first, last = text.starts[part], text.starts[part + 1]
-        draw_windows(text, supply, lesson.window, part, lesson.windows, 0, lesson.slots, lesson.kinds)
+        draw_windows(text, supply, workspace.window, part, workspace.windows, 0, workspace.slots, workspace.kinds)
         if spelling is None:
-            learn_part(lesson, mean, inputs, text.tokens, 0, first, last, size, few, part)
+            train_part(workspace, mean, inputs, text.tokens, 0, first, last, size, few, part)
         else:
-            begin, end = max(first - lesson.window, 0), min(last + lesson.window, size)
-            number_words(text.tokens, begin, end, spelling)
+            begin, end = max(first - workspace.window, 0), min(last + workspace.window, size)
+            number_span_words(text.tokens, begin, end, spelling)
             for which in range(spelling.many[0]):
-                spell(spelling, which, inputs)
-            learn_part(lesson, mean, spelling.vectors, spelling.places, begin, first, last, end, few, part)
+                build_subword_vector(spelling, which, inputs)
+            train_part(workspace, mean, spelling.vectors, spelling.places, begin, first, last, end, few, part)
             for which in range(spelling.many[0]):
-                unspell(spelling, which, inputs, 0, inputs.shape[1])
+                apply_subword_update(spelling, which, inputs, 0, inputs.shape[1])
 
 
 @inline_kernel
-def measure_part(lesson, mean, inputs, places, shift, first, last, end, begin, start, part):
-    """Windows that lie from place `begin` on and whose pulls go to `start`, against tables that stand still."""
-    work, used = lesson.work, start
+def measure_part(workspace, mean, inputs, places, shift, first, last, end, begin, start, part):
+    """Score windows against frozen tables; windows begin at index `begin`, their gradients at index `start`."""
+    work, used = workspace.work, start
     for here in range(first, last):
-        at, soon = begin + here - first, here + AHEAD + lesson.window - shift
-        ask_for(lesson, inputs, places, at + AHEAD, begin + last - first, soon, end - shift, 0, inputs.shape[1])
-        left, around = reach(lesson, at)
+        at, soon = begin + here - first, here + WINDOWS_AHEAD + workspace.window - shift
+        prefetch_window(
+            workspace, inputs, places, at + WINDOWS_AHEAD, begin + last - first, soon, end - shift, 0, inputs.shape[1]
+        )
+        left, around = window_extent(workspace, at)
         if around:
-            many = score_window(lesson, mean, inputs, places, shift, here, at, left, around, used, at)
-            report_loss(lesson, mean, here, around, used, many, part)
+            many = score_window(workspace, mean, inputs, places, shift, here, at, left, around, used, at)
+            report_loss(workspace, mean, here, around, used, many, part)
             used += many
-    sigmoid_gradients(work.pulls, start, work.signs, start, used - start, lesson.rate)
+    sigmoid_gradients(work.pulls, start, work.signs, start, used - start, workspace.rate)
 
 
 @inline_kernel
-def apply_part(lesson, mean, inputs, places, shift, first, last, end, begin, start, column, upto):
-    """The same windows, between two columns."""
+def apply_part(workspace, mean, inputs, places, shift, first, last, end, begin, start, column, upto):
+    """Apply the gradients of the same windows in columns `column` to `upto`."""
     used = start
     for here in range(first, last):
-        at, soon = begin + here - first, here + AHEAD + lesson.window - shift
-        ask_for(lesson, inputs, places, at + AHEAD, begin + last - first, soon, end - shift, column, upto)
-        left, around = reach(lesson, at)
+        at, soon = begin + here - first, here + WINDOWS_AHEAD + workspace.window - shift
+        prefetch_window(
+            workspace, inputs, places, at + WINDOWS_AHEAD, begin + last - first, soon, end - shift, column, upto
+        )
+        left, around = window_extent(workspace, at)
         if around:
-            used += apply_gradients(lesson, mean, inputs, places, shift, here, at, left, around, used, at, column, upto)
+            used += apply_gradients(
+                workspace, mean, inputs, places, shift, here, at, left, around, used, at, column, upto
+            )
 
 
-def train_deterministic(thread, threads, gate, text, supply, spelling, lesson, mean, inputs, group, room):
-    """The whole text in groups of so many parts; `room` is what the pulls of a part take at most."""
+def train_deterministic(thread, threads, gate, text, supply, spelling, workspace, mean, inputs, group, room):
+    """Train on the whole text in groups of parts; `room` is the maximum number of gradients of a part."""
     size, parts, times = len(text.tokens), len(text.states), 0
     lines = inputs.shape[1] // CACHE_LINE
     left, right = lines * thread // threads * CACHE_LINE, lines * (thread + 1) // threads * CACHE_LINE
@@ -405,27 +410,36 @@ def train_deterministic(thread, threads, gate, text, supply, spelling, lesson, m
     for begin in range(0, parts, group):
         end = min(begin + group, parts)
         opening = text.starts[begin]
-        seen = min(text.starts[end] + lesson.window, size)
+        seen = min(text.starts[end] + workspace.window, size)
         if spelling is not None:
-            shift = max(opening - lesson.window, 0)
+            shift = max(opening - workspace.window, 0)
             if thread == 0:
-                number_words(text.tokens, shift, seen, spelling)
+                number_span_words(text.tokens, shift, seen, spelling)
             wait_at_gate(gate, threads, times + 1)
             for which in range(thread, spelling.many[0], threads):
-                spell(spelling, which, inputs)
+                build_subword_vector(spelling, which, inputs)
             wait_at_gate(gate, threads, times + 2)
             rows, places, times = spelling.vectors, spelling.places, times + 2
         for part in range(begin + thread, end, threads):
             first, last, mine = text.starts[part], text.starts[part + 1], (part - begin) * room
-            draw_windows(text, supply, lesson.window, part, lesson.windows, first - opening, lesson.slots, lesson.kinds)
-            measure_part(lesson, mean, rows, places, shift, first, last, seen, first - opening, mine, part)
+            draw_windows(
+                text,
+                supply,
+                workspace.window,
+                part,
+                workspace.windows,
+                first - opening,
+                workspace.slots,
+                workspace.kinds,
+            )
+            measure_part(workspace, mean, rows, places, shift, first, last, seen, first - opening, mine, part)
         wait_at_gate(gate, threads, times + 1)
         for part in range(begin, end):
             first, last, mine = text.starts[part], text.starts[part + 1], (part - begin) * room
-            apply_part(lesson, mean, rows, places, shift, first, last, seen, first - opening, mine, left, right)
+            apply_part(workspace, mean, rows, places, shift, first, last, seen, first - opening, mine, left, right)
         if spelling is not None:
             for which in range(spelling.many[0]):
-                unspell(spelling, which, inputs, left, right)
+                apply_subword_update(spelling, which, inputs, left, right)
         wait_at_gate(gate, threads, times + 2)
         times += 2
 
@@ -433,7 +447,7 @@ def train_deterministic(thread, threads, gate, text, supply, spelling, lesson, m
 # How well vectors predict the words around them: losses in double precision over whole windows, nothing learned.
 
 
-FREELY = frozenset({"reassoc", "contract"})  # sums may be taken several at a time
+FAST_MATH = frozenset({"reassoc", "contract"})  # sums may be taken several at a time
 
 
 def evaluate_sgns(
@@ -446,41 +460,41 @@ def evaluate_sgns(
     mean: bool,
     state: int,
 ) -> tuple[float, int]:
-    """The summed loss of rows of words, and of how many pairs of words, or where the mean answers of how many words.
+    """Summed loss of rows of words, and the number of predictions (pairs, or words where the mean predicts).
 
-    Rows of `outputs` may be longer than those of `inputs`, by numbers that do not count.
+    Rows of `outputs` may be longer than those of `inputs`; the padding is ignored.
     """
-    told = np.zeros(2)
-    compile_kernel(examined_in_loops, FREELY)(
-        tokens, ends, inputs, outputs, supply, window, mean, np.uint64(state), told
+    totals = np.zeros(2)
+    compile_kernel(evaluate_sgns_kernel, FAST_MATH)(
+        tokens, ends, inputs, outputs, supply, window, mean, np.uint64(state), totals
     )
-    return float(told[0]), int(told[1])
+    return float(totals[0]), int(totals[1])
 
 
-def examined_in_loops(tokens, ends, inputs, outputs, supply, window, mean, state, told):
+def evaluate_sgns_kernel(tokens, ends, inputs, outputs, supply, window, mean, state, totals):
     drawn = np.int64(state % np.uint64(max(len(supply.stream), 1)))
     hidden = np.empty(inputs.shape[1])
-    most = max(1 + supply.negatives, np.diff(supply.indptr).max() if len(supply.indptr) > 1 else 0)
-    targets, signs = np.empty(most, np.int64), np.empty(most)
-    loss, factors, asked, row = 0.0, 1.0, 0, 0
+    max_targets = max(1 + supply.negatives, np.diff(supply.indptr).max() if len(supply.indptr) > 1 else 0)
+    targets, signs = np.empty(max_targets, np.int64), np.empty(max_targets)
+    loss, factors, num_predictions, row = 0.0, 1.0, 0, 0
     for here in range(len(tokens)):
         while ends[row] <= here:
             row += 1
         left, right = max(ends[row - 1] if row else 0, here - window), min(ends[row], here + window + 1)
         if right - left < 2:
             continue
-        many = told_from(tokens[here], supply, drawn, targets, signs)
-        for place in range(left, left + 1 if mean else right):
+        num_targets = output_targets(tokens[here], supply, drawn, targets, signs)
+        for position in range(left, left + 1 if mean else right):
             if mean:
                 hidden[:] = -inputs[tokens[here]]
                 for other in range(left, right):
                     hidden += inputs[tokens[other]]
                 hidden /= right - left - 1
-            elif place != here:
-                hidden[:] = inputs[tokens[place]]
+            elif position != here:
+                hidden[:] = inputs[tokens[position]]
             else:
                 continue
-            for target in range(many):
+            for target in range(num_targets):
                 score = 0.0
                 for column in range(len(hidden)):
                     score += hidden[column] * outputs[targets[target], column]
@@ -489,14 +503,14 @@ def examined_in_loops(tokens, ends, inputs, outputs, supply, window, mean, state
                 if factors > 1e300:
                     loss += np.log(factors)
                     factors = 1.0
-            asked += 1
+            num_predictions += 1
         drawn += supply.negatives
-    told[0], told[1] = loss + np.log(factors), asked
+    totals[0], totals[1] = loss + np.log(factors), num_predictions
 
 
 @inline_kernel
-def told_from(word, supply, drawn, targets, signs):
-    """The rows of what a word is told from, 1 where it is true and -1 where it is not; how many there are."""
+def output_targets(word, supply, drawn, targets, signs):
+    """The target rows of a word with signs 1 (true) and -1 (false); returns how many there are."""
     if not len(supply.stream):
         begin, many = supply.indptr[word], supply.indptr[word + 1] - supply.indptr[word]
         for step in range(many):
@@ -518,39 +532,39 @@ def told_from(word, supply, drawn, targets, signs):
 def hash_char_ngrams(
     letters: np.ndarray, ends: np.ndarray, starts: np.ndarray, han: np.ndarray, lengths: tuple[int, int], buckets: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(indptr, rows): the buckets of word after word.
+    """(indptr, rows): the buckets of the character n-grams of each word.
 
-    letters  (n,) uint8, all words in UTF-8, each between its marks, one after the other
-    starts   (characters + 1,) int64, where each character begins, and the end
-    ends     (words + 1,) int64, the number of the character at which each word begins, and the end
-    han      (characters,) bool, where it is Chinese: those count alone and in pairs too
+    letters  (n,) uint8, all words in UTF-8, each with its boundary marks, concatenated
+    starts   (characters + 1,) int64, byte offset of each character, and the end
+    ends     (words + 1,) int64, index of the first character of each word, and the end
+    han      (characters,) bool, whether it is Han: those also count alone and in pairs
     lengths  the shortest and the longest n-gram
     """
-    loops: Any = compile_kernel(hashed_in_loops)
+    kernel: Any = compile_kernel(hash_char_ngrams_kernel)
     indptr = np.zeros(len(ends), np.int64)
-    loops(letters, ends, starts, han, *lengths, buckets, indptr, np.zeros(0, np.int32))
+    kernel(letters, ends, starts, han, *lengths, buckets, indptr, np.zeros(0, np.int32))
     rows = np.empty(indptr[-1], np.int32)
-    loops(letters, ends, starts, han, *lengths, buckets, indptr, rows)
+    kernel(letters, ends, starts, han, *lengths, buckets, indptr, rows)
     return indptr, rows
 
 
-def hashed_in_loops(letters, ends, starts, han, shortest, longest, buckets, indptr, rows):
-    """Counts n-grams into indptr; where there is room for rows, fills them instead."""
-    many = 0
+def hash_char_ngrams_kernel(letters, ends, starts, han, shortest, longest, buckets, indptr, rows):
+    """Count the n-grams into indptr, or fill `rows` if it is not empty."""
+    num_ngrams = 0
     for word in range(len(ends) - 1):
         first, last = ends[word], ends[word + 1]
         for begin in range(first, last):
             value = np.uint32(2166136261)
-            chinese = True
+            is_chinese = True
             for end in range(begin, min(begin + max(longest, 2), last)):
                 for at in range(starts[end], starts[end + 1]):
                     value = np.uint32((value ^ np.uint32(np.int8(letters[at]))) * np.uint64(16777619))
                 length = end + 1 - begin
-                chinese = chinese and han[end]
-                alone = length == 1 and (begin == first or begin == last - 1)
-                if (shortest <= length <= longest and not alone) or (length <= 2 and chinese):
+                is_chinese = is_chinese and han[end]
+                is_border = length == 1 and (begin == first or begin == last - 1)
+                if (shortest <= length <= longest and not is_border) or (length <= 2 and is_chinese):
                     if len(rows):
-                        rows[many] = value % np.uint32(buckets)
-                    many += 1
+                        rows[num_ngrams] = value % np.uint32(buckets)
+                    num_ngrams += 1
         if not len(rows):
-            indptr[word + 1] = many
+            indptr[word + 1] = num_ngrams

@@ -1,8 +1,7 @@
-"""word2vec in plain numpy: the readable twin of learning.py, which takes the same chance and ends with the same tables.
+"""word2vec in plain numpy: the readable twin of word2vec.py, with the same random stream and the same result.
 
-Only in one thing is it no descent along the gradient: each word around is pulled by all of what its mean is pulled by,
-not by its share of it, and so is each row of a word that is spelled. word2vec.c, gensim and fastText do the same; it
-makes as many steps of one.
+As in word2vec.c, gensim and fastText, every context word (and every subword row) receives the full gradient of the mean
+instead of its share, which is several gradient steps in one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from forebear.kernels.word2vec_sampling import next_random
 
 @dataclass(frozen=True, eq=False)
 class TrainingWindow:
-    """A word to be told, and from what: by the words around it, blocks of targets with signs (1 true, -1 not true)."""
+    """The context of a word, and its targets in blocks with signs (1 true, -1 false)."""
 
     around: np.ndarray  # ids
     blocks: list[tuple[np.ndarray, np.ndarray]]
@@ -35,8 +34,8 @@ def windows_of(
     kinds: int,
 ) -> list[TrainingWindow]:
     """The windows around tokens[first:last]; without blocks where there is nothing to learn."""
-    found = []
-    drawn = state % max(len(supply.stream), 1)
+    windows = []
+    stream_position = state % max(len(supply.stream), 1)
     for here in range(first, last):
         row = int(np.searchsorted(ends, here, side="right"))
         state = next_random(state)
@@ -45,20 +44,20 @@ def windows_of(
         around = np.concatenate((tokens[left:here], tokens[here + 1 : right]))
         targets, signs = np.zeros(0, np.int64), np.zeros(0)
         if len(around) and len(supply.stream):
-            others = supply.stream[(drawn + np.arange(supply.negatives)) % len(supply.stream)]
-            drawn += supply.negatives
+            others = supply.stream[(stream_position + np.arange(supply.negatives)) % len(supply.stream)]
+            stream_position += supply.negatives
             targets = np.concatenate(([tokens[here]], others))
             signs = np.concatenate(([1.0], np.where(others == tokens[here], 0, -1)))
         elif len(around):
             path = slice(supply.indptr[tokens[here]], supply.indptr[tokens[here] + 1])
             targets, signs = supply.nodes[path], 1.0 - 2.0 * supply.turns[path]
         cuts = [slice(start, start + kinds) for start in range(0, len(targets), kinds)]
-        found.append(TrainingWindow(around, [(targets[cut], signs[cut]) for cut in cuts]))
-    return found
+        windows.append(TrainingWindow(around, [(targets[cut], signs[cut]) for cut in cuts]))
+    return windows
 
 
 def loss_of(inputs: np.ndarray, outputs: np.ndarray, window: TrainingWindow, mean: bool) -> float:
-    """How unlikely the truth seems to the words around, one by one, or to their mean: summed negative logarithms."""
+    """Summed negative log-likelihood of the targets, given the context words one by one or their mean."""
     if not window.blocks:
         return 0.0
     rows = inputs[window.around]
@@ -70,19 +69,19 @@ def loss_of(inputs: np.ndarray, outputs: np.ndarray, window: TrainingWindow, mea
 
 
 def learn(inputs: np.ndarray, outputs: np.ndarray, windows: list[TrainingWindow], rate: float, mean: bool) -> None:
-    """Learns in place from windows that are measured together, then applied one after the other."""
+    """Update in place from windows that are scored together, then applied one after the other."""
     windows = [window for window in windows if window.blocks]
     rows = [inputs[window.around].mean(0, keepdims=True) if mean else inputs[window.around] for window in windows]
     pulls = [
-        [rate * signs / (1 + np.exp(signs * (mine @ outputs[targets].T))) for targets, signs in window.blocks]
-        for window, mine in zip(windows, rows, strict=True)
+        [rate * signs / (1 + np.exp(signs * (row_vectors @ outputs[targets].T))) for targets, signs in window.blocks]
+        for window, row_vectors in zip(windows, rows, strict=True)
     ]
-    for window, mine, strengths in zip(windows, rows, pulls, strict=True):
-        sums = np.zeros_like(mine)
-        for (targets, _), pull in zip(window.blocks, strengths, strict=True):
+    for window, row_vectors, window_pulls in zip(windows, rows, pulls, strict=True):
+        sums = np.zeros_like(row_vectors)
+        for (targets, _), pull in zip(window.blocks, window_pulls, strict=True):
             before, change = outputs[targets], np.zeros((len(targets), inputs.shape[1]), inputs.dtype)
             if mean:
-                change, sums = pull.T @ mine, sums + pull @ before
+                change, sums = pull.T @ row_vectors, sums + pull @ before
             else:
                 for word, strength in zip(window.around, pull, strict=True):
                     change += np.outer(strength, inputs[word])
@@ -93,12 +92,12 @@ def learn(inputs: np.ndarray, outputs: np.ndarray, windows: list[TrainingWindow]
 
 
 def spelled(inputs: np.ndarray, spelling: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The vectors of all words, where each is the mean of rows: to be learned like any other for a stretch of text."""
+    """The vectors of all words as means of subword rows."""
     indptr, rows = spelling
     return np.stack([inputs[rows[begin:end]].mean(0) for begin, end in pairwise(indptr.tolist())])
 
 
 def spread(inputs: np.ndarray, spelling: tuple[np.ndarray, np.ndarray], changes: np.ndarray) -> None:
-    """Then each row of a word takes up the whole change of its vector."""
+    """Add the change of each word's vector to all of its subword rows."""
     indptr, rows = spelling
     np.add.at(inputs, rows, np.repeat(changes, np.diff(indptr), axis=0))

@@ -1,7 +1,7 @@
-"""Chance for word vectors: which words of a text are looked at, which words are drawn against them, all from a seed.
+"""Random streams of word2vec: subsampling, negative samples and seeds.
 
-A stream of chance is 64 bits that xorshift changes again and again. A text is cut into parts of equal length, each with
-a stream of its own, so that who works on which part, and when, changes nothing about what is drawn.
+A stream is 64 bits changed by xorshift. Each part of a text has its own, so the result does not depend on which thread
+works on which part.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _MASK = (1 << 64) - 1
 
 
 def hash_seed(*numbers: int) -> int:
-    """64 bits that follow from some numbers, never all 0 (splitmix64 of each in turn)."""
-    mixed = 0
+    """64 bits derived from some numbers, never 0 (splitmix64)."""
+    state = 0
     for number in numbers:
-        mixed = int(_mixed(np.array([mixed ^ (number & _MASK)], np.uint64))[0])
-    return mixed or 1
+        state = int(_splitmix64(np.array([state ^ (number & _MASK)], np.uint64))[0])
+    return state or 1
 
 
 def hash_seeds(numbers: tuple[int, ...], many: int) -> np.ndarray:
-    """(many,) uint64: scrambled(*numbers, 0), scrambled(*numbers, 1), …"""
-    return np.maximum(_mixed(np.uint64(hash_seed(*numbers)) ^ np.arange(many, dtype=np.uint64)), 1)
+    """(many,) uint64: hash_seed(*numbers, 0), hash_seed(*numbers, 1), …"""
+    return np.maximum(_splitmix64(np.uint64(hash_seed(*numbers)) ^ np.arange(many, dtype=np.uint64)), 1)
 
 
-def _mixed(bits: np.ndarray) -> np.ndarray:
+def _splitmix64(bits: np.ndarray) -> np.ndarray:
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -36,60 +36,66 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
 
 
 def next_random(state: int) -> int:
-    """The next 64 bits of a stream."""
+    """The next 64 bits of a stream (xorshift)."""
     state ^= state << 13 & _MASK
     state ^= state >> 7
     return state ^ (state << 17 & _MASK)
 
 
 def keep_probabilities(counts: np.ndarray, sample: float, allowed: np.ndarray) -> np.ndarray:
-    """(V,) uint64 of 2^32, how often each id is looked at: always at or below a share of `sample` of the text, more
-    seldom the more frequent it is beyond; never where it is not allowed."""
-    kept = np.ones(len(counts))
-    much = sample * counts[allowed].sum()
-    if much > 0:
-        often = np.maximum(counts, 1) / much
-        kept = np.minimum((np.sqrt(often) + 1) / often, 1)
-    return np.where(allowed, np.round(kept * float(ALWAYS)), 0).astype(np.uint64)
+    """(V,) uint64, in units of 2^-32: the probability of keeping each id when subsampling; 0 where it is not allowed.
+
+    Ids with at most a fraction `sample` of the tokens are always kept, more frequent ones the less often.
+    """
+    probs = np.ones(len(counts))
+    threshold = sample * counts[allowed].sum()
+    if threshold > 0:
+        ratio = np.maximum(counts, 1) / threshold
+        probs = np.minimum((np.sqrt(ratio) + 1) / ratio, 1)
+    return np.where(allowed, np.round(probs * float(ALWAYS)), 0).astype(np.uint64)
 
 
 def negative_sampling_probs(counts: np.ndarray, power: float, allowed: np.ndarray) -> np.ndarray:
-    """(V,) how often each id is drawn: in proportion to its count to the power; all 0 where there is none."""
-    seen = allowed & (counts > 0)
-    shares = np.where(seen, np.maximum(counts, 1).astype(np.float64) ** power, 0)
-    return shares / max(shares.sum(), 1)
+    """(V,) the probability of each id as a negative sample: proportional to its count to the power; all 0 if there is
+    none.
+    """
+    is_drawable = allowed & (counts > 0)
+    weights = np.where(is_drawable, np.maximum(counts, 1).astype(np.float64) ** power, 0)
+    return weights / max(weights.sum(), 1)
 
 
 def negative_sample_stream(counts: np.ndarray, power: float, allowed: np.ndarray, size: int = STREAM) -> np.ndarray:
-    """(size,) int32 ids in random order, each as often as its share tells; empty where there are none."""
-    shares = negative_sampling_probs(counts, power, allowed)
-    if not shares.any():
+    """(size,) int32 ids in random order, each as often as its probability says; empty if there are none."""
+    probs = negative_sampling_probs(counts, power, allowed)
+    if not probs.any():
         return np.zeros(0, np.int32)
-    ends = np.round(np.cumsum(shares) / shares.sum() * size).astype(np.int64)
+    ends = np.round(np.cumsum(probs) / probs.sum() * size).astype(np.int64)
     ids = np.repeat(np.arange(len(counts), dtype=np.int32), np.diff(ends, prepend=0))
     return np.random.default_rng(len(counts)).permutation(ids)
 
 
 def subsample(
-    tokens: np.ndarray, lengths: np.ndarray, kept: np.ndarray, moment: tuple[int, ...]
+    tokens: np.ndarray, lengths: np.ndarray, keep_probs: np.ndarray, seed_parts: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids that are looked at, rows one after the other, and where each row ends."""
-    found, ends = np.empty(len(tokens), np.int32), np.empty(len(lengths), np.int64)
-    many = compile_kernel(thinned_in_loops)(tokens, lengths, kept, np.uint64(hash_seed(*moment)), found, ends)
-    return found[:many], ends
+    """The ids that are kept, rows concatenated, and where each row ends."""
+    kept_tokens, ends = np.empty(len(tokens), np.int32), np.empty(len(lengths), np.int64)
+    num_kept = compile_kernel(subsample_kernel)(
+        tokens, lengths, keep_probs, np.uint64(hash_seed(*seed_parts)), kept_tokens, ends
+    )
+    return kept_tokens[:num_kept], ends
 
 
-def thinned_in_loops(tokens, lengths, kept, state, found, ends):
-    many, begin = 0, 0
+def subsample_kernel(tokens, lengths, keep_probs, state, kept_tokens, ends):
+    num_kept, begin = 0, 0
     for row in range(len(lengths)):
         for token in range(begin, begin + lengths[row]):
             word = tokens[token]
-            often = kept[word]
-            after = state ^ state << np.uint64(13)
-            after ^= after >> np.uint64(7)
-            after ^= after << np.uint64(17)
-            state = state if often == 0 else after  # as if it were not in the text: no chance is spent on it
-            found[many] = word  # overwritten by the next where it is not looked at: no branch to be guessed
-            many += np.int64(after >> np.uint64(32) < often)
-        begin, ends[row] = begin + lengths[row], many
-    return many
+            keep_prob = keep_probs[word]
+            next_state = state ^ state << np.uint64(13)
+            next_state ^= next_state >> np.uint64(7)
+            next_state ^= next_state << np.uint64(17)
+            state = state if keep_prob == 0 else next_state  # as if it were not in the text: no chance is spent on it
+            kept_tokens[num_kept] = word  # overwritten by the next where it is not looked at: no branch to be guessed
+            num_kept += np.int64(next_state >> np.uint64(32) < keep_prob)
+        begin, ends[row] = begin + lengths[row], num_kept
+    return num_kept

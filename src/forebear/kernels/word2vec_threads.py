@@ -1,4 +1,4 @@
-"""A sweep over a text: words that are looked at, room to work in, and threads that run word2vec's compiled loops."""
+"""Running the word2vec kernels over a text with several threads."""
 
 from __future__ import annotations
 
@@ -31,23 +31,33 @@ from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
 
 def split_at_bursts(
-    tokens: np.ndarray, vocabulary: int, *, longest: int, each: float, again: float, near: int, most: float
+    tokens: np.ndarray,
+    vocabulary: int,
+    *,
+    max_words: int,
+    word_weight: float,
+    repeat_weight: float,
+    max_distance: int,
+    max_weight: float,
 ) -> np.ndarray:
-    """(n + 1,) the places where stretches begin, and the end of the text; none is empty.
+    """(n + 1,) boundaries of stretches in which no word occurs too often: real text is bursty.
 
-    longest  words of a stretch
-    each     what a word weighs
-    again    what it weighs where it stood before, so near or nearer
-    most     what all occurrences of a word in a stretch may weigh; the first of them is always in it
+    Args:
+        max_words: Maximum length of a stretch.
+        word_weight: Weight of an occurrence.
+        repeat_weight: Its weight if the word occurred at most `max_distance` words before.
+        max_weight: Maximum weight of a word in a stretch; its first occurrence is always allowed.
     """
-    seen, weights = np.full(vocabulary, -1, np.int64), np.zeros(vocabulary)
+    last_positions, weights = np.full(vocabulary, -1, np.int64), np.zeros(vocabulary)
     borders = np.empty(len(tokens) + 1, np.int64)
-    many = compile_kernel(cut_in_loops)(tokens, longest, each, again, near, most, seen, weights, borders)
-    return borders[:many].copy()
+    num_borders = compile_kernel(cut_in_loops)(
+        tokens, max_words, word_weight, repeat_weight, max_distance, max_weight, last_positions, weights, borders
+    )
+    return borders[:num_borders].copy()
 
 
 def cut_in_loops(tokens, longest, each, again, near, most, seen, weights, borders):
-    """`seen` is where each word stood last, `weights` what it weighs in this stretch."""
+    """`seen` is the last position of each word, `weights` its weight in this stretch."""
     begin, many = 0, 0
     for here in range(len(tokens)):
         word = tokens[here]
@@ -62,37 +72,41 @@ def cut_in_loops(tokens, longest, each, again, near, most, seen, weights, border
     return many + 1
 
 
-PART = 256  # words at most that share a stream of chance, and whose windows are decided about together
-FEW = 4  # windows that are measured before they are applied: the next begins while the last is not yet done
-PIECES = 8  # parts that are learned from in step, so that as many threads can share in them
-LONGEST = 4096  # words that are learned from in step, at most
+PART_WORDS = 256  # words at most that share a stream of chance, and whose windows are decided about together
+MAX_WINDOWS_AT_ONCE = (
+    4  # windows that are measured before they are applied: the next begins while the last is not yet done
+)
+PARTS_IN_STEP = 8  # parts that are learned from in step, so that as many threads can share in them
+MAX_STRETCH = 4096  # words that are learned from in step, at most
 # Against tables that stand still, pulls add up: the same row is pulled again and again, as if nothing had happened.
 # The sum of the rates by which it is pulled is kept below this; at a few times as much vectors grow without end.
 STILL = 2.0
-BURST = 2 * STILL  # the same of a word that real text repeats here or there, beyond what its frequency tells
-HEAVY = STILL / 2  # the same of a word that occurs once: a little more than with five negatives and five words around
-CALM = 8  # freely, they stand still for so many times fewer: that costs nothing
+MAX_BURST_RATE = 2 * STILL  # the same of a word that real text repeats here or there, beyond what its frequency tells
+MAX_WORD_RATE = (
+    STILL / 2
+)  # the same of a word that occurs once: a little more than with five negatives and five words around
+HOGWILD_DIVISOR = 8  # freely, they stand still for so many times fewer: that costs nothing
 # The sum of the rates by which a target is pulled at once by the words around it. Where a window is wide, all its words
 # are about the same, and pull the same way.
-ABREAST = 0.25
-LEAST = 10  # words around a target that may always pull at it at once
+MAX_TARGET_RATE = 0.25
+MIN_CONTEXT_AT_ONCE = 10  # words around a target that may always pull at it at once
 WORTH = 6_000  # nanoseconds of work for which it is worth while to call a thread and to wait for it twice
-SEEN = 128  # windows that tell their loss, or more
-SELDOM = 64  # at most one of so many does
+MIN_REPORTS = 128  # windows that tell their loss, or more
+MAX_REPORT_INTERVAL = 64  # at most one of so many does
 BESIDE = (word2vec, simd)  # modules whose functions are inlined into the loops: numba must see when they change
 
 
 @dataclass(frozen=True, eq=False)
 class Word2VecVariant:
-    """How words are learned from.
+    """How words are trained.
 
-    window    words to each side that are looked at, at most
-    mean      the words around answer together, by their mean
-    supply    what a word is told from
-    most      of them at most for one word
-    spelling  indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
-    busiest   how often the row that is pulled most is pulled for each word of text
-    told      how many of them there are for a word, in the mean
+    window      maximum number of context words on each side
+    use_mean    predict from the mean of the context (CBOW) instead of each word (skip-gram)
+    supply      what a word is predicted by
+    max_window  maximum number of targets of a word
+    spelling    indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
+    busiest     updates per word of text of the row that is updated most
+    reports     mean number of targets of a word
     """
 
     window: int
@@ -105,47 +119,55 @@ class Word2VecVariant:
 
     @property
     def pulls(self) -> float:
-        """How often a word is pulled where it occurs, in the mean: by words around one by one, or by all as one."""
+        """Mean number of updates of a word where it occurs."""
         return self.reports * (1 if self.use_mean else self.window + 1)
 
     def is_idle(self, rate: float) -> int:
-        """How many words may be learned from while tables stand still."""
-        return int(min(max(STILL / max(rate * self.busiest, STILL / LONGEST), 1), LONGEST))
+        """Maximum number of words to learn from while the tables are frozen."""
+        return int(min(max(STILL / max(rate * self.busiest, STILL / MAX_STRETCH), 1), MAX_STRETCH))
 
     def is_wide(self, rate: float) -> bool:
-        """Whether a window is too wide to be measured together with others."""
-        return not self.use_mean and 2 * self.window * rate > ABREAST
+        """Whether a window is too wide to be scored together with others."""
+        return not self.use_mean and 2 * self.window * rate > MAX_TARGET_RATE
 
     def is_heavy(self, rate: float) -> bool:
-        """Whether a single word or window is too much to be learned from in step."""
-        return self.is_wide(rate) or rate * self.pulls > HEAVY
+        """Whether a single word or window is too much for deterministic training."""
+        return self.is_wide(rate) or rate * self.pulls > MAX_WORD_RATE
 
     def abreast(self, rate: float) -> int:
-        """How many words around a target may pull at it at once, where they do so freely: all, but of a wide window."""
-        return max(LEAST, int(ABREAST / rate)) if self.is_wide(rate) else 2 * self.window
+        """Maximum number of context words that update a target at once in Hogwild training."""
+        return max(MIN_CONTEXT_AT_ONCE, int(MAX_TARGET_RATE / rate)) if self.is_wide(rate) else 2 * self.window
 
     def parts(self, rate: float, size: int) -> tuple[np.ndarray, int]:
-        """Where parts of a text of so many words begin, and how many windows of them are measured together."""
-        still = self.is_idle(rate)
-        part = PART if self.spelling is None else min(still, PART)
-        few = min(max(1, still // CALM), FEW)
+        """Boundaries of parts of a text, and the number of windows scored together."""
+        max_frozen = self.is_idle(rate)
+        part = PART_WORDS if self.spelling is None else min(max_frozen, PART_WORDS)
+        few = min(max(1, max_frozen // HOGWILD_DIVISOR), MAX_WINDOWS_AT_ONCE)
         if self.is_wide(rate):
             few = 1
         return np.minimum(np.arange(-(-size // part) + 1) * part, size), few
 
     def parts_in_step(self, rate: float, tokens: np.ndarray, vocabulary: int) -> tuple[np.ndarray, int]:
-        """Where parts of a text begin, and how many of them are measured together: stretches, each in equal parts."""
-        still, each = self.is_idle(rate), rate * self.pulls
-        again = each * (self.window + 1) if self.use_mean else each  # a word that is all its window is the whole mean
-        how = {"longest": still, "each": each, "again": again, "near": 2 * self.window, "most": BURST}
-        borders = split_at_bursts(tokens, vocabulary, **how)
-        pieces = min(still, PIECES)
-        shares = np.arange(pieces) * np.diff(borders)[:, None] // pieces
-        return np.append((borders[:-1, None] + shares).ravel(), len(tokens)), pieces
+        """Boundaries of parts of a text for deterministic training, and the number of parts scored together."""
+        max_frozen, word_weight = self.is_idle(rate), rate * self.pulls
+        repeat_weight = (
+            word_weight * (self.window + 1) if self.use_mean else word_weight
+        )  # a word that is all its window is the whole mean
+        options = {
+            "max_words": max_frozen,
+            "word_weight": word_weight,
+            "repeat_weight": repeat_weight,
+            "max_distance": 2 * self.window,
+            "max_weight": MAX_BURST_RATE,
+        }
+        borders = split_at_bursts(tokens, vocabulary, **options)
+        pieces = min(max_frozen, PARTS_IN_STEP)
+        offsets = np.arange(pieces) * np.diff(borders)[:, None] // pieces
+        return np.append((borders[:-1, None] + offsets).ravel(), len(tokens)), pieces
 
     @property
     def kinds(self) -> tuple[int, ...]:
-        """As long as a block of targets: compiled loops know it by its type."""
+        """A tuple as long as a block of targets, so that the kernels know the length by its type."""
         if not len(self.supply.stream):
             return (0,) * KINDS  # paths are long or short
         blocks = -(-self.max_window // KINDS)
@@ -153,39 +175,41 @@ class Word2VecVariant:
 
     @property
     def slots(self) -> int:
-        """Targets of one word, whole blocks."""
+        """Targets of one word, padded to whole blocks."""
         count = len(self.kinds)
         return -(-self.max_window // count) * count
 
     def windows(self, many: int) -> WindowBatch:
-        """Room for so many."""
+        """Allocate windows."""
         size = many * self.slots
         lefts, rights, blocks = np.zeros((3, many), np.int64)
         return WindowBatch(lefts, rights, blocks, np.zeros(size, np.int32), np.zeros(size + WIDE, np.float32))
 
     def buffers(self, many: int) -> int:
-        """Pulls of so many windows at most; and one vector more, since vectors may reach beyond the last."""
+        """Maximum number of gradients of so many windows, plus one vector, since stores may reach beyond the last."""
         return many * self.slots * (1 if self.use_mean else 2 * self.window) + WIDE
 
     def lesson(
-        self, part: int, parts: int, outputs: np.ndarray, rate: float, told: np.ndarray, every: int
+        self, part: int, parts: int, outputs: np.ndarray, rate: float, loss_sums: np.ndarray, report_mask: int
     ) -> SGNSWorkspace:
-        """Room to learn from so many parts together, and all that there is to know for it."""
+        """Allocate the workspace for `parts` parts trained together."""
         many, width = part * parts, outputs.shape[1]
         pulls, signs = np.zeros((2, parts * self.buffers(part) + WIDE), np.float32)
         means, sums = (aligned_table(many if self.use_mean else 0, width) for _ in range(2))
         work = ContextGradients(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
         windows = self.windows(many)
         kinds, slots, few = self.kinds, self.slots, self.abreast(rate)
-        return SGNSWorkspace(outputs, windows, work, kinds, slots, self.window, few, np.float32(rate), told, every)
+        return SGNSWorkspace(
+            outputs, windows, work, kinds, slots, self.window, few, np.float32(rate), loss_sums, report_mask
+        )
 
-    def helpers(self, many: int, width: int) -> int:
-        """Threads that are worth while for so many windows in step: bits do not depend on it, time does."""
-        work = many * (50 + self.buffers(1) * width / 64)  # nanoseconds, about
+    def helpers(self, num_windows: int, width: int) -> int:
+        """Number of threads worth their overhead in deterministic training; it affects the time, not the result."""
+        work = num_windows * (50 + self.buffers(1) * width / 64)  # nanoseconds, about
         return max(1, min(int(work / WORTH), width // CACHE_LINE))
 
     def subword_rows(self, many: int, width: int, vocabulary: int) -> SubwordRows | None:
-        """Room for a stretch of so many words."""
+        """Allocate buffers for a span of so many words."""
         if self.spelling is None:
             return None
         indptr, rows = self.spelling
@@ -200,102 +224,126 @@ def train_word2vec(
     outputs: np.ndarray,
     tokens: np.ndarray,
     lengths: np.ndarray,
-    kept: np.ndarray,
-    way: Word2VecVariant,
+    keep_probs: np.ndarray,
+    variant: Word2VecVariant,
     *,
     rate: float,
-    moment: tuple[int, int],
+    seed_parts: tuple[int, int],
     threads: int,
     in_step: bool,
 ) -> tuple[float, float]:
-    """Learns from rows of ids in place: the losses that were told, and how many. All chance follows from the moment.
+    """Train on rows of ids in place; returns the reported loss and the number of predictions in it.
 
-    In step, the same bits come about for any number of threads; what is too heavy for that is left to one.
+    All randomness follows from `seed_parts`. With `in_step`, the result is bit-equal for any number of threads; what is
+    too heavy for that is trained by one thread.
     """
-    found, ends = subsample(tokens, lengths, kept, moment)
-    if not len(found) or not way.max_window:
+    kept_tokens, ends = subsample(tokens, lengths, keep_probs, seed_parts)
+    if not len(kept_tokens) or not variant.max_window:
         return 0.0, 0.0
-    if in_step and way.is_heavy(rate):
+    if in_step and variant.is_heavy(rate):
         in_step, threads = False, 1
-    starts, together = way.parts_in_step(rate, found, len(kept)) if in_step else way.parts(rate, len(found))
+    starts, group_size = (
+        variant.parts_in_step(rate, kept_tokens, len(keep_probs)) if in_step else variant.parts(rate, len(kept_tokens))
+    )
     parts = len(starts) - 1
-    text = TokenRuns(found, ends, hash_seeds(moment, parts), starts)
-    told = np.zeros((parts, 2))
-    seldom = 1
-    while seldom < SELDOM and seldom * 2 * SEEN <= len(found):
-        seldom *= 2
-    lesson = partial(way.lesson, outputs=outputs, rate=rate, told=told, every=seldom - 1)
-    mean = True if way.use_mean else None  # compiled loops know None from True by its type
-    spelled = partial(way.subword_rows, width=inputs.shape[1], vocabulary=len(kept))
+    text = TokenRuns(kept_tokens, ends, hash_seeds(seed_parts, parts), starts)
+    loss_sums = np.zeros((parts, 2))
+    interval = 1
+    while interval < MAX_REPORT_INTERVAL and interval * 2 * MIN_REPORTS <= len(kept_tokens):
+        interval *= 2
+    make_workspace = partial(variant.lesson, outputs=outputs, rate=rate, loss_sums=loss_sums, report_mask=interval - 1)
+    mean = True if variant.use_mean else None  # compiled loops know None from True by its type
+    make_subword_rows = partial(variant.subword_rows, width=inputs.shape[1], vocabulary=len(keep_probs))
     if in_step:
-        part, whole = int(np.diff(starts).max()), int(np.diff(starts[::together]).max())
-        stepwise(text, way, inputs, lesson(part, together), mean, spelled(whole), together, threads)
+        part_words, group_words = int(np.diff(starts).max()), int(np.diff(starts[::group_size]).max())
+        train_deterministic_threads(
+            text,
+            variant,
+            inputs,
+            make_workspace(part_words, group_size),
+            mean,
+            make_subword_rows(group_words),
+            group_size,
+            threads,
+        )
     else:
-        freely(text, way, inputs, lesson, mean, spelled, together, min(threads, parts))
-    loss, many = told.sum(0).tolist()
-    return loss, many
+        train_hogwild_threads(
+            text, variant, inputs, make_workspace, mean, make_subword_rows, group_size, min(threads, parts)
+        )
+    loss, num_reports = loss_sums.sum(0).tolist()
+    return loss, num_reports
 
 
-def freely(
+def train_hogwild_threads(
     text: TokenRuns,
-    way: Word2VecVariant,
+    variant: Word2VecVariant,
     inputs: np.ndarray,
-    lesson: Any,
+    make_workspace: Any,
     mean: Any,
-    spelled: Any,
+    make_subword_rows: Any,
     few: int,
     threads: int,
 ) -> None:
-    """Each thread has parts and room of its own; no thread waits for another."""
+    """Hogwild: each thread has parts and buffers of its own; none waits for another."""
     run, parts = compile_kernel(train_hogwild, bare=True, beside=BESIDE), len(text.states)
-    part = int(text.starts[1])  # the first is as long as any
+    part_words = int(text.starts[1])  # the first is as long as any
 
-    def one(thread: int) -> None:
-        mine = (parts * thread // threads, parts * (thread + 1) // threads)
-        run(text, way.supply, spelled(part), lesson(part, 1), mean, inputs, *mine, few)
+    def run_part(thread: int) -> None:
+        part_range = (parts * thread // threads, parts * (thread + 1) // threads)
+        run(
+            text,
+            variant.supply,
+            make_subword_rows(part_words),
+            make_workspace(part_words, 1),
+            mean,
+            inputs,
+            *part_range,
+            few,
+        )
 
-    at_once(one, threads)
+    run_threads(run_part, threads)
 
 
-def stepwise(
+def train_deterministic_threads(
     text: TokenRuns,
-    way: Word2VecVariant,
+    variant: Word2VecVariant,
     inputs: np.ndarray,
-    lesson: SGNSWorkspace,
+    workspace: SGNSWorkspace,
     mean: Any,
     spelling: Any,
     pieces: int,
     threads: int,
 ) -> None:
-    """All threads work at the same pieces of text, in the same room."""
-    part = int(np.diff(text.starts).max())
-    run, room = compile_kernel(train_deterministic, bare=True, beside=BESIDE), way.buffers(part)
-    threads = min(threads, pieces, way.helpers(len(text.tokens) * pieces // len(text.states), inputs.shape[1]))
-    if way.use_mean and threads == 2:
+    """All threads work on the same group of parts, in shared buffers."""
+    part_words = int(np.diff(text.starts).max())
+    run, buffer_size = compile_kernel(train_deterministic, bare=True, beside=BESIDE), variant.buffers(part_words)
+    threads = min(threads, pieces, variant.helpers(len(text.tokens) * pieces // len(text.states), inputs.shape[1]))
+    if variant.use_mean and threads == 2:
         threads = 1  # there is so little to measure that a second one loses more by waiting than it brings
     gate = np.zeros(1, np.int64)
 
-    def one(thread: int) -> None:
-        run(thread, threads, gate, text, way.supply, spelling, lesson, mean, inputs, pieces, room)
+    def run_part(thread: int) -> None:
+        run(thread, threads, gate, text, variant.supply, spelling, workspace, mean, inputs, pieces, buffer_size)
 
-    def let_go() -> None:
+    def open_gate() -> None:
         gate[0] = GATE_OPEN
 
-    at_once(one, threads, let_go)
+    run_threads(run_part, threads, open_gate)
 
 
-def at_once(work: Callable[[int], None], threads: int, let_go: Callable[[], None] = lambda: None) -> None:
-    """The work of all threads, at the same time, the first of them this one; `let_go` where not all could begin, and
-    the others wait for them."""
+def run_threads(work: Callable[[int], None], threads: int, release: Callable[[], None] = lambda: None) -> None:
+    """Run the work of all threads, the first in this one; `release` is called if not all could start, as the others
+    wait.
+    """
     if threads == 1:
         work(0)
         return
     with ThreadPoolExecutor(threads - 1) as pool:
         try:
-            begun = [pool.submit(work, thread) for thread in range(1, threads)]
+            futures = [pool.submit(work, thread) for thread in range(1, threads)]
         except BaseException:
-            let_go()
+            release()
             raise
         work(0)
-        for one in begun:
-            one.result()
+        for future in futures:
+            future.result()

@@ -1,4 +1,6 @@
-"""ALBERT (Lan et al. 2019): BERT with a tenth of the parameters: one block for all layers, a narrow table of tokens."""
+"""ALBERT (Lan et al. 2019): BERT with shared layers, factorized embeddings, sentence-order prediction and n-gram
+masking.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ class AlbertSpec(BertSpec):
         if self.table < 1 or self.groups < 1:
             raise InputError(f"table {self.table}, groups {self.groups}", hint="give numbers above 0")
         if self.groups > 1 and not self.whole_words:
-            what = "whole_words is false, but groups are groups of whole words"
-            raise InputError(what, hint="give groups 1 too, or leave it out")
+            message = "whole_words is false, but groups are groups of whole words"
+            raise InputError(message, hint="give groups 1 too, or leave it out")
 
     def units(self) -> MaskingUnits:
         return WordNgrams(self.groups) if self.groups > 1 else super().units()

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2018): every token sees both sides; some are hidden and have to be found again."""
+"""BERT (Devlin et al. 2018): a bidirectional Transformer encoder, pre-trained with masked tokens and sentence pairs."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class BertSpec(ModelSpec):
         spec.require_choice("pairs", self.pairs, tuple(SENTENCE_TASKS))
         spec.require_choice("long", self.long, LONG)
         if self.pairs != "none" and self.segments < 2:
-            what = f"pairs is {self.pairs!r}, but this milestone has no vectors for two halves"
-            raise InputError(what, hint="choose bert, or pairs 'none'")
+            message = f"pairs is {self.pairs!r}, but this milestone has no vectors for two halves"
+            raise InputError(message, hint="choose bert, or pairs 'none'")
         if not 0 < self.share < 1:
             raise InputError(f"share is {self.share}", hint="give a share between 0 and 1, such as 0.15")
         if self.context < 8:
@@ -96,7 +96,7 @@ class BertSpec(ModelSpec):
         return self.whole_words
 
     def units(self) -> MaskingUnits:
-        """What is hidden as one."""
+        """The masking unit."""
         return WholeWords() if self.whole_words else SingleTokens()
 
     def objective(self, tokenizer: Tokenizer) -> MaskedTokens:
@@ -108,7 +108,7 @@ class BertSpec(ModelSpec):
         return self._encoder(tokenizer, self.width, shared=False)
 
     def _encoder(self, tokenizer: Tokenizer, table: int, *, shared: bool) -> Model:
-        """With a table of tokens so wide, and blocks that are one and the same or each its own."""
+        """The model with this embedding size, and with shared or separate layers."""
         from forebear.nn.embedding import InputEmbedding
         from forebear.nn.heads import LMHead, PoolerHead
         from forebear.nn.model import Model
@@ -142,10 +142,10 @@ class BertSpec(ModelSpec):
         return Model(encoder, {"token": token, "pair": PoolerHead(self.width, 2)})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """[CLS] A [SEP] B [SEP], and the vector of [CLS]."""
+        """[CLS] A [SEP] B [SEP], pooled from [CLS]."""
         start, end = spec.special_ids(tokenizer, ("start", "end"))
         return InputFormat((start,), (end,), (end,), "first", segments=self.segments > 1, max_length=self.context)
 
     def default_recipe(self) -> dict[str, Any]:
-        """Batches are larger than GPT's, because only one token in seven is asked for."""
+        """Batches are larger than GPT's, since only one token in seven is supervised."""
         return {"rate": 0.192 / self.width, "batch": max(2 * self.context, 16 * self.width)}

@@ -1,4 +1,4 @@
-"""CNN-RNN (Kim et al. 2016): a word's vector is made of its letters, and a recurrent network reads the words."""
+"""CNN-RNN (Kim et al. 2016): word vectors from a character CNN with highway layers, under a recurrent LM."""
 
 from __future__ import annotations
 

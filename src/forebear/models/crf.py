@@ -1,4 +1,4 @@
-"""The conditional random field (Lafferty, McCallum and Pereira 2001): all labels of a sentence are judged together."""
+"""The conditional random field (Lafferty, McCallum and Pereira 2001): globally normalized scores of tag sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.statistical.crf import CRFModel
 
-LONGEST = 256  # bytes of a word that a spelling holds; features are made of the word itself
+LONGEST = 256  # bytes stored per out-of-vocabulary word; features use the word itself
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,20 @@ class CRFSpec(ModelSpec):
         from forebear.statistical.crf_features import WordAttributes
 
         spelling = self._spelling(tokenizer)
-        written = WordAttributes(self._plain(tokenizer).vocabulary(), spelling.word_of)
-        return CRFModel(written, legal, self.templates, self.min_count, self.l1, self.l2)
+        attributes = WordAttributes(self._plain(tokenizer).vocabulary(), spelling.word_of)
+        return CRFModel(attributes, legal, self.templates, self.min_count, self.l1, self.l2)
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         from forebear.data.tokenizers.char_ids import OOVTokenizer
 
-        made: Any = OOVTokenizer(self._plain(tokenizer), self._spelling(tokenizer))
-        return made
+        wrapped: Any = OOVTokenizer(self._plain(tokenizer), self._spelling(tokenizer))
+        return wrapped
 
     def _spelling(self, tokenizer: Tokenizer) -> Any:
         from forebear.data.tokenizers.char_ids import char_ids_for
 
-        made = self._plain(tokenizer)
-        return char_ids_for(made.vocabulary(), LONGEST, made.special_roles, made.digest)
+        base = self._plain(tokenizer)
+        return char_ids_for(base.vocabulary(), LONGEST, base.special_roles, base.digest)
 
     @staticmethod
     def _plain(tokenizer: Tokenizer) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""ELMo (Peters et al. 2018): a word's vector depends on its sentence, read by two language models, one each way."""
+"""ELMo (Peters et al. 2018): contextual word vectors from a bidirectional LSTM language model over characters."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class ElmoSpec(ModelSpec):
             else recurrent_spec.word_embedding(self, tokenizer)
         )
         encoder = BiLMEncoder(
-            embedding, stack(False), stack(True), borders=self._around(tokenizer), dropout=self.dropout
+            embedding, stack(False), stack(True), borders=self._boundary_ids(tokenizer), dropout=self.dropout
         )
         onward = recurrent_spec.build_softmax_head(self, self.width, tokenizer.vocab_size)
         back = SoftmaxHead(onward.softmax, first=self.width, shared=True)
@@ -155,12 +155,12 @@ class ElmoSpec(ModelSpec):
         return recurrent_spec.build_recurrent_task_encoder(self, tokenizer, reader)
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Texts begin and end as documents do."""
-        start, end = self._around(tokenizer)
+        """Texts start and end as documents do."""
+        start, end = self._boundary_ids(tokenizer)
         return InputFormat((start,), (end,), (end,), "max", segments=True)
 
-    def _around(self, tokenizer: Tokenizer) -> tuple[int, int]:
-        """What begins and ends a text."""
+    def _boundary_ids(self, tokenizer: Tokenizer) -> tuple[int, int]:
+        """Ids of the start and the end token of a text."""
         roles = spec.special_ids(tokenizer, ("start", "end") if self.borders == 2 else self.needs)
         return roles[0], roles[-1]
 

@@ -1,4 +1,4 @@
-"""ERNIE (Sun et al. 2019): BERT that hides what belongs together: words, then phrases, then names."""
+"""ERNIE (Sun et al. 2019): BERT with whole-word, phrase and entity masking."""
 
 from __future__ import annotations
 

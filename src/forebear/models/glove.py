@@ -1,4 +1,4 @@
-"""GloVe (Pennington et al. 2014): vectors whose products tell how often two words stand together."""
+"""GloVe (Pennington et al. 2014): word vectors whose dot products fit the logarithms of co-occurrence counts."""
 
 from __future__ import annotations
 

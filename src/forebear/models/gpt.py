@@ -1,4 +1,4 @@
-"""GPT (Radford et al. 2018): the decoder of a Transformer, alone, learns to predict the next token of plain text."""
+"""GPT (Radford et al. 2018): a decoder-only Transformer, pre-trained as a causal language model and then fine-tuned."""
 
 from __future__ import annotations
 
@@ -83,11 +83,10 @@ class GPTSpec(ModelSpec):
         return Model(encoder, {"next": LMHead(embedding)})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """A start, a delimiter between two texts and an end whose vector, which has seen all, is read: one token here
-        is all three, as it stands before, between and behind texts from the first day on."""
+        """Start, delimiter and end are the same token, as in pre-training; the vector of the last one is pooled."""
         (end,) = spec.special_ids(tokenizer, self.needs)
         return InputFormat((end,), (end,), (end,), "last", both_orders=True, max_length=self.context)
 
     def default_recipe(self) -> dict[str, Any]:
-        """Small batches and high rates: where minutes count, many steps beat large ones. Wider models want less."""
+        """Small batches and high rates: within minutes, many steps beat large batches. Wider models need less."""
         return {"rate": 0.256 / self.width, "batch": max(self.context, 6 * self.width)}

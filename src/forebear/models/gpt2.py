@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): GPT with the norms moved before each layer, a final norm, and twice the context."""
+"""GPT-2 (Radford et al. 2019): GPT with pre-norm blocks, a final LayerNorm and twice the context."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ class GPT2Spec(GPTSpec):
     context: int = 1024
 
     def default_recipe(self) -> dict[str, Any]:
-        """Norms before each layer bear a higher rate."""
+        """Pre-norm allows a higher learning rate."""
         return super().default_recipe() | {"rate": 0.384 / self.width}

@@ -1,4 +1,4 @@
-"""The hidden Markov model (Baum et al. 1966–1970, Rabiner 1989): words are said by states that nobody sees."""
+"""The hidden Markov model (Baum et al. 1966–1970, Rabiner 1989): words emitted by a chain of hidden states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from forebear.statistical.hmm import HMMModel
     from forebear.statistical.hmm_tagger import HMMTagger
 
-LONGEST = 64  # symbols of a word's spelling, as others have it who read the same words
+LONGEST = 64  # bytes stored per word, as for the other taggers
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class HMMSpec(ModelSpec):
         )
 
     def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> HMMTagger:
-        """States are tags; the fields above are for states that nobody wrote down."""
+        """A supervised tagger, whose states are the tags; the fields above are for unsupervised states."""
         from forebear.statistical.hmm_tagger import HMMTagger
 
         end, spelling = tokenizer.special_roles["end"], _spelling(tokenizer)
@@ -90,14 +90,14 @@ class HMMSpec(ModelSpec):
         )
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
-        """Words that were cut before, as tagged ones are, are each a token; those that it lacks are read by letters."""
+        """A tokenizer that keeps words of pre-tokenized text whole; out-of-vocabulary words are read as characters."""
         from forebear.data.tokenizers.char_ids import OOVTokenizer, base_tokenizer
 
-        made = base_tokenizer(tokenizer)
-        return cast("Tokenizer", OOVTokenizer(made, _spelling(made))) if made.split == "spaces" else made
+        base = base_tokenizer(tokenizer)
+        return cast("Tokenizer", OOVTokenizer(base, _spelling(base))) if base.split == "spaces" else base
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Texts as they are; which of two a token belongs to is told."""
+        """Plain texts, with segment ids for pairs."""
         return InputFormat(segments=True)
 
     def default_recipe(self) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""LSTM (Hochreiter and Schmidhuber 1997; Sundermeyer et al. 2012): gates around a cell, so that what is known lasts."""
+"""LSTM language model (Hochreiter and Schmidhuber 1997; Sundermeyer et al. 2012): gated cells that keep gradients
+alive.
+"""
 
 from __future__ import annotations
 

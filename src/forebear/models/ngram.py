@@ -1,4 +1,4 @@
-"""The n-gram (Markov 1913, Shannon 1948): the next word is guessed from the few before it, by counting."""
+"""The n-gram model (Markov 1913, Shannon 1948): next-token probabilities from counts, with smoothing."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class NgramSpec(ModelSpec):
     def __post_init__(self) -> None:
         from forebear.statistical.ngram.smoothing import NgramConfig
 
-        if (numbers := len(NgramConfig(self.order, self.smoothing, self.k, self.prune).min_count)) > self.order:
-            what = f"--prune {self.prune!r} has {numbers} numbers, and n-grams have {self.order} tokens at most"
-            raise InputError(what, hint="give a number for each length, or fewer: the last is for all longer ones")
+        if (num_limits := len(NgramConfig(self.order, self.smoothing, self.k, self.prune).min_count)) > self.order:
+            message = f"--prune {self.prune!r} has {num_limits} numbers, and n-grams have {self.order} tokens at most"
+            raise InputError(message, hint="give a number for each length, or fewer: the last is for all longer ones")
         WholeTexts(self.unit, end=0)
 
     @property
@@ -82,7 +82,7 @@ class NgramSpec(ModelSpec):
         )
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Texts as they are; which of two a token belongs to is told."""
+        """Plain texts, with segment ids for pairs."""
         return InputFormat(segments=True)
 
     def default_recipe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""NNLM (Bengio et al. 2003): a network guesses the next word from the vectors of the few before it, and learns both."""
+"""NNLM (Bengio et al. 2003): a feed-forward language model that learns word embeddings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 SOFTMAXES = ("full", "adaptive")
-ROW = 32  # words asked in a row: more would be less mixed, fewer would be read more often as what stands before a row
+ROW = 32  # targets per sequence: more would be mixed less, fewer would repeat more context
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class NNLMSpec(ModelSpec):
         )
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Texts begin as documents do. Of a row no vector has seen all, so the mean of all is read."""
+        """Texts start as documents do. No single vector has seen the whole text, so vectors are averaged."""
         (end,) = spec.special_ids(tokenizer, self.needs)
         return InputFormat((end,), (end,))
 
     def default_recipe(self) -> dict[str, Any]:
-        """A rate that would break a deep network: most words are seen seldom, and each time is to count."""
+        """The rate would be too high for a deep network, but most words are rare and each occurrence has to count."""
         return {"rate": 1e-2, "batch": 1024, "decay": 0.01}

@@ -1,4 +1,4 @@
-"""One-hot vectors (Salton et al. 1975): a word is its number in the vocabulary, and like no other."""
+"""One-hot vectors (Salton et al. 1975): a word is its index in the vocabulary, equally far from every other word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RNN (Mikolov et al. 2010): a state that goes from word to word has seen all of the text before."""
+"""RNN language model (Mikolov et al. 2010): a hidden state that summarizes all previous words."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ class RNNSpec(ModelSpec):
         return recurrent_spec.recurrent_input_format(self, tokenizer)
 
     def default_recipe(self) -> dict[str, Any]:
-        """tanh goes round and round: a rate that an LSTM bears would break it."""
+        """A lower rate than an LSTM's: the tanh recurrence becomes unstable sooner."""
         return {"rate": 2e-3, "batch": 1024, "decay": 0.01, "clip": 0.5}

@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al. 2019): BERT without pairs of sentences, on more text for longer, with pieces of bytes."""
+"""RoBERTa (Liu et al. 2019): BERT without sentence pairs, with byte-level BPE, trained longer on more text."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ class RobertaSpec(BertSpec):
     pairs: str = "none"
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """<s> A </s></s> B </s>: without vectors for two halves, two ends tell them apart."""
-        own = super().input_format(tokenizer)
-        return replace(own, between=own.between * 2)
+        """<s> A </s></s> B </s>: without segment ids, two end tokens separate the texts."""
+        bert_format = super().input_format(tokenizer)
+        return replace(bert_format, between=bert_format.between * 2)

@@ -1,4 +1,4 @@
-"""Sequence to sequence (Sutskever et al. 2014): one network reads a text into a vector, another writes from it."""
+"""Sequence to sequence (Sutskever et al. 2014): an LSTM encodes the source into one vector, another decodes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from forebear.nn.heads import LMHead
     from forebear.nn.model import Model
 
-LAPTOP_FIELDS = {"depth": 1, "tied": True, "shared": True, "dropout": 0.1, "smoothing": 0.1}  # what all small ones have
+LAPTOP_FIELDS = {
+    "depth": 1,
+    "tied": True,
+    "shared": True,
+    "dropout": 0.1,
+    "smoothing": 0.1,
+}  # shared by the small sizes
 
 
 @dataclass(frozen=True)
@@ -77,29 +83,31 @@ class Seq2SeqSpec(ModelSpec):
         from forebear.nn.model import Model
         from forebear.nn.seq2seq import RecurrentEncoderDecoder, Seq2SeqDecoder, Seq2SeqEncoder
 
-        read, written, scored = self.tables(tokenizer)
-        same: dict[str, Any] = {"depth": self.depth, "inner": self.inner or self.width, "dropout": self.dropout}
-        reader = Seq2SeqEncoder(read, way="backward" if self.reversed else "forward", **same)
-        encoder = RecurrentEncoderDecoder(reader, Seq2SeqDecoder(written, scored, **same))
-        return Model(encoder, {"translation": self.head(scored)})
+        source_embedding, target_embedding, output_embedding = self.tables(tokenizer)
+        options: dict[str, Any] = {"depth": self.depth, "inner": self.inner or self.width, "dropout": self.dropout}
+        reader = Seq2SeqEncoder(source_embedding, way="backward" if self.reversed else "forward", **options)
+        encoder = RecurrentEncoderDecoder(reader, Seq2SeqDecoder(target_embedding, output_embedding, **options))
+        return Model(encoder, {"translation": self.head(output_embedding)})
 
     def tables(self, tokenizer: TokenizerPair) -> tuple[InputEmbedding, InputEmbedding, InputEmbedding]:
-        """The vectors by which the source is read, the translation is read, and its tokens are scored."""
+        """Input embeddings of source and target, and the output embedding."""
         from forebear.nn.embedding import InputEmbedding
 
         def table(entries: int) -> InputEmbedding:
             return InputEmbedding(entries, self.width, positions=self.context, placing="none", scale=self.width**0.5)
 
-        read = table(tokenizer.source.vocab_size)
-        written = read if self.shared and tokenizer.is_shared else table(tokenizer.target.vocab_size)
-        return read, written, written if self.tied else table(tokenizer.target.vocab_size)
+        source_embedding = table(tokenizer.source.vocab_size)
+        target_embedding = (
+            source_embedding if self.shared and tokenizer.is_shared else table(tokenizer.target.vocab_size)
+        )
+        return source_embedding, target_embedding, target_embedding if self.tied else table(tokenizer.target.vocab_size)
 
-    def head(self, scored: InputEmbedding) -> LMHead:
+    def head(self, output_embedding: InputEmbedding) -> LMHead:
         from forebear.nn.heads import LMHead
 
-        return LMHead(scored, smoothing=self.smoothing)
+        return LMHead(output_embedding, smoothing=self.smoothing)
 
     def default_recipe(self) -> dict[str, Any]:
-        """Small ones have minutes, and learn in many small steps; the published ones took 128 sentences in each."""
+        """Small sizes train for minutes, in many small steps; the published ones used 128 sentences per batch."""
         batch = 1024 if self.width < 512 else 6400
         return {"rate": 1.0 / max(self.width, 256), "batch": batch, "memory": 0.98, "decay": 0.01}

@@ -1,4 +1,4 @@
-"""Sequence to sequence with attention (Bahdanau et al. 2015): what is written looks back at the source."""
+"""Sequence to sequence with attention (Bahdanau et al. 2015): the decoder attends to all encoder states."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
         super().__post_init__()
         spec.require_choice("similarity", self.similarity, SIMILARITIES)
         if self.both_ways and (self.inner or self.width) % 2:
-            what = f"a state of {self.inner or self.width} numbers has no halves, one for each way of reading"
-            raise InputError(what, hint="give an even --inner, or --both-ways false")
+            message = f"a state of {self.inner or self.width} numbers has no halves, one for each way of reading"
+            raise InputError(message, hint="give an even --inner, or --both-ways false")
 
     @property
     def unused_fields(self) -> dict[str, str]:
@@ -73,9 +73,12 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
             "concatenated": lambda: attention.ConcatScore(inner, inner),
             "perceptron": lambda: attention.AdditiveScore(inner, inner, inner),
         }[self.similarity]()
-        read, written, scored = self.tables(tokenizer)
-        same: dict[str, Any] = {"depth": self.depth, "inner": inner, "dropout": self.dropout}
-        way = "both" if self.both_ways else "backward" if self.reversed else "forward"
-        look = GlobalAttention(similarity, inner=inner, width=self.width)
-        reader, writer = Seq2SeqEncoder(read, way=way, **same), Seq2SeqDecoder(written, scored, look=look, **same)
-        return Model(AttentionEncoderDecoder(reader, writer), {"translation": self.head(scored)})
+        source_embedding, target_embedding, output_embedding = self.tables(tokenizer)
+        options: dict[str, Any] = {"depth": self.depth, "inner": inner, "dropout": self.dropout}
+        direction = "both" if self.both_ways else "backward" if self.reversed else "forward"
+        attention_layer = GlobalAttention(similarity, inner=inner, width=self.width)
+        reader, writer = (
+            Seq2SeqEncoder(source_embedding, way=direction, **options),
+            Seq2SeqDecoder(target_embedding, output_embedding, look=attention_layer, **options),
+        )
+        return Model(AttentionEncoderDecoder(reader, writer), {"translation": self.head(output_embedding)})

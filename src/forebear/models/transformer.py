@@ -1,4 +1,4 @@
-"""The Transformer (Vaswani et al. 2017): attention alone reads a text and writes its translation."""
+"""The Transformer (Vaswani et al. 2017): an encoder–decoder for translation made of attention only."""
 
 from __future__ import annotations
 
@@ -88,9 +88,11 @@ class TransformerSpec(ModelSpec):
                 scale=self.width**0.5,
             )
 
-        read = embedding(tokenizer.source.vocab_size)
-        written = read if self.shared and tokenizer.is_shared else embedding(tokenizer.target.vocab_size)
-        same: dict[str, Any] = {
+        source_embedding = embedding(tokenizer.source.vocab_size)
+        target_embedding = (
+            source_embedding if self.shared and tokenizer.is_shared else embedding(tokenizer.target.vocab_size)
+        )
+        options: dict[str, Any] = {
             "depth": self.depth,
             "width": self.width,
             "heads": self.heads,
@@ -100,13 +102,14 @@ class TransformerSpec(ModelSpec):
             "epsilon": self.epsilon,
             "dropout": self.dropout,
         }
-        both = EncoderDecoder(
-            Reader(read, sees="all", attention_dropout=0.0, **same), TransformerDecoder(written, **same)
+        encoder = EncoderDecoder(
+            Reader(source_embedding, sees="all", attention_dropout=0.0, **options),
+            TransformerDecoder(target_embedding, **options),
         )
-        return Model(both, {"translation": LMHead(written, smoothing=self.smoothing)})
+        return Model(encoder, {"translation": LMHead(target_embedding, smoothing=self.smoothing)})
 
     def default_recipe(self) -> dict[str, Any]:
-        """The paper's for its sizes; small ones have minutes, and learn in many small steps."""
+        """The paper's for its sizes; small sizes train for minutes, in many small steps."""
         if self.width >= 512:
             rate = (self.width * WARMUP) ** -0.5
             return {

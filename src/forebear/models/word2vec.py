@@ -1,4 +1,4 @@
-"""word2vec (Mikolov et al. 2013): a word is known by the company it keeps, learned without a hidden layer."""
+"""word2vec (Mikolov et al. 2013): word vectors from local contexts, by skip-gram or CBOW without a hidden layer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
-GIVEN = "given"  # the output of vectors from elsewhere, which nobody chooses
-MOST_PULLS = 1.5  # the rate times how many pull at a word at once; at twice as much vectors grow without end
-PASSES = 4  # of joining words: what they join has up to sixteen
+GIVEN = "given"  # output of imported vectors, not selectable
+MOST_PULLS = 1.5  # limit of the rate times the number of updates per word; vectors diverge at about twice as much
+PASSES = 4  # maximum passes of joining phrases: up to 16 words
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Word2VecSpec(ModelSpec):
         spec.require_choice("architecture", self.architecture, ARCHITECTURES)
         if self.output != GIVEN:
             spec.require_choice("output", self.output, OUTPUTS)
-        numbers = dict.fromkeys(("width", "window", "negatives", "min_count"), (1, None))
-        spec.require_range(self, **numbers, phrases=(0, PASSES), sample=(0, 1))
+        limits = dict.fromkeys(("width", "window", "negatives", "min_count"), (1, None))
+        spec.require_range(self, **limits, phrases=(0, PASSES), sample=(0, 1))
         ContextWindows(self.unit)
 
     @property
@@ -118,8 +118,8 @@ class Word2VecSpec(ModelSpec):
                 words=words if self.subwords else None,
             )
 
-        joining = {"passes": self.phrases, "min_count": self.min_count}
-        return PhraseModel(make, tokens=tokenizer.vocabulary(), never=tokenizer.special_ids, **joining)
+        phrase_options = {"passes": self.phrases, "min_count": self.min_count}
+        return PhraseModel(make, tokens=tokenizer.vocabulary(), never=tokenizer.special_ids, **phrase_options)
 
     def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
         return word_encoder_model(tokenizer.vocab_size, self.width, reader)

@@ -1,10 +1,4 @@
-"""Attention: score functions, self-attention within a sequence and cross-attention to the encoder's states.
---- Score functions ---
-
-All four map (…, m, d) queries and (…, n, d) keys to (…, m, n) scores; the two sizes may differ unless stated otherwise.
-In the formulas q is a query and k a key, both column vectors. `project_keys` depends on the keys alone, so its result
-can be computed once and passed to `scores` with any queries.
-"""
+"""Attention: score functions, self-attention within a sequence and cross-attention to the encoder's states."""
 
 from __future__ import annotations
 
@@ -19,7 +13,7 @@ from forebear.nn.layers import DeferredLinear, deferred_linear
 
 # --- Score functions ---
 #
-# All four map (…, m, d) queries and (…, n, d) keys to (…, m, n) scores; the two sizes may differ unless stated otherwise.
+# All four map (…, m, d) queries and (…, n, d) keys to (…, m, n) scores; sizes may differ unless stated otherwise.
 # In the formulas q is a query and k a key, both column vectors. `project_keys` depends on the keys alone, so its result
 # can be computed once and passed to `scores` with any queries.
 

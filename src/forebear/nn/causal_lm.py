@@ -1,4 +1,4 @@
-"""Next-token probabilities and incremental decoding of causal language models: recurrent, windowed (NNLM), Transformer."""
+"""Next-token probabilities and incremental decoding of causal language models (recurrent, NNLM, Transformer)."""
 
 from __future__ import annotations
 
@@ -130,9 +130,7 @@ class RecurrentCausalLM:
 
 
 class RecurrentDecodingState:
-    """Decoding state of a recurrent model: its hidden states.
-    --- Windowed models (NNLM) ---
-    """
+    """Decoding state of a recurrent model: its hidden states."""
 
     def __init__(self, predictor: RecurrentCausalLM, rows: Sequence[np.ndarray]) -> None:
         self._predictor = predictor
@@ -228,9 +226,7 @@ class WindowCausalLM:
 
 
 class NNLMDecodingState:
-    """Decoding state of NNLM: the last window of each sequence.
-    --- Transformers ---
-    """
+    """Decoding state of NNLM: the last window of each sequence."""
 
     def __init__(self, predictor: WindowCausalLM, rows: Sequence[np.ndarray]) -> None:
         self._predictor, self._words = predictor, predictor.last_windows(rows)
@@ -286,7 +282,7 @@ class TransformerCausalLM:
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """log P of each token of each sequence but the first, given the tokens before it (as many as the context
-        holds). Where windows overlap, only new positions are scored: the output layer is the expensive part.
+        holds).
         """
         windows = [
             (row, *window) for row, ids in enumerate(rows) for window in long_text_windows(len(ids), self.max_length)

@@ -89,9 +89,7 @@ class CharCNNEmbedding(TokenVectors):
         return self.embed_words(self.spelling.encode_word(word)[None])[0].float().cpu().numpy()
 
     def embed_words(self, symbols: np.ndarray) -> Tensor:
-        """(N, max word length) character ids → (N, D).
-        Beyond the longest word all windows are equal, so one of them is enough.
-        """
+        """(N, max word length) character ids → (N, D)."""
         used = (symbols != CHAR_MARKERS).any(0).nonzero()[0]
         # Beyond the longest word all windows are equal, so one of them is enough.
         needed = min(symbols.shape[1], int(used[-1]) + 1 + max(self.spans))

@@ -26,7 +26,6 @@ class CRFLayer(nn.Module):
 
     moves      (K, K) bool: whether label `column` may follow label `row`
     start end  (K,) bool: whether a sequence may start, and end, with the label
-    Derived from the label names, so neither learned nor saved.
     """
 
     def __init__(self, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
@@ -139,7 +138,6 @@ class _CRFLossFunction(torch.autograd.Function):
     """The loss with its gradient in closed form: expected minus observed counts.
 
     Autograd through every step would store (N, K, K) values and take longer.
-    Summed word by word, so that no difference of two large sums is taken.
     """
 
     @staticmethod

@@ -1,6 +1,4 @@
-"""Input embeddings: the sum of token, position and segment vectors.
---- Position embeddings ---
-"""
+"""Input embeddings: the sum of token, position and segment vectors."""
 
 from __future__ import annotations
 

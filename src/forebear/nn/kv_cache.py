@@ -377,7 +377,7 @@ class TransformerDecodingState:
         return x
 
     def _encode_again(self, rows: Sequence[int]) -> Tensor:
-        """Encode these sequences from scratch into the slots before `_end`; (len(rows), D) states of their last tokens."""
+        """Encode these sequences from scratch into the slots before `_end`; (len(rows), D) states of last tokens."""
         texts: dict[tuple[int, ...], list[int]] = {}  # several samples of one prompt are encoded once
         for position, row in enumerate(rows):
             text = self._tokens[row, self._end - self._lengths[row] : self._end]

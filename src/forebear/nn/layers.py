@@ -99,7 +99,7 @@ def embedding_lookup(weight: Tensor, numbers: Tensor) -> Tensor:
 
 
 def initial_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
-    """Initial values of all parameters, each from its own generator, so that adding a head does not change the others."""
+    """Initial values of all parameters, each from its own generator: adding a head does not change others."""
     values = {}
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):

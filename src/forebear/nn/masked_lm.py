@@ -1,4 +1,4 @@
-"""A network with a head `token`, asked what stands where something is hidden."""
+"""Masked-token prediction and pseudo-log-likelihood of models with a masked-LM head."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from forebear.nn.model import Model
 
 
 class MaskedLM:
-    """Ids and numpy outside, torch inside. The model must not learn meanwhile.
+    """Ids and numpy outside, torch inside. The model must not be trained meanwhile.
 
-    start, end  ids that stand around a text
-    mask        the id that hides
+    start, end  ids around a text ([CLS], [SEP])
+    mask        id of the mask token
     """
 
-    is_pseudo_likelihood = (
-        True  # what it says of a text are no factors of the text's probability: each token is told by all others
-    )
+    is_pseudo_likelihood = True  # each token is scored given all others, so the product is no probability of the text
 
     def __init__(self, model: Model, *, start: int, end: int, mask: int) -> None:
         head = dict(model.heads.items()).get("token")
@@ -41,15 +39,14 @@ class MaskedLM:
 
     @property
     def max_text_tokens(self) -> int:
-        """Tokens of text in a row."""
+        """Tokens of text per sequence, without the special tokens."""
         return self.max_length - 2
 
     @torch.inference_mode()
     def mask_log_probs(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """(hidden, V) log P of every token at each place of each row that holds the mask's id.
+        """(masks, V) log P of every token at each masked position of each sequence.
 
-        Rows are texts without what stands around them; one that is too long is seen as far as the context reaches,
-        evenly to both sides of what is hidden.
+        Sequences are texts without special tokens; a text that is too long is cut to a window centered on its masks.
         """
         results = []
         for row in rows:
@@ -69,13 +66,13 @@ class MaskedLM:
 
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """For each row, log P(row[i] given all others) for i = 1, 2, …; its first id only says that a text begins.
+        """For each sequence, log P(row[i] given all others) for i = 1, 2, …; its first id is the start-of-text token.
 
-        (Salazar et al. 2020, Masked Language Model Scoring.) A row of n tokens is read n times.
+        Pseudo-log-likelihood (Salazar et al. 2020, Masked Language Model Scoring): n tokens take n forward passes.
         """
         scores = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
         queries = [(number, position) for number, row in enumerate(rows) for position in range(1, len(row))]
-        for start in range(0, len(queries), BATCH_TOKENS):  # in parts: the copies of a long text are many
+        for start in range(0, len(queries), BATCH_TOKENS):  # in batches: a long text has many copies
             query_batch = queries[start : start + BATCH_TOKENS]
             lengths = [min(len(rows[number]) - 1, self.max_text_tokens) for number, _ in query_batch]
             for batch in length_batches(lengths):
@@ -92,7 +89,7 @@ class MaskedLM:
             text = rows[number][1:]
             start = self._window_start(len(text), position - 1, position - 1)
             copy = self._add_special_tokens(text[start : start + self.max_text_tokens])
-            positions.append(position - start)  # its place in the text, less what is not seen, after the start
+            positions.append(position - start)  # position in the window, after the start token
             targets.append(text[position - 1])
             copy[positions[-1]] = self.mask
             copies.append(copy)
@@ -105,7 +102,9 @@ class MaskedLM:
     def evaluate_batch(
         self, inputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Of a batch with targets `token` and perhaps `pair`: log P of what was asked, and whether it was the best."""
+        """Given targets `token` and perhaps `pair`: log P of each masked token, and whether the top prediction is
+        right.
+        """
         states = self.model.encoder(**{name: to_tensor(self.model, array) for name, array in inputs.items()})
         positions = np.flatnonzero(wanted["token"] >= 0)
         x = states.last[to_tensor(self.model, positions)]
@@ -121,7 +120,7 @@ class MaskedLM:
         return results
 
     def _predict_tokens(self, x: Tensor) -> np.ndarray:
-        """(n,) the likeliest token by each vector."""
+        """(n,) the most probable token for each vector."""
         predictions = [self.head(States([chunk], (len(chunk),))).argmax(1) for chunk in x.split(512)]
         return torch.cat(predictions).cpu().numpy() if predictions else np.empty(0, np.int64)
 
@@ -133,12 +132,12 @@ class MaskedLM:
         return np.concatenate(([self.start], text, [self.end])).astype(np.int64)
 
     def _window_start(self, length: int, first: int, last: int) -> int:
-        """Where to begin to read a text too long for a row, so that what is asked stands in the middle."""
+        """Start of the window of a text that is too long, centered on these positions."""
         return max(0, min((first + last + 1 - self.max_text_tokens) // 2, length - self.max_text_tokens))
 
 
 def _group_positions(positions: np.ndarray, max_span: int) -> list[np.ndarray]:
-    """The places in groups, each of which fits into a row."""
+    """Positions in groups that each fit into one sequence."""
     groups: list[list[int]] = []
     for position in positions.tolist():
         if groups and position - groups[-1][0] < max_span:

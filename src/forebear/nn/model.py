@@ -1,4 +1,4 @@
-"""Every neural milestone and every task: an encoder turns inputs into states, heads answer by name, losses add up."""
+"""The neural model: an encoder and named heads, whose losses add up."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from forebear.nn.layers import initial_values
 from forebear.nn.softmax import AdaptiveSoftmax
 
 StateDict = dict[str, Tensor]
-MUCH = 0.5  # of the tokens: from there on asking for all is as fast
+MUCH = 0.5  # share of tokens; from here on computing all is as fast
 
 
 class Model(nn.Module):
-    """Built without memory; `initialise` or `load` gives it its values."""
+    """Built on the meta device without memory; `initialize` or `load` assigns the values."""
 
     def __init__(self, encoder: Encoder, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Model(nn.Module):
         self.heads = nn.ModuleDict(dict(heads))
 
     def forward(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> StateDict:
-        """Each target's loss, summed over what it asks for; the last layer is computed for what is asked alone."""
+        """Loss of each target, summed over supervised positions; the last layer is computed for those alone."""
         states = self.encode(inputs, targets)
         losses: StateDict = {}
         for name, target in targets.items():
@@ -37,13 +37,13 @@ class Model(nn.Module):
         return losses
 
     def logits(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> StateDict:
-        """The logits of each head, or of these, for all that it can be asked."""
+        """Logits of all heads, or of these."""
         names = dict.fromkeys(self.heads if heads is None else heads)
         states = self.encode(inputs, names)
         return {name: self.heads[name](states) for name in names}
 
     def encode(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> States:
-        """What the encoder makes of the inputs, the last layer perhaps only where these targets ask for it."""
+        """Encoder states; the last layer only where these targets need it."""
         encoder_inputs = {name: array for name, array in inputs.items() if name != "groups"}
         return replace(
             self.encoder(**encoder_inputs, positions=self._supervised_positions(inputs, targets)),
@@ -53,7 +53,7 @@ class Model(nn.Module):
     def _supervised_positions(
         self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]
     ) -> Tensor | None:
-        """The numbers, rising, of the tokens that some target asks about; None where it is no small part of all."""
+        """Ascending indices of the tokens that any target needs; None if they are most of the tokens."""
         tokens, input_lengths = inputs["tokens"], inputs["lengths"]
         lengths = tuple(input_lengths.tolist() if isinstance(input_lengths, Tensor) else input_lengths)
         is_needed = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
@@ -67,7 +67,7 @@ class Model(nn.Module):
         return positions if len(positions) < MUCH * len(tokens) else None
 
     def with_heads(self, heads: Iterable[str]) -> Model:
-        """Without its other heads: what came from elsewhere may lack some, and must not answer by chance."""
+        """Drop all other heads: imported weights may lack some, which must not answer with random weights."""
         names = list(heads)
         if missing := sorted(set(names) - set(self.heads)):
             available = ", ".join(self.heads)
@@ -76,12 +76,12 @@ class Model(nn.Module):
         return self
 
     def initialize(self, seed: int, overrides: Mapping[str, Tensor] | None = None) -> Model:
-        """Values to begin with: the same for the same seed, whatever the machine has of cores; some may be `given`."""
+        """Initial values: equal for equal seeds on any number of cores; `overrides` replace some of them."""
         copies = {name: tensor.clone() for name, tensor in (overrides or {}).items()}
         return self._assign_tensors({**initial_values(self, seed), **copies})
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
-        """These values and no others: every missing, extra or misshapen tensor is named. They are taken, not copied."""
+        """Assign exactly these tensors, without copying; an error names every missing, extra or misshapen one."""
         parameters = dict(self.named_parameters())
         errors = [f"{name} is missing" for name in parameters if name not in tensors]
         errors += [f"{name} belongs to no part of this model" for name in tensors if name not in parameters]
@@ -98,12 +98,12 @@ class Model(nn.Module):
         return self._assign_tensors(tensors)
 
     def tensors(self) -> StateDict:
-        """All values by name, each once (a head that reads the embedding's table has none of its own), for saving."""
+        """All parameters by name for saving, tied ones once."""
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     @property
     def bptt_state(self) -> BPTTState | None:
-        """What a step of training hands to the next beside the weights, where it hands on anything."""
+        """State carried from one training step to the next, if there is any."""
         return self.encoder.carried
 
     @property
@@ -112,7 +112,7 @@ class Model(nn.Module):
 
     @property
     def is_random(self) -> bool:
-        """Whether training draws numbers: dropout does, and a softmax that is learned from a sample."""
+        """Whether training uses random numbers: dropout or a sampled softmax."""
         return any(
             (isinstance(module, nn.Dropout) and module.p > 0)
             or (isinstance(module, LMHead | AdaptiveSoftmax) and module.draws > 0)

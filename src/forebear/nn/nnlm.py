@@ -1,4 +1,4 @@
-"""A network that looks at the last few words through a window: their vectors, one after the other, and one layer."""
+"""The NNLM: concatenated vectors of the last words, one hidden layer, and optional direct connections to the output."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ from forebear.nn.softmax import AdaptiveSoftmax
 
 @dataclass(frozen=True)
 class NNLMStates(States):
-    """`windows` (T, k · m) are the vectors of the k words that each token's window holds, for the rows of the last
-    layer."""
+    """States with `windows` (T, k · m): concatenated vectors of each token's window, at the last layer's positions."""
 
     windows: Tensor | None = None
 
     def select_windows(self, numbers: Tensor) -> Tensor:
-        """The windows of the tokens with these numbers."""
+        """Windows of these tokens."""
         assert self.windows is not None
         return self.windows[numbers if self.positions is None else torch.searchsorted(self.positions, numbers)]
 
 
 class WordEmbedding(TokenVectors):
-    """The matrix Q: a vector for each word, whatever stands around it.
-
-    Its numbers begin with this `spread`, and are read `scale` times as large as they are.
+    """An embedding table (the matrix Q), initialized with standard deviation `spread`; outputs are multiplied by
+    `scale`.
     """
 
     def __init__(self, vocabulary: int, width: int, *, spread: float | None = None, scale: float = 1.0) -> None:
@@ -44,13 +42,14 @@ class WordEmbedding(TokenVectors):
 
 
 class NNLMEncoder(Encoder):
-    """An encoder: each token's state is tanh(d + H x), where x are the vectors of it and of the words before it.
+    """Hidden layer tanh(d + H x) over the concatenated vectors x of a token and the words before it.
 
-    Where a row begins, and where `end` stands in it, another document begins: what would lie before is not looked at,
-    and `end` stands in its place. So a row of any length can be read, and of any beginning that is as long as a window.
+    A new document starts at the start of a sequence and at each `end` token; the window does not cross it, and `end`
+    fills the missing places. So sequences of any length can be encoded.
 
-    window  k, how many words are looked at: the last one and those before it
-    inner   units of the layer
+    window  k, the number of words in the window, including the last one
+    inner   hidden size
+    end     id of the end-of-text token
     """
 
     sees, depth, max_length = "past", 1, None  # rows of any length can be read
@@ -63,11 +62,11 @@ class NNLMEncoder(Encoder):
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Of its two layers, which can be mixed only where they are equal."""
+        """Sizes of both layers; only layers of equal size can be mixed."""
         return self.embedding.width, self.width
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """The parameters of the embedding and, with the one layer, of that."""
+        """Parameters of the embedding and, with the one layer, of the hidden layer."""
         yield from self.embedding.parameters()
         if layers:
             yield from self.hidden.parameters()
@@ -79,7 +78,7 @@ class NNLMEncoder(Encoder):
         segments: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> NNLMStates:
-        """`positions` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
+        """`positions` are the ascending indices of the tokens that need the last layer; None: all."""
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         vectors = self.embedding(tokens)
         windows = self.window_positions(tokens, rows)
@@ -89,7 +88,7 @@ class NNLMEncoder(Encoder):
         return NNLMStates([vectors, self.hidden_layer(x)], rows, positions, windows=x)
 
     def window_positions(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """(T, k) where the words of each token's window stand, the token itself last; T: no longer in its document."""
+        """(T, k) position of each word of each token's window, the token itself last; T: before its document."""
         count, device = len(tokens), tokens.device
         positions = torch.arange(count, device=device)
         sizes = torch.tensor(lengths, device=device)
@@ -99,11 +98,11 @@ class NNLMEncoder(Encoder):
         return torch.where(indices >= starts[:, None], indices, count)
 
     def start_vector(self, tokens: Tensor) -> Tensor:
-        """(1, m) what stands before the beginning of a document."""
+        """(1, m) vector that fills places before a document."""
         return self.embedding.token(tokens.new_full((1,), self.end))
 
     def window_vectors(self, vectors: Tensor, places: Tensor) -> Tensor:
-        """(N, k) places among vectors → (N, k · m): those that belong together, one after the other."""
+        """(N, k) positions into vectors → (N, k · m) concatenated."""
         return embedding_lookup(vectors, places.flatten()).view(len(places), -1)
 
     def hidden_layer(self, x: Tensor) -> Tensor:
@@ -112,9 +111,9 @@ class NNLMEncoder(Encoder):
 
 
 class NNLMHead(nn.Module):
-    """Which word comes next? softmax(b + W x + U tanh(d + H x)), without W x where it is not `direct`.
+    """softmax(b + W x + U tanh(d + H x)); W x only if `direct`.
 
-    U and W are one matrix here, [U W], that scores a state and its window beside each other.
+    U and W are stored as one matrix [U W], applied to the concatenated hidden layer and window.
     """
 
     def __init__(self, softmax: AdaptiveSoftmax, *, direct: bool) -> None:
@@ -126,11 +125,11 @@ class NNLMHead(nn.Module):
         return self.softmax.vocabulary
 
     def forward(self, states: NNLMStates) -> Tensor:
-        """(T, V) scores: log P up to a constant."""
+        """(T, V) log P up to a constant."""
         return self.softmax(self.read(states.last, states.windows))
 
     def loss(self, states: NNLMStates, target: Tensor) -> Tensor:
-        """The sum over asked positions; others cost nothing."""
+        """Cross-entropy summed over supervised positions."""
         supervised = (target >= 0).nonzero().squeeze(1)
         return self.softmax.cost(
             self.read(states.last_at(supervised), states.select_windows(supervised)), target[supervised]
@@ -140,7 +139,7 @@ class NNLMHead(nn.Module):
         return None if target is None else (target >= 0).nonzero().squeeze(1)
 
     def read(self, hidden: Tensor, windows: Tensor | None) -> Tensor:
-        """What is scored: (N, h), and beside it the windows where they are connected directly."""
+        """The input of the softmax: (N, h), with the windows appended if they are directly connected."""
         if not self.direct:
             return hidden
         assert windows is not None

@@ -1,4 +1,4 @@
-"""An encoder that reads from left to right: what it knows of all tokens so far goes from one to the next."""
+"""Recurrent layers (RNN, LSTM, GRU) and the encoders made of them: left to right, and bidirectional (ELMo's biLM)."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from forebear.nn.layers import DeferredLinear, deferred_linear, set_initial_valu
 from forebear.nn.lstm_scan import NO_CLIP, ClipLimits, LSTMScan, TimeOrder, time_order
 from forebear.nn.nnlm import WordEmbedding
 
-# Recurrent layers: what a network knows of the tokens before one, and how the next token changes it.
+# --- Recurrent layers ---
 #
-# The equations stand in `step`, one class for each cell; `forward` is the same for whole rows, and fast.
+# `step` states the equations of each cell; `forward` computes the same for whole sequences, fast.
 
 
 CellName = Literal["rnn", "lstm", "gru"]
-LASTING = (2.0, 32.0)  # tokens, about, after which a third is left of what a cell holds, when nothing is learned yet
-RecurrentState = tuple[Tensor, ...]  # of each row (B, ·): h, and of an LSTM c
+LASTING = (2.0, 32.0)  # tokens: range of initial memory spans, after which a third of a cell's content is left
+RecurrentState = tuple[Tensor, ...]  # (B, ·) each: h, and c for an LSTM
 
 
 class RecurrentLayer(nn.Module, ABC):
-    """One layer in one direction; which cell it is, its kind tells.
+    """One recurrent layer in one direction; subclasses are the cells.
 
-    inputs          numbers that come in for each token
-    width           units
-    project         numbers that come out and go round, where that are fewer than units; None: all
-    backward        rows are read from their ends
-    clips           how far a cell's state and its projection may go
-    weight_dropout  share of the weights from state to state that are left out, anew at each step of training (AWD)
+    inputs          input size
+    width           number of units
+    project         output size of a projection layer (LSTMP); None: no projection
+    backward        process sequences from the end
+    clips           limits of cell state and projection
+    weight_dropout  dropout of the recurrent weights, resampled at each training step (AWD-LSTM)
     """
 
     gates: ClassVar[int] = 1
-    parts: ClassVar[int] = 1  # of a state
-    bias: ClassVar[bool] = False  # whether what comes from the state has one of its own
+    parts: ClassVar[int] = 1  # number of tensors in a state
+    bias: ClassVar[bool] = False  # whether the recurrent product has its own bias
 
     def __init__(
         self,
@@ -61,31 +61,32 @@ class RecurrentLayer(nn.Module, ABC):
     def forward(
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """(T, inputs) → (T, out), and the state in which each row is left; None: rows begin with zeros."""
+        """(T, inputs) → (T, out), and the final state of each sequence; `state` defaults to zeros."""
         order = time_order(lengths, self.backward, x.device)
         initial_state = self.zero_state(len(lengths), x) if state is None else state
         sorted_state = tuple(tensor[order.rows] for tensor in initial_state)
         if type(self.state) is DeferredLinear:
             weight = self.weight_dropout(self.state.weight)
             out, state_parts = self.scanned(x[order.positions], order, weight, sorted_state)
-        else:  # layers of another class, such as small integers, are called as they are
+        else:  # other layer classes (quantized) are called as they are
             out, state_parts = self.stepped(x[order.positions], order, sorted_state)
         ends = tuple(tensor[order.ends] for tensor in (out, *state_parts))
         return out[order.back], ends
 
     @abstractmethod
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """One more token of each row: (B, inputs) and what is known of those before → (B, out), and what is now."""
+        """One token of each sequence: (B, inputs) and the previous state → (B, out) and the new state."""
 
     @abstractmethod
     def scanned(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Rows laid out by time, their weights from state to state and their first state → (T, out), and what else of
-        the state each token leaves behind."""
+        """Time-ordered sequences, recurrent weights and initial state → (T, out), and the other parts of the state per
+        token.
+        """
 
     def stepped(self, x: Tensor, order: TimeOrder, state: RecurrentState) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """`scanned` by `step`, all rows that are still being read at once."""
+        """The same by `step`, for all unfinished sequences at once."""
         states, start = [], 0
         for size in order.sizes:
             state = self.step(x[start : start + size], tuple(tensors[:size] for tensors in state))[1]
@@ -95,14 +96,14 @@ class RecurrentLayer(nn.Module, ABC):
         return out, tuple(state_parts)
 
     def zero_state(self, rows: int, like: Tensor) -> RecurrentState:
-        """The state of rows of which nothing was read."""
+        """The initial state."""
         widths = (self.out, self.width)
         return tuple(like.new_zeros(rows, widths[number]) for number in range(self.parts))
 
     def scan(
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """`forward`, token by token: its readable twin."""
+        """Reference implementation of `forward`, token by token."""
         outputs = x.new_empty(len(x), self.out)
         offset, ends = 0, []
         for row, length in enumerate(lengths):
@@ -131,7 +132,7 @@ class ElmanLayer(RecurrentLayer):
 
 
 class GRULayer(RecurrentLayer):
-    """Two gates and no cell (Cho et al. 2014): how much is forgotten before the new is made, and how much is kept.
+    """A GRU (Cho et al. 2014): a reset gate r and an update gate z.
 
     r = σ(U_r x + W_r h + b_r)   z = σ(U_z x + W_z h + b_z)   n = tanh(U_n x + b_n + r (W_n h + d_n))
     h' = (1 - z) n + z h
@@ -154,13 +155,13 @@ class GRULayer(RecurrentLayer):
 
 
 class LSTMLayer(RecurrentLayer):
-    """Three gates around a cell (Hochreiter and Schmidhuber 1997; the forget gate by Gers et al. 2000).
+    """An LSTM (Hochreiter and Schmidhuber 1997; forget gate by Gers et al. 2000).
 
     i = σ(U_i x + W_i h + b_i)   f = σ(U_f x + W_f h + b_f)   o = σ(U_o x + W_o h + b_o)   g = tanh(U_g x + W_g h + b_g)
-    c' = f c + i g               h' = o tanh(c'), or P (o tanh(c')) where it is projected (Sak et al. 2014)
+    c' = f c + i g               h' = o tanh(c'), or P (o tanh(c')) with a projection (Sak et al. 2014)
 
-    The cell is only added to and scaled by f, so that what it holds, and its gradient, can last. Forget gates begin
-    more or less open, so that cells hold on for times between few tokens and many (Tallec and Ollivier 2018).
+    The cell state is only scaled by f and added to, so its content and gradient can last. Forget gate biases are spread
+    so that cells remember over time spans from few tokens to many (Tallec and Ollivier 2018).
     """
 
     gates, parts = 4, 2
@@ -187,7 +188,7 @@ class LSTMLayer(RecurrentLayer):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         gates, *initial_state = (
             tensor.to(weight.dtype) for tensor in (self.input(x), *state)
-        )  # only that product has fewer bits
+        )  # the recurrent weights may be in lower precision
         project = None if self.project is None else self.project.weight
         out, cells = LSTMScan.apply(gates, weight, project, *initial_state, order.sizes, self.clips)  # pyright: ignore
         return out, (cells,)
@@ -195,7 +196,7 @@ class LSTMLayer(RecurrentLayer):
     def forward(
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """Rows of one length and a plain cell are left to torch, whose processor library does all in one."""
+        """Sequences of equal length without projection or clipping use torch's fused kernel."""
         is_standard = self.project is None and not self.clips.cell
         if (
             not is_standard
@@ -221,14 +222,15 @@ CELLS: dict[str, type[RecurrentLayer]] = {"rnn": ElmanLayer, "lstm": LSTMLayer, 
 def _run_torch_rnn(
     rnn_function: object, x: Tensor, order: TimeOrder, state: RecurrentState, weights: Sequence[Tensor]
 ) -> Tensor:
-    """torch's own recurrence over rows laid out by time."""
+    """torch's own recurrence over time-ordered sequences."""
     sizes = torch.tensor(order.sizes)
     return rnn_function(x, sizes, state[0][None], list(weights), True, 1, 0.0, False, False)[0]  # pyright: ignore[reportCallIssue]
 
 
 class LockedDropout(nn.Module):
-    """Of all tokens of a row the same numbers are left out (Gal and Ghahramani 2016): else what a recurrence holds
-    would be disturbed at every step."""
+    """Dropout with one mask per sequence (Gal and Ghahramani 2016), so that the recurrence is not disturbed at every
+    step.
+    """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -244,9 +246,9 @@ class LockedDropout(nn.Module):
 
 
 class RecurrentStack(nn.ModuleList):
-    """Layers one above the other, in one direction, with dropout between them.
+    """Recurrent layers of one direction with dropout between them.
 
-    skip  from the second layer on, what comes in is added to what goes out (ELMo)
+    skip  residual connections from the second layer on (ELMo)
     """
 
     def __init__(self, layers: Sequence[RecurrentLayer], *, dropout: float = 0.0, skip: bool = False) -> None:
@@ -254,7 +256,7 @@ class RecurrentStack(nn.ModuleList):
         self.skip, self._layer_dropout = (
             skip,
             (LockedDropout(dropout),),
-        )  # in a tuple: a list of layers holds layers alone
+        )  # in a tuple: a ModuleList holds layers only
 
     def train(self, mode: bool = True) -> RecurrentStack:
         self._layer_dropout[0].train(mode)
@@ -263,7 +265,7 @@ class RecurrentStack(nn.ModuleList):
     def forward(
         self, x: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None = None
     ) -> tuple[list[Tensor], list[RecurrentState]]:
-        """(T, inputs) → what each layer gives, and the state each is left in."""
+        """(T, inputs) → outputs and final states of all layers."""
         outputs: list[Tensor] = []
         final_states: list[RecurrentState] = []
         for number, layer in enumerate(self.each()):
@@ -275,7 +277,7 @@ class RecurrentStack(nn.ModuleList):
         return outputs, final_states
 
     def step(self, x: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
-        """One more token of each row: (B, inputs) → (B, out) of the last layer, and all states."""
+        """One token of each sequence: (B, inputs) → (B, out) of the last layer, and all states."""
         new_states: list[RecurrentState] = []
         for number, (layer, state) in enumerate(zip(self.each(), states, strict=True)):
             y, state = layer.step(x, state)
@@ -287,7 +289,7 @@ class RecurrentStack(nn.ModuleList):
         return [layer.zero_state(rows, like) for layer in self.each()]
 
     def state_size(self) -> int:
-        """Numbers of the states of one row."""
+        """Numbers in the states of one sequence."""
         return sum(layer.out + (layer.parts - 1) * layer.width for layer in self.each())
 
     def each(self) -> list[RecurrentLayer]:
@@ -295,13 +297,13 @@ class RecurrentStack(nn.ModuleList):
 
 
 class RecurrentEncoder(Encoder):
-    """Vectors of words, and recurrent layers above them. Rows of any length can be read.
+    """Word vectors and recurrent layers. Sequences may have any length.
 
-    dropout       of the vectors and of what heads read, the same numbers at all tokens of a row
-    word_dropout  share of the words of a step that have no vector, wherever they stand (AWD)
+    dropout       of the vectors and of the output, with one mask per sequence
+    word_dropout  share of word types without a vector at a training step (AWD-LSTM's embedding dropout)
 
-    In training, a row may go on where that of the step before has ended (`streams`): the state is carried over, the
-    gradient is not.
+    In training a sequence may continue a stream of the previous step (`streams`): the state is carried over, its
+    gradient is not (truncated BPTT).
     """
 
     sees, max_length = "past", None
@@ -331,11 +333,11 @@ class RecurrentEncoder(Encoder):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of its layers, which can be mixed only where they are equal."""
+        """Sizes of all layers; only layers of equal size can be mixed."""
         return (self.embedding.width, *(layer.out for layer in self.layers.each()))
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """The parameters of the embedding and of so many layers."""
+        """Parameters of the embedding and the first `layers` layers."""
         yield from self.embedding.parameters()
         for layer in self.layers.each()[:layers]:
             yield from layer.parameters()
@@ -349,7 +351,7 @@ class RecurrentEncoder(Encoder):
         streams: Tensor | None = None,
         fresh: Tensor | None = None,
     ) -> States:
-        """`streams` (B,) numbers what each row goes on with, `fresh` tells where it begins anew."""
+        """`streams` (B,) are the stream indices of the sequences; `fresh` (B,) is true where a stream starts anew."""
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         x = self.drop(self.input_vectors(tokens), rows)
         is_continued = self.training and streams is not None and fresh is not None
@@ -360,36 +362,37 @@ class RecurrentEncoder(Encoder):
         return States([x, *layers[:-1], self.drop(layers[-1], rows)], rows)
 
     def input_vectors(self, tokens: Tensor) -> Tensor:
-        """(T, D) of the tokens."""
+        """(T, D) token vectors."""
         x = self.embedding(tokens)
         if not self.training or not self.word_drop.p:
             return x
         return x * self.word_drop(x.new_ones(self.embedding.vocabulary, 1))[tokens]
 
     def state_size(self, length: int) -> int:
-        """Numbers that are kept of a row while it is continued, however long it is."""
+        """Numbers stored per sequence during decoding, for any length."""
         return self.layers.state_size()
 
     def advance(self, tokens: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
-        """One more token of each row: (B,) → (B, D) what heads read, and the states."""
+        """One token of each sequence: (B,) → (B, D) head inputs, and the states."""
         return self.layers.step(self.embedding(tokens), states)
 
     def encode(
         self, tokens: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None
     ) -> tuple[Tensor, list[RecurrentState]]:
-        """(T, D) what heads read of rows that go on from these states, and the states they are left in."""
+        """(T, D) head inputs of sequences that continue from these states, and their final states."""
         layers, final_states = self.layers(self.embedding(tokens), lengths, states)
         return layers[-1], final_states
 
 
-# Two language models over the same words: one reads on, one reads back, and neither knows what the other has read.
+# --- Bidirectional language model ---
 
 
 class BiLMEncoder(Encoder):
-    """ELMo's encoder. A layer's vector is what the model that reads on has there, and beside it what the other has;
-    that of the embedding stands there twice. Rows of any length can be read.
+    """ELMo's encoder: two independent stacks over the same word vectors, one per direction.
 
-    borders  the tokens that begin and end a text
+    A layer's vector is the concatenation of both directions; the embedding is repeated. Sequences may have any length.
+
+    borders  start and end token of a text
     """
 
     sees, max_length = "all", None
@@ -417,7 +420,7 @@ class BiLMEncoder(Encoder):
         return len(self.onward)
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """The parameters of the embedding and of so many layers, both ways."""
+        """Parameters of the embedding and the first `layers` layers of both directions."""
         yield from self.embedding.parameters()
         for stack in (self.onward, self.back):
             for layer in stack.each()[:layers]:
@@ -439,8 +442,9 @@ class BiLMEncoder(Encoder):
         lengths: tuple[int, ...],
         states: tuple[list[RecurrentState], list[RecurrentState]] | None = None,
     ) -> tuple[list[Tensor], tuple[list[RecurrentState], list[RecurrentState]]]:
-        """All layers, and the states in which both ways are left; they may go on from those of other rows, as the
-        published program does."""
+        """All layers and the final states of both directions; `states` of other sequences may be given, as the
+        published program carries them over.
+        """
         x = self.drop(self.embedding(tokens), lengths)
         forward, forward_states = self.onward(x, lengths, None if states is None else states[0])
         backward, backward_states = self.back(x, lengths, None if states is None else states[1])
@@ -450,21 +454,21 @@ class BiLMEncoder(Encoder):
         return layers, (forward_states, backward_states)
 
     def state_size(self, length: int) -> int:
-        """Numbers that are kept of a row while it is continued, however long it is."""
+        """Numbers stored per sequence during decoding, for any length."""
         return self.layers.state_size()
 
     def advance(self, tokens: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
-        """One more token of each row, reading on: (B,) → (B, D) what the head `next` reads, and the states."""
+        """One token of each sequence, forward direction: (B,) → (B, D) inputs of the head `next`, and the states."""
         return self.onward.step(self.embedding(tokens), states)
 
     def encode(
         self, tokens: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None
     ) -> tuple[Tensor, list[RecurrentState]]:
-        """(T, D) what the head `next` reads of rows that go on from these states, and those they are left in."""
+        """(T, D) inputs of the head `next` of sequences that continue from these states, and their final states."""
         layers, final_states = self.onward(self.embedding(tokens), lengths, states)
         return layers[-1], final_states
 
     @property
     def layers(self) -> RecurrentStack:
-        """Those that read on."""
+        """The forward stack."""
         return self.onward

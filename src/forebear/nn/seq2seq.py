@@ -1,4 +1,4 @@
-"""A recurrent network reads a text into its state; another goes on from there and writes, perhaps looking back."""
+"""Recurrent encoder–decoders (seq2seq), with or without attention; scoring and decoding of all translation models."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from forebear.nn.weight_packing import (
     packed_lm_head,
 )
 
-LARGE = 6.0  # states of LSTMs begin far below 1: with the usual values next to nothing of them would come out
+LARGE = 6.0  # LSTM states start far below 1, so that usual initial weights would give almost nothing
 
 Way = Literal["forward", "backward", "both"]
 Similarity = DotProductScore | BilinearScore | ConcatScore | AdditiveScore
 
 
 class BidirectionalLayer(nn.Module):
-    """A layer that reads a row from either end: two of half the width, whose states stand beside each other."""
+    """A bidirectional LSTM layer: two of half the size, concatenated."""
 
     def __init__(self, inputs: int, inner: int) -> None:
         super().__init__()
         self.halves = nn.ModuleList(LSTMLayer(inputs, inner // 2, backward=backward) for backward in (False, True))
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> tuple[Tensor, RecurrentState]:
-        """(T, inputs) → (T, inner), and the states in which either end is reached."""
+        """(T, inputs) → (T, inner), and the final states of both directions."""
         (forward, forward_end), (backward, backward_end) = (half(x, lengths) for half in self.halves)
         return torch.cat((forward, backward), 1), tuple(
             torch.cat(pair, 1) for pair in zip(forward_end, backward_end, strict=True)
@@ -52,10 +52,10 @@ class BidirectionalLayer(nn.Module):
 
 
 class Seq2SeqEncoder(nn.Module):
-    """Layers of LSTM cells over the source, each over what the one below it says.
+    """A stack of LSTM layers over the source.
 
-    inner  numbers in the state of a layer
-    way    "forward", "backward": from the last token to the first, or "both", each with half of the state
+    inner  hidden size
+    way    "forward", "backward" (from the last token to the first), or "both", with half of the units each
     """
 
     def __init__(self, embedding: InputEmbedding, *, depth: int, inner: int, way: Way, dropout: float = 0.0) -> None:
@@ -68,7 +68,7 @@ class Seq2SeqEncoder(nn.Module):
         )
 
     def forward(self, tokens: Tensor, lengths: tuple[int, ...]) -> tuple[Tensor, list[RecurrentState]]:
-        """(S, inner) the last layer's states of all tokens, and the state in which each layer ends, (B, inner)."""
+        """(S, inner) last-layer states of all tokens, and the final state of each layer, (B, inner)."""
         x, ends = self.embedding(tokens, lengths), []
         for layer in self.layers:
             x, end = layer(self.dropout(x, lengths), lengths)
@@ -77,13 +77,13 @@ class Seq2SeqEncoder(nn.Module):
 
 
 class Seq2SeqDecoder(nn.Module):
-    """Layers of LSTM cells over what is written. Each begins with the state in which that layer of a reader ended.
+    """A stack of LSTM layers over the target, each initialized with the encoder's final state of that layer.
 
-    Where it does not look back, a linear map (`narrow`) leads from the last layer's state to the width of a token's
-    vector; none where they are as wide.
+    Without attention, a linear map (`narrow`) leads from the last layer to the size of the output embedding, if they
+    differ.
 
-    scored  the vectors by which tokens are scored: the embedding itself, or others, which are then kept here
-    look    how it looks back at what was read
+    scored  the output embedding: the input embedding itself if they are tied
+    look    attention over the encoder states
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Seq2SeqDecoder(nn.Module):
         return States(layers, lengths)
 
     def states(self, tokens: Tensor, lengths: tuple[int, ...], begin: Sequence[RecurrentState]) -> list[Tensor]:
-        """The embedding and what each layer says, before anything is looked at."""
+        """The embedding and the outputs of all layers, before attention."""
         layers = [self.embedding(tokens, lengths)]
         for layer, state in zip(self.layers, begin, strict=True):
             layers.append(layer(self.dropout(layers[-1], lengths), lengths, state)[0])
@@ -129,9 +129,9 @@ class Seq2SeqDecoder(nn.Module):
 
 
 class GlobalAttention(nn.Module):
-    """Attention above the last layer (Luong): tanh(W c + U h), c what the state h finds among those of the source.
+    """Attention above the last layer (Luong): tanh(W c + U h), where c is the context vector of state h.
 
-    It stands outside of the recurrence, so that all tokens of a translation look at once.
+    It is outside the recurrence, so that all target tokens attend at once.
     """
 
     def __init__(self, similarity: Similarity, *, inner: int, width: int) -> None:
@@ -142,14 +142,14 @@ class GlobalAttention(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
-        """(T, inner), and the (S, inner) of what was read → (T, D)."""
+        """(T, inner) states and (S, inner) memory → (T, D)."""
         context = self.weighed(x, lengths, memory, memory_lengths)[0]
         return torch.tanh(self.found(only(context, lengths)) + self.own(x))
 
     def weighed(
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
-        """(B, n, inner) what each row's tokens find, by (B, n, m) weights; both padded where rows are shorter."""
+        """(B, n, inner) context vectors and (B, n, m) weights, both padded."""
         memory_mask = standing(memory_lengths)
         queries, keys = padded(x, lengths), padded(memory, memory_lengths)
         allowed = None if memory_mask.all() else memory_mask[:, None].to(x.device)
@@ -157,7 +157,7 @@ class GlobalAttention(nn.Module):
 
 
 class RecurrentEncoderDecoder(Encoder):
-    """Both networks. The states are those of what is written; a head reads them as it reads any others."""
+    """Encoder and decoder. The states are the decoder's, for the same heads as other encoders."""
 
     has_decoder = True
     sees = "past"
@@ -180,7 +180,7 @@ class RecurrentEncoderDecoder(Encoder):
         return self.writer.embedding.positions
 
     def state_size(self, length: int) -> int:
-        """Numbers that are kept from token to token while a row is written from a source of this length."""
+        """Numbers stored per sequence during decoding, for a source of this length."""
         return 2 * self.depth * self.writer.inner
 
     def forward(
@@ -191,19 +191,19 @@ class RecurrentEncoderDecoder(Encoder):
         source_lengths: Tensor | Sequence[int],
         positions: Tensor | None = None,
     ) -> States:
-        """Row i is written from row i of the `source`. Every token is asked about, whatever is `positions`."""
+        """Sequence i is decoded from sequence i of the `source`. `positions` is ignored: all are computed."""
         rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
         memory, ends = self.reader(source, memory_lengths)
         return self.writer(tokens, rows, ends, memory, memory_lengths)
 
 
 class AttentionEncoderDecoder(RecurrentEncoderDecoder):
-    """One whose writer looks back at every state of the reader."""
+    """An encoder–decoder whose decoder attends to the encoder states."""
 
     has_attention = True
 
     def state_size(self, length: int) -> int:
-        """The state, and for each token of the source a key and a value."""
+        """The state, and a key and a value for each source token."""
         return super().state_size(length) + length * (self.writer.inner + self.width)
 
     def attention_maps(
@@ -213,7 +213,7 @@ class AttentionEncoderDecoder(RecurrentEncoderDecoder):
         source: Tensor,
         source_lengths: Tensor | Sequence[int],
     ) -> dict[str, list[list[Tensor]]]:
-        """Where tokens look, for study: "cross" has one layer with the (1, n, m) weights of each row."""
+        """Attention weights for inspection: "cross" has one layer with the (1, n, m) weights of each sequence."""
         rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
         memory, ends = self.reader(source, memory_lengths)
         state, look = self.writer.states(tokens, rows, ends)[-1], self.writer.look
@@ -224,12 +224,12 @@ class AttentionEncoderDecoder(RecurrentEncoderDecoder):
 
 
 def standing(lengths: Sequence[int]) -> Tensor:
-    """(B, n) where each row has a token, if all were as long as the longest."""
+    """(B, n) True where a padded batch has a token."""
     return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
 def padded(x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """(T, D) → (B, n, D), zeros behind shorter rows: for attention alone, which then takes all rows in one call."""
+    """(T, D) → (B, n, D), zero-padded: for attention only, which then takes all sequences in one call."""
     mask = standing(lengths)
     if not mask.all():
         positions = mask.flatten().nonzero().squeeze(1).to(x.device)
@@ -238,18 +238,18 @@ def padded(x: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 def only(x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """(B, n, D) → (T, D), the way back."""
+    """(B, n, D) → (T, D), the inverse of `padded`."""
     mask, flat = standing(lengths).flatten(), x.flatten(0, 1)
     return flat if mask.all() else flat.index_select(0, mask.nonzero().squeeze(1).to(x.device))
 
 
-# How likely given translations are, token by token, by any network that reads one text and writes another.
+# --- Scoring by teacher forcing, for all encoder–decoders ---
 
 
 def teacher_forced_log_probs(
     model: Model, head: LMHead, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int
 ) -> list[np.ndarray]:
-    """log P of each token of each target given its source and those before it; `start` is seen before the first."""
+    """log P of each target token given its source and the tokens before it; `start` precedes the first."""
     log_probs: list[np.ndarray] = [np.empty(0)] * len(targets)
     for batch in length_batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
         source_rows, target_rows = [sources[number] for number in batch], [targets[number] for number in batch]
@@ -267,18 +267,18 @@ def teacher_forced_log_probs(
     return log_probs
 
 
-# What a recurrent network that was taught translations can be asked: how likely one is, and to write one by tokens.
+# --- Recurrent translation ---
 #
-# A source is read once. What is kept of a row is the state of its layers, and of a source, for all rows that are written
-# from it, what attention makes of its states: the keys, and the values already multiplied by the matrix that mixes them
-# into the output. Each step of all rows is one product a layer, of weights that are laid out once.
+# A source is encoded once. A hypothesis holds the states of its layers. A source holds, for all its hypotheses, the
+# attention keys and the values already multiplied by the output matrix. A step is one product per layer for all
+# hypotheses, with weights that are packed once.
 
 
-Gates = Callable[[Tensor, Tensor], Tensor]  # what comes in and the state h → (B, 4 · inner)
+Gates = Callable[[Tensor, Tensor], Tensor]  # input and state h → (B, 4 · inner)
 
 
 class RecurrentSeq2Seq:
-    """Ids and numpy outside, torch inside. The model must not learn meanwhile."""
+    """Scores and generates translations: ids and numpy outside, torch inside. The model must not be trained."""
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("translation")
@@ -288,17 +288,17 @@ class RecurrentSeq2Seq:
 
     @property
     def max_length(self) -> int:
-        """Tokens of a source; what is written may be of any length."""
+        """Maximum number of source tokens; targets are unlimited."""
         return self.encoder.max_length
 
     @torch.inference_mode()
     def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
-        """log P of each token of each target given its source and those before it; `start` is seen before the first."""
+        """log P of each target token given its source and the tokens before it; `start` precedes the first."""
         return teacher_forced_log_probs(self.model, self.head, sources, targets, start)
 
     @torch.inference_mode()
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> Seq2SeqDecodingState:
-        """A row for each source, of which nothing is written yet but `start`; there is `room` for any number."""
+        """A decoding state with one hypothesis per source, which contains only `start`; `room` is not needed here."""
         lengths = tuple(map(len, sources))
         memory, ends = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths)
         look = self.encoder.writer.look
@@ -314,14 +314,15 @@ class RecurrentSeq2Seq:
 
 
 class PackedRecurrentDecoder:
-    """A writer and its head, laid out for one token of many rows at a time. Made once, used for any number of rows."""
+    """A decoder and its head with packed weights, for one token of many hypotheses at a time."""
 
     def __init__(self, writer: Seq2SeqDecoder, head: LMHead) -> None:
         self.writer, self.head = writer, head
 
     def laid_out(self, rows: int) -> tuple[list[Gates], LinearFn, LinearFn]:
-        """The layers in order, what leads from the last state to what is scored, and the product with the vocabulary,
-        for so many rows at a time."""
+        """The layers, the map from the last state to the output and the output projection, packed for this many
+        sequences.
+        """
         return self._for_one_row if rows == 1 else self._for_rows
 
     @cached_property
@@ -341,7 +342,7 @@ class PackedRecurrentDecoder:
 
 
 class Seq2SeqDecodingState:
-    """Rows that are being continued (a `Reader`)."""
+    """Decoding state of a recurrent encoder–decoder."""
 
     def __init__(
         self, decoder: PackedRecurrentDecoder, states: Sequence[RecurrentState], looked_at: AttentionCache | None
@@ -374,7 +375,7 @@ class Seq2SeqDecodingState:
                 self._attention_cache.select(row_ids)
 
     def _step(self) -> None:
-        """Reads the token that was taken last, if it was not read yet."""
+        """Process the pending token, if there is one."""
         if self._pending_ids is None:
             return
         layers, _, _ = self._decoder.laid_out(len(self._pending_ids))
@@ -390,10 +391,10 @@ class Seq2SeqDecodingState:
 
 
 class AttentionCache:
-    """What rows find in their sources, found once for each source as far as it can be."""
+    """Attention keys and values of the sources, computed once."""
 
     def __init__(self, look: GlobalAttention, memory: Tensor, lengths: Sequence[int]) -> None:
-        """`memory` (T, inner) of all tokens of the sources, which have these lengths."""
+        """`memory` (T, inner) of all source tokens, and the lengths of the sources."""
         self._look, self._sources = look, SourceRows(lengths, memory.device)
         mask = self._sources.here
         self._allowed = None if mask.all() else mask[:, None].to(memory.device)  # (S, 1, m)
@@ -401,12 +402,12 @@ class AttentionCache:
         self._values = self._sources.padded(look.found(memory))  # (S, m, D)
 
     def attend(self, h: Tensor) -> Tensor:
-        """(B, inner) states → (B, D): what they find, and as it is added to the output."""
+        """(B, inner) states → (B, D) context vectors, already multiplied by the output matrix."""
         scores = self._look.similarity.scores(self._sources.gather(h), self._projected_keys)
         return self._sources.scattered(attend_with_scores(scores, self._values, self._allowed)[0])
 
     def select(self, rows: np.ndarray) -> None:
-        """As the rows themselves are kept; sources that have none left are forgotten."""
+        """Keep these sequences; sources without sequences are dropped."""
         remaining = self._sources.select(rows)
         if remaining is not None:
             self._projected_keys, self._values = self._projected_keys[remaining], self._values[remaining]
@@ -414,7 +415,7 @@ class AttentionCache:
 
 
 def _gates(layer: nn.Module, pack: PackFn) -> Gates:
-    """Both products of a layer as one, where they are of the class we know."""
+    """Both products of a layer as one, if they are plain linear layers."""
     assert isinstance(layer, LSTMLayer)
     if type(layer.input) is DeferredLinear and type(layer.state) is DeferredLinear:
         product = pack(torch.cat((layer.input.weight, layer.state.weight), 1), layer.input.bias)
@@ -427,17 +428,17 @@ def _identity(x: Tensor) -> Tensor:
     return x
 
 
-# What a Transformer that was taught translations can be asked: how likely one is, and to write one token by token.
+# --- Translation with Transformers ---
 
 
 def seq2seq_for(model: Model) -> TransformerSeq2Seq | RecurrentSeq2Seq:
-    """What asks this model for translations: it depends on what its writer remembers."""
+    """The translation interface that suits the model's decoder."""
     recurrent = isinstance(model.encoder, RecurrentEncoderDecoder)
     return RecurrentSeq2Seq(model) if recurrent else TransformerSeq2Seq(model)
 
 
 class TransformerSeq2Seq:
-    """Ids and numpy outside, torch inside. The model must not learn meanwhile."""
+    """Scores and generates translations: ids and numpy outside, torch inside. The model must not be trained."""
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("translation")
@@ -451,12 +452,14 @@ class TransformerSeq2Seq:
 
     @torch.inference_mode()
     def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
-        """log P of each token of each target given its source and those before it; `start` is seen before the first."""
+        """log P of each target token given its source and the tokens before it; `start` precedes the first."""
         return teacher_forced_log_probs(self.model, self.head, sources, targets, start)
 
     @torch.inference_mode()
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> TransformerDecodingState:
-        """A row for each source, of which nothing is written yet but `start`; up to `room` tokens will be."""
+        """A decoding state with one hypothesis per source, which contains only `start`; `room` is the maximum number of
+        tokens.
+        """
         lengths = [len(source) for source in sources]
         source_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths).last
         layers, _ = self._decoder.run_layers(len(sources))

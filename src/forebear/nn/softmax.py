@@ -1,10 +1,10 @@
-"""The probability of every word of a vocabulary: all weighed at once, or rare ones in groups, which is far less work.
+"""Softmax layers over large vocabularies: chunked cross-entropy, sampled softmax and adaptive softmax.
 
-Adaptive softmax (Grave et al. 2016): the frequent words and an entry for each group of rarer ones are weighed together;
-a rare word's probability is that of its group times its own within the group. Few texts ask for many rare words, so
-most groups are hardly ever looked into; and as less is known of rare words, fewer numbers lead to their scores. Nothing
-is approximated: the probabilities of all words sum to 1. Measured with one thread: to learn from 2,048 words of
-WikiText-2, a vocabulary of 33,101, 128 numbers each, took 773 ms with all words at once and 48 ms with groups.
+Adaptive softmax (Grave et al. 2016): frequent words and one entry per cluster of rarer words share a softmax; a rare
+word's probability is its cluster's times its own within the cluster. Few texts have many rare words, so most clusters
+are rarely computed; and rarer clusters use smaller projections. It is exact: the probabilities of all words sum to 1.
+With one thread, training on 2,048 words of WikiText-2 (vocabulary 33,101, hidden size 128) took 773 ms with the full
+softmax and 48 ms with clusters.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from torch.nn import functional
 from forebear.nn.encoder import States
 from forebear.nn.layers import deferred_linear, set_initial_values
 
-# The cost of naming the right token among all of a vocabulary, without ever holding the scores of all tokens.
+# --- Cross-entropy over the whole vocabulary, without ever holding all scores ---
 
 
-HELD = 1 << 23  # scores held at once
-EVEN = 16  # numbers, as many as a processor holds at once
-FEWEST, MOST = 256, 2048  # rows of them: fewer waste the processor's matrix product, more its cache
+HELD = 1 << 23  # scores in memory at once
+EVEN = 16  # numbers in a SIMD register
+FEWEST, MOST = 256, 2048  # rows of scores at once: fewer waste the matrix product, more exceed the cache
 
 
 def summed_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float = 0.0
 ) -> Tensor:
-    """Σ −log softmax(x · weightᵀ + bias)[target] over the (N, D) vectors x; weight is (V, D), target (N,).
+    """Σ −log softmax(x · weightᵀ + bias)[target] over (N, D) vectors x; weight is (V, D), target (N,).
 
-    Where it is learned from, `smoothing` is the share of what is right that all V entries divide among them.
+    In training, `smoothing` is the label smoothing over all V entries.
     """
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return _CrossEntropyFunction.apply(x, weight, bias, target, smoothing)  # pyright: ignore[reportReturnType]
@@ -42,7 +42,7 @@ def summed_cross_entropy(
 
 
 def target_log_probs(score_fn: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, vocabulary: int) -> Tensor:
-    """(N,) log softmax(scored(x))[target], where `scored` gives a score to each entry of the vocabulary."""
+    """(N,) log softmax(score_fn(x))[target], where `score_fn` scores the whole vocabulary."""
     log_probs = torch.zeros(len(x), device=x.device)
     for slice_ in row_slices(len(x), vocabulary):
         scores = score_fn(x[slice_]).float()
@@ -54,16 +54,16 @@ def target_log_probs(score_fn: Callable[[Tensor], Tensor], x: Tensor, target: Te
 
 
 def row_slices(rows: int, vocabulary: int) -> Iterator[slice]:
-    """So many rows, in parts whose scores fit into a bounded memory."""
+    """Slices of rows whose scores fit into a bounded memory."""
     size = min(max(HELD // vocabulary, FEWEST), MOST)
     return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
 
 
 class _CrossEntropyFunction(torch.autograd.Function):
-    """Scores become probabilities and then gradients in one place, a part at a time, all on the way forward.
+    """Computes the gradients in the forward pass, chunk by chunk, where the probabilities are available.
 
-    The gradient of a softmax's cost is its probabilities, less what is right. What is kept is the gradient of x
-    and of the weight, for a cost of 1; going back scales them.
+    The gradient of the loss by the scores is softmax minus target. Stored are the gradients of x and of the weight for
+    a loss of 1; the backward pass scales them.
     """
 
     @staticmethod
@@ -95,7 +95,7 @@ def _loss_and_gradients(
     bias_grad = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
     loss = torch.zeros((), device=x.device)
     slices = list(row_slices(len(x), len(weight)))
-    # For the scores of any part. Where its rows begin at even places, that of 33,101 words costs a sixth less in all.
+    # Scores of a chunk. Aligned rows save a sixth of the time for 33,101 words.
     buffer = x.new_empty((slices[0].stop if slices else 0, -(-len(weight) // EVEN) * EVEN))[:, : len(weight)]
     for slice_ in slices:
         rows, targets = x[slice_], target[slice_, None]
@@ -122,16 +122,15 @@ def _loss_and_gradients(
     return loss, x_grad, weight_grad, bias_grad
 
 
-# A softmax that is learned from a sample: each step weighs the right words against some drawn by chance.
+# --- Sampled softmax ---
 #
-# Words are drawn as text has them, frequent ones (small ids) more often, by Zipf's law. A word that is often drawn would
-# be pushed down too often: so each score is lowered by the logarithm of how likely its word was to be there (Bengio and
-# Senécal 2003; Jean et al. 2015). It is another objective than the likelihood, near to it where many are drawn; what a
-# model says is always the exact softmax.
+# Negatives are drawn from Zipf's law over ids sorted by frequency. Frequent words would be pushed down too often, so
+# each score is reduced by the log of its inclusion probability (Bengio and Senécal 2003; Jean et al. 2015). It
+# approximates the likelihood; at inference the softmax is exact.
 
 
 def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, num_samples: int) -> Tensor:
-    """Σ over (N,) targets, each among about `tries` of the (V, D) weights; x are (N, D)."""
+    """Loss summed over (N,) targets, each among about `num_samples` of the (V, D) weights; x is (N, D)."""
     vocabulary = len(weight)
     sampled = torch.unique(zipf(num_samples, vocabulary, x.device))
     class_ids = torch.cat((sampled, target))
@@ -141,25 +140,25 @@ def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target:
     offsets = offsets if bias is None else offsets + bias[class_ids]
     sampled_offsets, target_offsets = offsets.split([len(sampled), len(target)])
     scores = torch.addmm(sampled_offsets, x, sampled_vectors.t())
-    scores = scores.masked_fill(sampled == target[:, None], -torch.inf)  # the right word is no wrong one too
+    scores = scores.masked_fill(sampled == target[:, None], -torch.inf)  # the target is not its own negative
     target_scores = (x * target_vectors).sum(1) + target_offsets
     return (torch.logaddexp(torch.logsumexp(scores.float(), 1), target_scores.float()) - target_scores.float()).sum()
 
 
 def zipf(count: int, vocabulary: int, device: torch.device) -> Tensor:
-    """(count,) ids, P(id) = log((id + 2) / (id + 1)) / log(V + 1): the smaller the likelier."""
+    """(count,) sampled ids, P(id) = log((id + 2) / (id + 1)) / log(V + 1)."""
     uniform = torch.rand(count, device=device, dtype=torch.float64)
     ids = torch.exp(uniform * math.log(vocabulary + 1)).long() - 1
     return ids.clamp(0, vocabulary - 1)
 
 
 def zipf_probabilities(vocabulary: int) -> Tensor:
-    """(V,) the P of every id: about what each word's share of a text is, before anything is known of that text."""
+    """(V,) Zipf probabilities: a prior for word frequencies before any text is seen."""
     return _draw_probs(torch.arange(vocabulary), vocabulary)
 
 
 def log_chance(ids: Tensor, vocabulary: int, num_samples: int) -> Tensor:
-    """log P that an id is drawn at least once in so many tries."""
+    """log P that an id is drawn at least once in `num_samples` draws."""
     return torch.log(-torch.expm1(num_samples * torch.log1p(-_draw_probs(ids, vocabulary)))).float()
 
 
@@ -167,15 +166,19 @@ def _draw_probs(ids: Tensor, vocabulary: int) -> Tensor:
     return torch.log1p(1 / (ids.double() + 1)) / math.log(vocabulary + 1)
 
 
-# The shapes of a run's weights follow from these three, so they stay what they are.
-FREQUENT = 1000  # entries that are weighed together; ids are given by falling count
-WIDER = 4  # each border between groups lies so many times further than the one before
-NARROWER = 2  # so many times fewer numbers lead to the scores of each further group
+# --- Adaptive softmax ---
+#
+# The shapes of saved weights depend on these three constants, so they must not change.
+FREQUENT = 1000  # words in the head; ids are sorted by descending frequency
+WIDER = 4  # each cutoff is this many times the previous one
+NARROWER = 2  # each further cluster's projection is this many times smaller
 
 
 def cluster_cutoffs(vocabulary: int) -> tuple[int, ...]:
-    """The first id of each group of rarer words; none where all words are few. They do not move as a vocabulary grows,
-    so that of the groups only the last one does."""
+    """First id of each cluster of rarer words; none for small vocabularies.
+
+    Cutoffs do not depend on the vocabulary size, so a growing vocabulary only changes the last cluster.
+    """
     cutoffs, cutoff = [], FREQUENT
     while cutoff < vocabulary:
         cutoffs.append(cutoff)
@@ -184,7 +187,7 @@ def cluster_cutoffs(vocabulary: int) -> tuple[int, ...]:
 
 
 class TailCluster(nn.Module):
-    """Rarer words: fewer numbers are made of what is known, and a score for each word of these."""
+    """A cluster of rarer words: a projection to a smaller size, and a score per word."""
 
     def __init__(self, inputs: int, inner: int, words: int) -> None:
         super().__init__()
@@ -194,11 +197,10 @@ class TailCluster(nn.Module):
 class AdaptiveSoftmax(nn.Module):
     """(N, inputs) vectors → probabilities of `vocabulary` words.
 
-    Before anything is learned words are about as likely as in any text, by Zipf's law: else hundreds of steps are spent
-    on learning that some words are frequent.
+    Biases start at the log of Zipf's law: else hundreds of steps are spent on learning word frequencies.
 
-    borders  the first id of each group of rarer words, rising; none: all words are weighed together
-    sampled  where all are, how many are drawn to learn from in a step; 0: none, it is learned from all
+    borders  first id of each cluster; none: a full softmax
+    sampled  number of negatives of the sampled softmax in training (full softmax only); 0: all words
     """
 
     def __init__(self, inputs: int, vocabulary: int, borders: tuple[int, ...] = (), *, sampled: int = 0) -> None:
@@ -207,9 +209,7 @@ class AdaptiveSoftmax(nn.Module):
         self.draws = sampled if sampled < vocabulary else 0
         ends = (*borders, vocabulary)
         self.frequent = ends[0]
-        self.scores = deferred_linear(
-            inputs, self.frequent + len(borders)
-        )  # the entries of groups stand behind the words
+        self.scores = deferred_linear(inputs, self.frequent + len(borders))  # cluster entries follow the words
         self.groups = nn.ModuleList(
             TailCluster(inputs, max(1, inputs // NARROWER**number), ends[number] - ends[number - 1])
             for number in range(1, len(ends))
@@ -220,7 +220,7 @@ class AdaptiveSoftmax(nn.Module):
             set_initial_values(group.scores, bias=probabilities.log())
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, V) scores of all words: their log P up to a constant."""
+        """(N, V) log P of all words up to a constant."""
         if not self.borders:
             return self.scores(x)
         head_log_probs = self.scores(x).log_softmax(1)
@@ -240,7 +240,7 @@ class AdaptiveSoftmax(nn.Module):
         return log_probs
 
     def cost(self, x: Tensor, target: Tensor) -> Tensor:
-        """Σ −log P of these words; what it costs to find grows with the groups that are asked for."""
+        """Cross-entropy summed over these words; its cost grows with the clusters they are in."""
         if self.draws and self.training:
             return sampled_softmax_loss(x, self.scores.weight, self.scores.bias, target, self.draws)
         head_targets, groups = self._split_targets(target)
@@ -251,7 +251,7 @@ class AdaptiveSoftmax(nn.Module):
         return total
 
     def _split_targets(self, target: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """What is asked of the frequent words and groups, and of each group by which rows, and which of its words."""
+        """Targets of the head, and for each cluster the rows in it with their targets."""
         if not self.borders:
             return target, []
         group = torch.bucketize(target, torch.tensor(self.borders, device=target.device), right=True)
@@ -270,15 +270,15 @@ def _cluster_scores(group: TailCluster, x: Tensor) -> Tensor:
 
 
 class SoftmaxHead(nn.Module):
-    """Which word? Reads the states through a softmax of its own, or one that another head `has` already.
+    """Language-model head with its own softmax, or one `shared` with another head.
 
-    first  where in a state the numbers begin that it reads: two that read another half may share a softmax
+    first  start of the states' slice that is read: heads of two directions may share a softmax
     """
 
     def __init__(self, softmax: AdaptiveSoftmax, *, first: int = 0, shared: bool = False) -> None:
         super().__init__()
         self.first = first
-        self._shared_softmax = (softmax,)  # in a tuple, so that what is shared is not registered a second time
+        self._shared_softmax = (softmax,)  # in a tuple, so that a shared softmax is not registered twice
         if not shared:
             self.softmax = softmax
 
@@ -287,11 +287,11 @@ class SoftmaxHead(nn.Module):
         return self._shared_softmax[0].vocabulary
 
     def forward(self, states: States) -> Tensor:
-        """(T, V) scores: log P up to a constant."""
+        """(T, V) log P up to a constant."""
         return self.logits_from(self._select_inputs(states.last))
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """The sum over asked positions; others cost nothing."""
+        """Cross-entropy summed over supervised positions."""
         positions = (target >= 0).nonzero().squeeze(1)
         return self._shared_softmax[0].cost(self._select_inputs(states.last_at(positions)), target[positions])
 

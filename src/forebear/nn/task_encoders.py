@@ -1,7 +1,7 @@
-"""Vectors of words, which know nothing of each other, as the first layer of a small network that reads texts.
+"""Task encoders over word vectors (mean, CNN, BiLSTM), and over a scalar mix of a pre-trained encoder's layers.
 
-A text is read by itself: each word alone ("mean": heads take their mean), with its neighbours ("convolution"), or with
-all words before and behind it ("recurrent"). Of two texts in a row each word first looks for its likes in the other.
+Each text is encoded on its own: word by word ("mean", pooled by the head), with neighboring words ("convolution"), or
+in both directions ("recurrent"). In a pair of texts each word first attends to the other text.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from forebear.nn.layers import Initial, deferred_linear
 from forebear.nn.nnlm import WordEmbedding
 from forebear.nn.recurrent import LSTMLayer
 
-SPANS = (3, 4, 5)  # neighbouring words that a filter sees (Kim 2014)
-MARGIN = max(SPANS) - 1  # zeros between texts, so that no filter sees two
-SHARP = 10.0  # what a cosine is multiplied by: a word looks at those that are as it is, and little at others
-SMALLEST = 1e-6  # lengths below are taken for it
+SPANS = (3, 4, 5)  # filter widths in words (Kim 2014)
+MARGIN = max(SPANS) - 1  # zeros between texts, so that no filter spans two
+SHARP = 10.0  # factor of the cosines: attention concentrates on similar words
+SMALLEST = 1e-6  # lower bound of vector norms
 
 
 class DecomposableAttention(nn.Module):
-    """What a word is beside its likes in the other text (Parikh et al. 2016): (T, D) twice → (T, W)."""
+    """Compares a word with its aligned words in the other text (Parikh et al. 2016): (T, D) twice → (T, W)."""
 
     def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
@@ -36,19 +36,19 @@ class DecomposableAttention(nn.Module):
 
 
 class PointwiseLayer(nn.Module):
-    """Each word by itself, through a layer."""
+    """A dense layer applied to each word."""
 
     def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
         self.layer = deferred_linear(input_size, width)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """(T, D) of texts with so many words → (T, W)."""
+        """(T, D) → (T, W)."""
         return torch.relu(self.layer(x))
 
 
 class DeferredConv1d(nn.Conv1d, Initial):
-    """torch's, without values of its own."""
+    """`nn.Conv1d` without initialization."""
 
     def __init__(self, width: int, out: int, span: int) -> None:
         super().__init__(width, out, span, device="meta")
@@ -58,7 +58,7 @@ class DeferredConv1d(nn.Conv1d, Initial):
 
 
 class ConvolutionLayer(nn.Module):
-    """Each word with its neighbours: filters of SPANS words, about as many of each."""
+    """Convolutions of the widths SPANS, with about equally many filters of each."""
 
     def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class ConvolutionLayer(nn.Module):
         self.filters = nn.ModuleList(DeferredConv1d(input_size, count, span) for span, count in counts.items() if count)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Texts lie one behind the other with zeros between them: no filter sees two, and beyond an end is nothing."""
+        """Texts are concatenated with zeros between them: no filter spans two texts."""
         sizes, texts = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
         positions = torch.arange(len(x), device=x.device) + MARGIN * texts.repeat_interleave(sizes)
         padded = x.new_zeros(len(x) + MARGIN * (len(lengths) + 1), x.shape[1]).index_copy(0, positions, x).t()[None]
@@ -78,7 +78,7 @@ class ConvolutionLayer(nn.Module):
 
 
 class BiRecurrentLayer(nn.Module):
-    """Each word with all before it, and with all behind it: half of the numbers from either direction."""
+    """A bidirectional LSTM, half of the units in each direction."""
 
     def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
@@ -95,11 +95,11 @@ TASK_ENCODERS = {"mean": PointwiseLayer, "convolution": ConvolutionLayer, "recur
 
 
 class TaskEncoder(Encoder):
-    """An encoder: the vectors of words, and what reads them.
+    """Word vectors and a task encoder over them.
 
-    reader  "mean", "convolution", "recurrent"; None: the vectors as they are, and nothing of it learns
-    width   of what a reader makes of them
-    pairs   whether rows hold two texts, which are to be compared
+    reader  "mean", "convolution", "recurrent"; None: the word vectors themselves, without parameters
+    width   output size of the reader
+    pairs   whether sequences hold two texts to be compared
     """
 
     depth, max_length, sees = 1, None, "text"
@@ -121,7 +121,7 @@ class TaskEncoder(Encoder):
         return self.embedding.width, self.width
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """The vectors of words; with the one layer that there is, all parameters."""
+        """The word vectors; with the one layer, all parameters."""
         yield from self.embedding.parameters() if layers < 1 else self.parameters()
 
     def forward(
@@ -144,7 +144,7 @@ class TaskEncoder(Encoder):
 
 
 def split_text_lengths(rows: tuple[int, ...], segments: Tensor | None) -> tuple[int, ...]:
-    """The lengths of the first and the second text of each row in turn; either may have no words."""
+    """Lengths of the first and second text of each sequence in turn; either may be empty."""
     if segments is None:
         return tuple(text_length for length in rows for text_length in (length, 0))
     second_lengths = [int(row.sum()) for row in segments.split(list(rows))]
@@ -156,23 +156,22 @@ def split_text_lengths(rows: tuple[int, ...], segments: Tensor | None) -> tuple[
 
 
 def attend_other_text(x: Tensor, texts: tuple[int, ...]) -> Tensor:
-    """(T, D) for each word the mean of the other text's words, weighed by how like it they are; of none: zeros.
+    """(T, D) for each word the mean of the other text's words, weighted by similarity; zeros if there are none.
 
-    `texts` are as `parted` tells. For words that have no likes there is one more, which is like none and has no vector.
+    `texts` are as returned by `split_text_lengths`. An extra zero vector with score 0 lets words without similar ones
+    attend to nothing.
     """
     sizes, text_vectors = torch.tensor(texts, device=x.device), x.split(list(texts))
     padded = [nn.utils.rnn.pad_sequence(list(text_vectors[index::2]), batch_first=True) for index in (0, 1)]
     masks = [
         torch.arange(padded[index].shape[1], device=x.device) < sizes[index::2, None] for index in (0, 1)
-    ]  # (B, n) and (B, m): what is beyond a text's end is looked at by nobody
+    ]  # padding gets no attention
     first, second = (vectors / vectors.norm(dim=2, keepdim=True).clamp(min=SMALLEST) for vectors in padded)
     scores = SHARP * first @ second.transpose(1, 2)
     of_first = _attend_to_words(scores, padded[1], masks[1])[masks[0]]
     of_second = _attend_to_words(scores.transpose(1, 2), padded[0], masks[0])[masks[1]]
     text_index = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
-    return torch.cat((of_first, of_second))[
-        text_index.argsort(stable=True).argsort()
-    ]  # in the order of the words again
+    return torch.cat((of_first, of_second))[text_index.argsort(stable=True).argsort()]  # back to the original order
 
 
 def _attend_to_words(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
@@ -181,18 +180,18 @@ def _attend_to_words(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
     return functional.pad(scores, (0, 1)).softmax(2)[..., :-1] @ vectors
 
 
-# A small network above a pre-trained one: it reads the vectors of words beside a mixture of all layers ([x; ELMo]).
+# --- Task encoder over [x; ELMo]: word vectors and a scalar mix of all layers ---
 
 
 class ScalarMixEncoder(Encoder):
-    """An encoder. `inner` is the pre-trained one, whose first layer are the vectors x of words.
+    """A task encoder over a pre-trained encoder `inner`, whose first layer are the word vectors x.
 
     reader  "mean", "convolution" or "recurrent"
-    width   of what is read; None: that of x
-    place   "before": it reads [x; mixture]; "after": it reads x, and the mixture stands beside what it makes of it;
-            "both": each, with weights of their own. Layers are mixed that are as wide as the last
-    normed  whether layers are brought to one scale before they are mixed
-    pairs   whether rows hold two texts, which are to be compared
+    width   output size of the reader; None: that of x
+    place   where the mix is added: "before", the reader's input is [x; mix]; "after", its output is [output; mix];
+            "both", with separate weights. Only layers of the last layer's size are mixed
+    normed  whether layers are normalized before mixing
+    pairs   whether sequences hold two texts to be compared
     """
 
     depth, sees = 1, "all"
@@ -211,7 +210,7 @@ class ScalarMixEncoder(Encoder):
         super().__init__()
         self.inner, self.pairs, self.dropout = inner, pairs, nn.Dropout(dropout)
         assert inner.embedding is not None
-        word_size = inner.embedding.width  # of a layer that stands there twice, once
+        word_size = inner.embedding.width  # the embedding layer of a biLM repeats x
         reader_size = width or 2 * ((word_size + 1) // 2)
         before, after = place in ("before", "both"), place in ("after", "both")
         layer_sizes = inner.widths
@@ -244,13 +243,13 @@ class ScalarMixEncoder(Encoder):
         return self.given, self.width
 
     def train(self, mode: bool = True) -> ScalarMixEncoder:
-        """Where the pre-trained encoder stays as it is, it gives what it always gives: nothing of it is left out."""
+        """A frozen pre-trained encoder stays in evaluation mode (no dropout)."""
         super().train(mode)
         self.inner.train(mode and any(parameter.requires_grad for parameter in self.inner.parameters()))
         return self
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """The pre-trained encoder; with the one layer that there is, all parameters."""
+        """The pre-trained encoder; with the one layer, all parameters."""
         yield from self.inner.parameters() if layers < 1 else self.parameters()
 
     def forward(

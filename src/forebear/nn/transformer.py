@@ -1,4 +1,4 @@
-"""The Transformer that milestones share; its switches are the things in which they differ, and there are no others."""
+"""The Transformer: encoder, decoder and encoder–decoder; its options are the differences between the models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Activation = Literal["gelu", "gelu-tanh", "relu"]
 
 
 class TransformerBlock(nn.Module):
-    """Attention, then a feed-forward layer, each added to what came in; the norm stands before ("pre") or after."""
+    """Self-attention and a feed-forward layer with residual connections; LayerNorm before ("pre") or after ("post")
+    each.
+    """
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class TransformerBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], positions: Tensor | None = None) -> Tensor:
-        """(T, D) → (T, D), or (len(positions), D), for the tokens that are `positions`."""
+        """(T, D) → (T, D), or (len(positions), D) for these tokens only."""
         residual = x if positions is None else x[positions]
         if self.norm_place == "pre":
             x = residual + self.dropout(self.attention(self.attention_norm(x), lengths, positions))
@@ -67,15 +69,15 @@ class TransformerBlock(nn.Module):
 
 
 class Transformer(Encoder):
-    """An encoder: tokens of ragged rows → States.
+    """A Transformer encoder (bidirectional) or decoder-only model (causal).
 
-    norm        "pre": before each part, and once more at the end (GPT-2); "post": after each sum (the original, BERT)
-    sees        "past": a token sees itself and those before it; "all": its whole row
-    activation  between the two feed-forward layers, `inner` wide
-    width       of the states; an embedding of another width is projected to it (ALBERT)
-    shared      one block, used at every depth (ALBERT)
-    epsilon     what keeps a norm from dividing by zero
-    attention_dropout  of the weights of attention, where it is not `dropout` too: the original Transformer has none
+    norm        "pre": before each sublayer and after the last block (GPT-2); "post": after each sum (BERT)
+    sees        "past": causal attention; "all": full attention
+    activation  of the feed-forward layer, whose size is `inner`
+    width       hidden size; an embedding of another size is projected to it (ALBERT)
+    shared      one block shared by all layers (ALBERT)
+    epsilon     of LayerNorm
+    attention_dropout  dropout of attention weights, by default `dropout`; the original Transformer has none
     """
 
     has_attention = True
@@ -105,7 +107,8 @@ class Transformer(Encoder):
             )
         self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
         self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon
-        # Each of the 2·depth sums onto the way through adds variance: GPT-2 makes what is added smaller by their root.
+        # Each of the 2·depth residual sums adds variance: GPT-2 scales the output layers by the inverse root of their
+        # number.
         scale = (2 * depth) ** -0.5 if norm == "pre" else 1.0
         self.blocks = nn.ModuleList(
             TransformerBlock(
@@ -130,7 +133,7 @@ class Transformer(Encoder):
         return self.embedding.positions
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """The parameters of the embedding and of the first so many layers."""
+        """Parameters of the embedding and the first `layers` layers."""
         yield from self.embedding.parameters()
         yield from self.project.parameters() if self.project is not None else ()
         for block in self.blocks[: min(layers, 1) if len(self.blocks) < self.depth else layers]:
@@ -145,9 +148,9 @@ class Transformer(Encoder):
         segments: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> States:
-        """`positions` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
+        """`positions` are the ascending indices of the tokens that need the last layer; None: all."""
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
-        positions = positions if self.sees == "all" else None  # those that look back are asked about every token
+        positions = positions if self.sees == "all" else None  # causal models are supervised at every token
         x = self.embedding(tokens, rows, segments)
         layers = [x if self.project is None else self.project(x)]
         for number in range(self.depth):
@@ -160,7 +163,7 @@ class Transformer(Encoder):
     def attention_maps(
         self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None
     ) -> list[list[Tensor]]:
-        """Where tokens look: for each layer a list with the (H, n, n) weights of each row, for study."""
+        """Attention weights for inspection: for each layer the (H, n, n) weights of each sequence."""
         states = self(tokens, lengths, segments)
         maps = []
         for number, x in enumerate(states.layers[:-1]):
@@ -170,11 +173,11 @@ class Transformer(Encoder):
         return maps
 
 
-# A text is read by one half and written by the other, which looks at what it has written and at all that was read.
+# --- Encoder–decoder ---
 
 
 class DecoderBlock(nn.Module):
-    """Attention to what is written so far, then to what was read, a feed-forward layer; each added to its input."""
+    """Causal self-attention, cross-attention and a feed-forward layer, each with a residual connection."""
 
     def __init__(
         self,
@@ -201,7 +204,7 @@ class DecoderBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
-        """(T, D), and the (S, D) of what was read → (T, D)."""
+        """(T, D) targets and (S, D) memory → (T, D)."""
         if self.norm_place == "pre":
             x = x + self.dropout(self.attention(self.attention_norm(x), lengths))
             x = x + self.dropout(self.cross(self.cross_norm(x), lengths, memory, memory_lengths))
@@ -216,7 +219,7 @@ class DecoderBlock(nn.Module):
     def attention_weights(
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Where each row looks in what is written (H, n, n), and where in what was read (H, n, m)."""
+        """Self-attention (H, n, n) and cross-attention (H, n, m) weights of each sequence."""
         norm_first = self.norm_place == "pre"
         normalized = self.attention_norm(x) if norm_first else x
         attended = x + self.attention(normalized, lengths)
@@ -227,9 +230,9 @@ class DecoderBlock(nn.Module):
 
 
 class TransformerDecoder(nn.Module):
-    """The right half of the Transformer: a causal one whose every block looks at the memory too.
+    """The decoder of the Transformer: causal blocks with cross-attention.
 
-    Dropout is the paper's: of what is added, never of the weights of attention.
+    Dropout as in the paper: of residual branches, not of attention weights.
     """
 
     def __init__(
@@ -248,7 +251,7 @@ class TransformerDecoder(nn.Module):
         super().__init__()
         self.embedding, self.width, self.depth, self.heads = embedding, width, depth, heads
         self.norm_place, self.activation, self.epsilon = norm, activation, epsilon
-        scale = (3 * depth) ** -0.5 if norm == "pre" else 1.0  # as in `Transformer`, for three sums in each block
+        scale = (3 * depth) ** -0.5 if norm == "pre" else 1.0  # as in `Transformer`, with three sums per block
         self.blocks = nn.ModuleList(
             DecoderBlock(
                 width,
@@ -280,7 +283,7 @@ class TransformerDecoder(nn.Module):
 
 
 class EncoderDecoder(Encoder):
-    """Both halves. The states are those of what is written; a head reads them as it reads any others."""
+    """Encoder and decoder. The states are the decoder's, for the same heads as other encoders."""
 
     has_attention, has_decoder = True, True
     sees = "past"
@@ -310,7 +313,7 @@ class EncoderDecoder(Encoder):
         source_lengths: Tensor | Sequence[int],
         positions: Tensor | None = None,
     ) -> States:
-        """Row i of what is written looks at row i of the `source`. Every token is asked about, whatever is `positions`."""
+        """Sequence i attends to sequence i of the `source`. `positions` is ignored: all are computed."""
         rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
         return self.writer(tokens, rows, self.reader(source, source_rows).last, source_rows)
 
@@ -321,9 +324,9 @@ class EncoderDecoder(Encoder):
         source: Tensor,
         source_lengths: Tensor | Sequence[int],
     ) -> dict[str, list[list[Tensor]]]:
-        """Where tokens look, for study: for each layer a list with the weights of each row.
+        """Attention weights for inspection: for each layer the weights of each sequence.
 
-        "read" (H, m, m) within the source, "written" (H, n, n) within what is written, "cross" (H, n, m) between them.
+        "read" (H, m, m) within the source, "written" (H, n, n) within the target, "cross" (H, n, m) between them.
         """
         rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
         memory = self.reader(source, source_rows).last

@@ -1,10 +1,10 @@
-"""Linear layers whose weights are laid out anew for speed, for models that are only read: few rows at a time, often.
+"""Packed linear layers for inference: copies of the weights in a layout that is faster for few rows.
 
 Measured with one thread on an AVX2 processor, in GFLOP/s for 768 → 3,072 and the 768 → 50,257 of GPT-2's vocabulary:
     rows   [out, in] as trained   [in, out]   packed by oneDNN
       1       5.3 / 5.7           7.5 / 10.8     5.9 / 7.3
       8      16.5 / 16.8         13.9 / 14.8    21.7 / 28.0
-A layer that narrows is as fast in its own layout for one row. A layout is a second copy of the weights.
+A layer with fewer outputs than inputs is as fast in its own layout for one row.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PackFn = Callable[[Tensor, Tensor | None], LinearFn]
 
 
 def packed_linear(layer: nn.Module, pack: PackFn) -> LinearFn:
-    """A linear layer, laid out; one of small integers has its own way, and so has any other."""
+    """A linear layer as a function with packed weights; int8 and other layers use their own product."""
     if type(layer) is DeferredLinear:
         return pack(layer.weight, layer.bias)
     return layer.laid_out() if isinstance(layer, QuantizedLinear) else layer
 
 
 def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
-    """What scores every token of the vocabulary, by the same rule; `head.transformed` comes before it."""
+    """The output projection as a function with packed weights; its input is `head.transform_states`."""
     if type(head) is not LMHead:
         return head.logits_from
     embedding = head.embedding
@@ -39,7 +39,7 @@ def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
 
 
 def pack_for_vector(weight: Tensor, bias: Tensor | None) -> LinearFn:
-    """x · weightᵀ + bias, for x of one row (and right for any)."""
+    """x · weightᵀ + bias, for one row (correct for any number)."""
     outputs, inputs = weight.shape
     if outputs < inputs:
         return pack_none(weight, bias)
@@ -50,7 +50,7 @@ def pack_for_vector(weight: Tensor, bias: Tensor | None) -> LinearFn:
 
 
 def pack_for_matrix(weight: Tensor, bias: Tensor | None) -> LinearFn:
-    """The same for x of several rows."""
+    """The same for several rows."""
     if not can_pack(weight):
         return pack_none(weight, bias)
     multiply, packed = torch.ops.mkldnn._linear_pointwise, torch.ops.mkldnn._reorder_linear_weight(weight)
@@ -63,7 +63,7 @@ def pack_none(weight: Tensor, bias: Tensor | None) -> LinearFn:
 
 
 def can_pack(weight: Tensor) -> bool:
-    """Whether oneDNN can pack it: an operation that torch keeps for its own compiler, so it may be absent."""
+    """Whether oneDNN can pack it, by an operation internal to torch's compiler, which may be absent."""
     is_supported = (
         weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
     )

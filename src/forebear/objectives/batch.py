@@ -1,4 +1,4 @@
-"""What a learner is given: inputs and named targets without padding, and the moment from which all chance follows."""
+"""Batches with named targets and no padding, the Objective protocol, and a stateless shuffle."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-IGNORE_INDEX = -1  # a target that asks for nothing
+IGNORE_INDEX = -1  # a target that is not supervised
 
 TargetArrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class BatchKey:
-    """When a batch is drawn. All its randomness is a function of this alone, so that a broken run can go on."""
+    """Seed and step of a batch. All its randomness depends on them alone, so that training can be resumed."""
 
     seed: int
     step: int
 
     def rng(self, purpose: int = 0) -> np.random.Generator:
-        """Objectives that are nested in one another draw for different purposes, so that neither disturbs the other."""
+        """A generator per purpose, so that nested objectives sample independently."""
         return np.random.default_rng([self.seed, self.step, purpose])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of tokens, one after the other, with nothing between them.
+    """Sequences of tokens, packed without padding.
 
-    inputs   `lengths` (B,) says how long each row is; `tokens` and others (T,) have an entry for each token; where an
-             example is several rows, `groups` (B,) numbers the example of each, rising from 0; where each row has
-             another text to look at, `source` has its tokens and `source_lengths` (B,) says how many
-    targets  one for each token (T,), row (B,) or example; NOTHING, or what is no number, asks for nothing; a target
-             may be several numbers
-    places   (T,) where each token stands in the corpus, NOTHING for those that the objective put in; None: not told
-    weights  how much the loss of a target counts; 1 where nothing is said
+    Attributes:
+        inputs: `lengths` (B,) of the sequences; `tokens` and others (T,) with one entry per token; `groups` (B,), the
+            rising example number of each sequence, where an example has several; `source` and `source_lengths` (B,),
+            the source tokens of sequence-to-sequence batches.
+        targets: One entry per token (T,), sequence (B,) or example; IGNORE_INDEX or NaN is not supervised; an entry
+            may be several numbers.
+        positions: (T,) corpus position of each token, IGNORE_INDEX for inserted ones; None: unknown.
+        weights: Loss weight of each target, 1 by default.
     """
 
     inputs: TargetArrays
@@ -49,24 +50,26 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        """All tokens in it, those of sources too: what budgets and speeds count."""
+        """All tokens, source tokens included: what budgets and throughput count."""
         return self.num_target_tokens + len(self.inputs.get("source", ()))
 
     def supervised_counts(self) -> dict[str, int]:
-        """How many answers each target wants: what losses are divided by."""
+        """The number of supervised entries of each target, by which losses are divided."""
         return {name: int(np.count_nonzero(is_supervised(target))) for name, target in self.targets.items()}
 
     def split(self, count: int) -> list[Batch]:
-        """The same rows in so many batches (or fewer, if there are fewer examples), each of about as many tokens.
+        """Split into `count` batches (fewer if there are fewer examples) of about equally many tokens.
 
-        The rows of one example stay together.
+        The sequences of one example stay together.
         """
         if count == 1:
             return [self]
         lengths = self.inputs["lengths"]
         groups = self.inputs.get("groups", np.arange(len(lengths)))
         example_first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
-        ends, source_ends = (np.concatenate(([0], np.cumsum(counts))) for counts in (lengths, self.inputs.get("source_lengths", [])))
+        ends, source_ends = (
+            np.concatenate(([0], np.cumsum(counts))) for counts in (lengths, self.inputs.get("source_lengths", []))
+        )
         examples = len(example_first_rows) - 1
         boundaries = balanced_splits(ends[example_first_rows], min(count, examples))
 
@@ -75,17 +78,24 @@ class Batch:
             of_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
             of_length[len(lengths)] = rows
             slices = {name: array[of_length[len(array)]] for name, array in arrays.items() if name != "source"}
-            slices |= {"source": arrays["source"][source_ends[rows.start] : source_ends[rows.stop]]} if "source" in arrays else {}
+            slices |= (
+                {"source": arrays["source"][source_ends[rows.start] : source_ends[rows.stop]]}
+                if "source" in arrays
+                else {}
+            )
             return slices | ({"groups": slices["groups"] - first} if "groups" in slices else {})
 
         pairs = zip(boundaries[:-1].tolist(), boundaries[1:].tolist(), strict=True)
-        return [Batch(slice_arrays(self.inputs, *pair), slice_arrays(self.targets, *pair), weights=self.weights) for pair in pairs]
+        return [
+            Batch(slice_arrays(self.inputs, *pair), slice_arrays(self.targets, *pair), weights=self.weights)
+            for pair in pairs
+        ]
 
 
 def balanced_splits(ends: np.ndarray, count: int) -> np.ndarray:
-    """(count + 1,) where to cut a row of examples into so many parts that are about equally long; none is empty.
+    """(count + 1,) boundaries that split consecutive examples into `count` non-empty parts of about equal length.
 
-    `ends` tells where each example begins, and at last where all of them end.
+    `ends` has the start of each example, and finally the end of the last one.
     """
     targets = ends[-1] * np.arange(1, count) / count
     upper = np.searchsorted(ends, targets)
@@ -96,14 +106,14 @@ def balanced_splits(ends: np.ndarray, count: int) -> np.ndarray:
 
 
 def is_supervised(target: np.ndarray) -> np.ndarray:
-    """Which entries of a target ask for something: of those that are several numbers, the first tells."""
+    """Which entries of a target are supervised; of entries with several numbers, the first decides."""
     values = target if target.ndim == 1 else target[:, 0]
     return ~np.isnan(values) if values.dtype.kind == "f" else values != IGNORE_INDEX
 
 
 @runtime_checkable
 class PrepassObjective(Protocol):
-    """An objective that must go through the whole text before it can make its first batch."""
+    """An objective that needs a pass over the whole text before its first batch."""
 
     def prepass(self, source: Any, progress: Callable[[int, int], object] | None = None) -> None: ...
 
@@ -121,10 +131,10 @@ def batch_unit(objective: object) -> str:
 
 
 class Objective(Protocol):
-    """What is predicted from what. Its source is a portion of a corpus, or rows of labelled examples."""
+    """A training objective: builds batches from a Subset of a corpus, or from labeled examples."""
 
     def steps(self, source: Any, size: int) -> int:
-        """How many batches of about `size` tokens show everything once."""
+        """The number of batches of about `size` tokens in an epoch."""
         ...
 
     def batch(self, source: Any, size: int, moment: BatchKey) -> Batch:
@@ -132,11 +142,11 @@ class Objective(Protocol):
         ...
 
     def check(self, source: Any) -> None:
-        """An error with the remedy where this cannot be learned from such a text."""
+        """Raise InputError if the objective cannot be trained on this text."""
         ...
 
 
-# A shuffle without memory: the i-th index of epoch e from (seed, e, i) alone; every epoch is a permutation.
+# --- Stateless shuffle: the i-th index of epoch e from (seed, e, i) alone ---
 
 
 ROUNDS = 6
@@ -144,10 +154,10 @@ UINT64 = np.uint64
 
 
 def shuffled_positions(indices: np.ndarray | int, size: int, *, seed: int, epoch: int = 0) -> np.ndarray:
-    """Where each index of 0..size-1 goes in this epoch's order.
+    """The position of each index of 0..size-1 in this epoch's permutation.
 
-    A Feistel network permutes a square of numbers a little larger than `size`; what lands outside is sent through
-    again until it lands inside, so that exactly 0..size-1 remain: nothing is stored, nothing drawn twice.
+    A Feistel network permutes a range somewhat larger than `size`; results outside 0..size-1 are permuted again until
+    they are inside, so that the result is a permutation without any stored state.
     """
     positions = np.atleast_1d(np.asarray(indices, dtype=np.int64))
     if size < 1 or (positions.size and (positions.min() < 0 or positions.max() >= size)):
@@ -163,7 +173,7 @@ def shuffled_positions(indices: np.ndarray | int, size: int, *, seed: int, epoch
 
 
 def _permute(values: np.ndarray, half_bits: int, keys: list[np.uint64]) -> np.ndarray:
-    """Each half in turn is mixed into the other: invertible whatever the mixing, hence a permutation."""
+    """Feistel rounds: each half is mixed into the other, which is invertible and hence a permutation."""
     low_bits = UINT64((1 << half_bits) - 1)
     left, right = values >> UINT64(half_bits), values & low_bits
     for key in keys:

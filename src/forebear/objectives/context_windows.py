@@ -1,4 +1,4 @@
-"""Show every word with those around it, stretch by stretch: what word vectors are learned from."""
+"""Context windows of words (word2vec), and word frequencies."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from forebear.objectives.whole_texts import TEXT_UNITS
 
 @lru_cache(maxsize=2)
 def _order(steps: int, seed: int, epoch: int) -> np.ndarray:
-    """The order of an epoch's stretches."""
+    """The order of an epoch's blocks."""
     return shuffled_positions(np.arange(steps), steps, seed=seed, epoch=epoch)
 
 
 @dataclass(frozen=True)
 class ContextWindows:
-    """The text is cut into stretches of `size` tokens, each shown once an epoch, in an order of the epoch's own.
+    """Blocks of `size` tokens, each shown once per epoch in random order.
 
-    Rows are the units of a stretch: no word is seen from another unit. Which of its neighbours a word is asked for, and
-    beside which others, is drawn where it is learned: there are too many to write down.
+    Sequences are the units of a block; windows do not cross units. Window sizes and negative samples are sampled by the
+    learner, as there are too many pairs to materialize.
 
-    unit  what a row is: "sentence" or "document"
+    Attributes:
+        text_unit: Unit of a sequence: "sentence" or "document".
     """
 
     text_unit: str
@@ -38,11 +39,11 @@ class ContextWindows:
     def steps(self, source: Subset, size: int) -> int:
         return max(1, -(-source.num_tokens // size))
 
-    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         steps = self.steps(source, size)
-        epoch, number = divmod(moment.step, steps)
-        place = int(_order(steps, moment.seed, epoch)[number])
-        return self._stretch(source, place * size, min((place + 1) * size, source.num_tokens))
+        epoch, number = divmod(key.step, steps)
+        chunk = int(_order(steps, key.seed, epoch)[number])
+        return self._stretch(source, chunk * size, min((chunk + 1) * size, source.num_tokens))
 
     def check(self, source: Subset) -> None:
         units = source.by_sentence() if self.text_unit == "sentence" else source
@@ -51,24 +52,24 @@ class ContextWindows:
             raise InputError(f"no {self.text_unit} of this text has two words side by side", hint=hint)
 
     def _stretch(self, source: Subset, begin: int, end: int) -> Batch:
-        """The tokens from `begin` to `end` of all that teach, as rows: the first and the last may be parts of units."""
+        """The training tokens from `begin` to `end` as sequences; the first and the last may be parts of units."""
         units = source.by_sentence() if self.text_unit == "sentence" else source
         tokens, sizes = units.token_slice(begin, end)
         return Batch({"tokens": tokens, "lengths": sizes}, {"around": tokens})
 
 
-# Show every word once and ask nothing: all that is to be known is which words there are.
+# --- Word frequencies only ---
 
 
 @dataclass(frozen=True)
 class WordFrequencies:
-    """The stretches of `Around`, without a target."""
+    """The blocks of `ContextWindows`, without targets."""
 
     def steps(self, source: Subset, size: int) -> int:
         return ContextWindows("document").steps(source, size)
 
-    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
-        return Batch(ContextWindows("document").batch(source, size, moment).inputs, {})
+    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
+        return Batch(ContextWindows("document").batch(source, size, key).inputs, {})
 
     def check(self, source: Subset) -> None:
         """Any text has words."""

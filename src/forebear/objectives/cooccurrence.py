@@ -1,7 +1,7 @@
-"""Which words stand together in a text, and how near: a table of counts that is made once and kept on the disk.
+"""Co-occurrence counts for GloVe: counted once in bounded memory, cached on disk, and batched for training.
 
-Shares of distance are whole numbers of a fine unit, so the counts are exact, and their order follows from the text: the
-same bits come about whatever memory there was.
+Distance weights are integers over a common denominator, so counts are exact, and the order of entries depends on the
+text alone: the table is bit-identical whatever the memory limit.
 """
 
 from __future__ import annotations
@@ -28,33 +28,36 @@ from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, BatchKey, shuffled_positions
 from forebear.objectives.whole_texts import TEXT_UNITS
 
-# Counting which words stand together, row by row, with no more memory than was given.
+# --- Counting in bounded memory ---
 #
-# The text is read in stretches. Where one holds all of it, every row is counted and done. Else what a stretch has of each
-# row is written down (a run), and at last the runs of each row are added up.
+# The text is read in chunks. If one holds all of it, rows are counted in memory. Otherwise the rows of each chunk are
+# written to disk (a run), and the runs of each row are merged at the end.
 
 
-WEIGHT_DENOMINATOR = math.lcm(
-    *range(1, 17)
-)  # what a word beside another counts: up to 16 words away, its parts are whole numbers
-PIECE = 1 << 20  # tokens of the text that are read at a time
-ROOM = 1 << 20  # entries that are held before they are written
-A_TOKEN, AN_ENTRY, A_WORD = 8, 36, 64  # bytes that are wanted for each: of a stretch; held at a time; of the vocabulary
-BAND_ROWS = 64  # words whose rows, and columns, make up a tile
-MAX_CHUNK_TOKENS = 1 << 22  # entries of a band, if it has more than one word: those of frequent words have fewer words
-SCATTER = 0x9E3779B97F4A7C15  # odd, and its bits in no order: what is multiplied by it looks like chance
+WEIGHT_DENOMINATOR = math.lcm(*range(1, 17))  # weight of adjacent words: divisible by all distances up to 16
+PIECE = 1 << 20  # tokens read at a time
+ROOM = 1 << 20  # entries buffered before they are written
+BYTES_PER_TOKEN, BYTES_PER_ENTRY, BYTES_PER_WORD = (
+    8,
+    36,
+    64,
+)  # memory per token of a chunk, per buffered entry, per word of the vocabulary
+BAND_ROWS = 64  # rows and columns of a tile
+MAX_CHUNK_TOKENS = 1 << 22  # entries of a band; bands of frequent words have fewer words
+SEED_MULTIPLIER = 0x9E3779B97F4A7C15  # odd with irregular bits: spreads consecutive seeds
 
 ProgressFn = Callable[[int, int], object]
-Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # how many each row has; their columns and counts, row after row
+Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # sizes of rows; their columns and counts, concatenated
 
 
 @dataclass(frozen=True, eq=False)
 class TokenChunks:
-    """A portion of a corpus, a piece at a time.
+    """A subset of a corpus in chunks.
 
-    source      unit by unit: words of different ones never stand together
-    vocabulary  how many ids there are
-    never       ids that are skipped, as if they did not stand in the text
+    Attributes:
+        source: Units (sentences or documents); windows do not cross them.
+        vocabulary: Vocabulary size.
+        blocked_ids: Ids that are skipped as if they were not in the text.
     """
 
     source: Subset
@@ -62,41 +65,45 @@ class TokenChunks:
     blocked_ids: frozenset[int]
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """int32 ids, with a border after every unit."""
+        """int32 ids with a boundary marker after every unit."""
         from forebear.kernels.cooccurrence import ROW_BORDER
 
         spans = self.source.spans
-        ends, skipped = np.cumsum(spans[:, 1] - spans[:, 0]), np.zeros(self.vocabulary, bool)
-        skipped[list(self.blocked_ids)] = True
+        ends, is_blocked = np.cumsum(spans[:, 1] - spans[:, 0]), np.zeros(self.vocabulary, bool)
+        is_blocked[list(self.blocked_ids)] = True
         for begin in range(0, self.source.num_tokens, PIECE):
             end = min(begin + PIECE, self.source.num_tokens)
             first, last = np.searchsorted(ends, [begin, end - 1], side="right")
-            starts, stops, over = spans[first : last + 1, 0].copy(), spans[first : last + 1, 1], ends[first : last + 1]
-            starts[0] += begin - int(over[0] - (stops[0] - starts[0]))  # what was in the piece before
+            starts, stops, unit_ends = (
+                spans[first : last + 1, 0].copy(),
+                spans[first : last + 1, 1],
+                ends[first : last + 1],
+            )
+            starts[0] += begin - int(unit_ends[0] - (stops[0] - starts[0]))  # the part in the previous chunk
             sizes = stops - starts
-            sizes[-1] -= int(over[-1]) - min(int(over[-1]), end)
+            sizes[-1] -= int(unit_ends[-1]) - min(int(unit_ends[-1]), end)
             ids = self.source.corpus.ids[concat_ranges(starts, sizes)].astype(np.int32)
             if int(ids.max()) >= self.vocabulary:
                 raise InputError(f"the text holds the id {ids.max()}, and there are {self.vocabulary} words")
-            borders = over[over <= end] - begin
-            yield np.insert(ids, borders, ROW_BORDER)[np.insert(~skipped[ids], borders, True)]
+            boundaries = unit_ends[unit_ends <= end] - begin
+            yield np.insert(ids, boundaries, ROW_BORDER)[np.insert(~is_blocked[ids], boundaries, True)]
 
 
 class CooccurrenceRows(Protocol):
-    """What was counted."""
+    """Counted rows of the co-occurrence matrix."""
 
     @property
     def row_counts(self) -> np.ndarray:
-        """(vocabulary,) how often each word stands there."""
+        """(vocabulary,) frequency of each word."""
         ...
 
-    def entries(self, begin: int, end: int, most: int) -> Entries:
-        """What the rows from `begin` to `end` have, which is so much at most."""
+    def entries(self, begin: int, end: int, max_entries: int) -> Entries:
+        """The entries of rows `begin` to `end`, at most `max_entries`."""
         ...
 
 
 class _InMemoryRows:
-    """A text that is all in memory: rows are counted when they are asked for."""
+    """Rows of a text in memory, counted on demand."""
 
     def __init__(self, text: np.ndarray, first: int, last: int, vocabulary: int, shares: np.ndarray) -> None:
         from forebear.kernels import cooccurrence as kernels
@@ -109,126 +116,140 @@ class _InMemoryRows:
     def row_counts(self) -> np.ndarray:
         return np.diff(self.starts)
 
-    def entries(self, begin: int, end: int, most: int) -> Entries:
-        columns, counts = np.empty(most + 1, np.int32), np.empty(most + 1, np.int64)
-        _, filled = self.counted(begin, end, columns, counts)
+    def entries(self, begin: int, end: int, max_entries: int) -> Entries:
+        columns, counts = np.empty(max_entries + 1, np.int32), np.empty(max_entries + 1, np.int64)
+        _, filled = self.count_into(begin, end, columns, counts)
         return self.sizes[begin:end], columns[:filled], counts[:filled]
 
-    def counted(self, begin: int, end: int, columns: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
-        """The next row that there was no room for, and how much is filled."""
-        given = self.text, self.starts, self.places, self.shares, begin, end
-        return self.kernels.count_rows(*given, self.slate, columns, counts, self.sizes)
+    def count_into(self, begin: int, end: int, columns: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
+        """Fill the arrays; return the first row that did not fit, and the number of filled entries."""
+        positions = self.text, self.starts, self.places, self.shares, begin, end
+        return self.kernels.count_rows(*positions, self.slate, columns, counts, self.sizes)
 
 
 class _OnDiskRows:
-    """What several stretches had of each row, on the disk."""
+    """Runs on disk: the rows of several chunks, merged on demand."""
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
         self.folder, self.vocabulary = folder, vocabulary
-        self.starts: list[np.ndarray] = []  # of each run, where each row begins in its files
+        self.starts: list[np.ndarray] = []  # of each run, the start of each row in its files
         self.row_counts = np.zeros(vocabulary, np.int64)
 
     def _files(self, run: int) -> list[Path]:
         return [self.folder / f"run-{run}.{name}" for name in ("columns", "counts")]
 
-    def add(self, stretch: _InMemoryRows) -> None:
-        paths, room = self._files(len(self.starts)), ROOM + self.vocabulary + 1
-        columns, counts, row = np.empty(room, np.int32), np.empty(room, np.int64), 0
+    def add(self, counted_rows: _InMemoryRows) -> None:
+        paths, capacity = self._files(len(self.starts)), ROOM + self.vocabulary + 1
+        columns, counts, row = np.empty(capacity, np.int32), np.empty(capacity, np.int64), 0
         with open(paths[0], "wb") as to_columns, open(paths[1], "wb") as to_counts:
             while row < self.vocabulary:
-                row, filled = stretch.counted(row, self.vocabulary, columns, counts)
+                row, filled = counted_rows.count_into(row, self.vocabulary, columns, counts)
                 to_columns.write(columns[:filled].data)
                 to_counts.write(counts[:filled].data)
-        self.row_counts += stretch.row_counts
-        self.starts.append(np.concatenate(([0], np.cumsum(stretch.sizes))))
+        self.row_counts += counted_rows.row_counts
+        self.starts.append(np.concatenate(([0], np.cumsum(counted_rows.sizes))))
 
-    def entries(self, begin: int, end: int, most: int) -> Entries:
+    def entries(self, begin: int, end: int, max_entries: int) -> Entries:
         from forebear.kernels import cooccurrence as kernels
 
-        starts = np.stack([mine[begin : end + 1] for mine in self.starts])
+        starts = np.stack([run_starts[begin : end + 1] for run_starts in self.starts])
         first, lengths = starts[:, 0], starts[:, -1] - starts[:, 0]
-        parts = [self._read(run, *cut) for run, cut in enumerate(zip(first.tolist(), lengths.tolist(), strict=True))]
-        starts += (np.cumsum(lengths) - lengths - first)[:, None]  # where they begin, put one after the other
-        columns, counts = np.empty(most + 1, np.int32), np.empty(most + 1, np.int64)
+        run_arrays = [
+            self._read(run, *extent) for run, extent in enumerate(zip(first.tolist(), lengths.tolist(), strict=True))
+        ]
+        starts += (np.cumsum(lengths) - lengths - first)[:, None]  # starts in the concatenated arrays
+        columns, counts = np.empty(max_entries + 1, np.int32), np.empty(max_entries + 1, np.int64)
         sizes = np.zeros(end - begin, np.int64)
-        given = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-        filled = kernels.merge_rows(starts, *given, kernels.row_accumulator(self.vocabulary), columns, counts, sizes)
+        arrays_of_runs = [np.concatenate(arrays) for arrays in zip(*run_arrays, strict=True)]
+        filled = kernels.merge_rows(
+            starts, *arrays_of_runs, kernels.row_accumulator(self.vocabulary), columns, counts, sizes
+        )
         return sizes, columns[:filled], counts[:filled]
 
-    def _read(self, run: int, first: int, many: int) -> list[np.ndarray]:
-        """Not memory-mapped: all that was read of it would still count as memory that is used."""
-        kinds = np.dtype(np.int32), np.dtype(np.int64)
-        pairs = zip(self._files(run), kinds, strict=True)
-        return [np.fromfile(path, kind, many, offset=first * kind.itemsize) for path, kind in pairs]
+    def _read(self, run: int, first: int, count: int) -> list[np.ndarray]:
+        """Read without memory mapping, whose pages would count as used memory."""
+        dtypes = np.dtype(np.int32), np.dtype(np.int64)
+        pairs = zip(self._files(run), dtypes, strict=True)
+        return [np.fromfile(path, dtype, count, offset=first * dtype.itemsize) for path, dtype in pairs]
 
 
 def count_rows(
     text: TokenChunks, window: int, folder: Path, max_memory: int, progress: Callable[[int], object]
 ) -> CooccurrenceRows:
-    """Reads the text; rows can then be asked for. What memory does not hold goes into the folder."""
+    """Read the text and return its rows; what exceeds the memory limit goes to the folder."""
     from forebear.kernels import cooccurrence as kernels
 
-    shares = np.array([round(WEIGHT_DENOMINATOR / distance) for distance in range(1, window + 1)], np.int64)
-    words, whole = text.vocabulary, text.source.num_tokens + len(text.source) + 1
-    wanted = max_memory - AN_ENTRY * max(MAX_CHUNK_TOKENS, ROOM + words) - A_WORD * words - AN_ENTRY * PIECE
-    most = min(max(wanted // A_TOKEN, 4 * PIECE, 4 * window), np.iinfo(np.int32).max)  # places are small numbers
-    stretch = np.empty(min(most, whole), np.int32)
-    stretch[0], size, first, runs = kernels.ROW_BORDER, 1, 1, _OnDiskRows(folder, words)
-    for number, piece in enumerate(text.chunks()):
-        if size + len(piece) > len(stretch):
-            last = size - window  # the last words still want those that follow them
-            runs.add(_InMemoryRows(stretch[:size], first, last, words, shares))
-            stretch[: 2 * window] = stretch[last - window : size].copy()
+    weights = np.array([round(WEIGHT_DENOMINATOR / distance) for distance in range(1, window + 1)], np.int64)
+    num_words, text_size = text.vocabulary, text.source.num_tokens + len(text.source) + 1
+    available = (
+        max_memory
+        - BYTES_PER_ENTRY * max(MAX_CHUNK_TOKENS, ROOM + num_words)
+        - BYTES_PER_WORD * num_words
+        - BYTES_PER_ENTRY * PIECE
+    )
+    buffer_size = min(
+        max(available // BYTES_PER_TOKEN, 4 * PIECE, 4 * window), np.iinfo(np.int32).max
+    )  # positions are int32
+    buffer = np.empty(min(buffer_size, text_size), np.int32)
+    buffer[0], size, first, runs = kernels.ROW_BORDER, 1, 1, _OnDiskRows(folder, num_words)
+    for number, chunk in enumerate(text.chunks()):
+        if size + len(chunk) > len(buffer):
+            last = size - window  # the last words still need the words after them
+            runs.add(_InMemoryRows(buffer[:size], first, last, num_words, weights))
+            buffer[: 2 * window] = buffer[last - window : size].copy()
             size, first = 2 * window, window
-        stretch[size : size + len(piece)] = piece
-        size += len(piece)
+        buffer[size : size + len(chunk)] = chunk
+        size += len(chunk)
         progress(min((number + 1) * PIECE, text.source.num_tokens))
-    last_one = _InMemoryRows(stretch[:size], first, size, words, shares)
+    last_rows = _InMemoryRows(buffer[:size], first, size, num_words, weights)
     if not runs.starts:
-        return last_one
-    runs.add(last_one)
+        return last_rows
+    runs.add(last_rows)
     return runs
 
 
-def row_bands(times: np.ndarray, window: int) -> Iterator[tuple[int, int, int]]:
-    """Words from … to …, and how many entries their rows have at most: a few words each. The text alone decides."""
-    words = len(times)
-    most = np.minimum(times * 2 * window, words)
-    for begin in range(0, words, BAND_ROWS):
+def row_bands(counts: np.ndarray, window: int) -> Iterator[tuple[int, int, int]]:
+    """(first, last, maximum entries) of bands of a few words each; they depend on the text alone."""
+    num_words = len(counts)
+    max_entries = np.minimum(counts * 2 * window, num_words)
+    for begin in range(0, num_words, BAND_ROWS):
         step = BAND_ROWS
-        while step > 1 and int(most[begin : begin + BAND_ROWS].sum()) * step > MAX_CHUNK_TOKENS * BAND_ROWS:
+        while step > 1 and int(max_entries[begin : begin + BAND_ROWS].sum()) * step > MAX_CHUNK_TOKENS * BAND_ROWS:
             step //= 2
-        for first in range(begin, min(begin + BAND_ROWS, words), step):
-            last = min(first + step, begin + BAND_ROWS, words)
-            yield first, last, int(most[first:last].sum())
+        for first in range(begin, min(begin + BAND_ROWS, num_words), step):
+            last = min(first + step, begin + BAND_ROWS, num_words)
+            yield first, last, int(max_entries[first:last].sum())
 
 
-def tile_entries(rows: CooccurrenceRows, begin: int, end: int, most: int) -> Entries:
-    """All entries of some words: ids of rows and columns, and counts, tile after tile, shuffled inside each."""
+def tile_entries(rows: CooccurrenceRows, begin: int, end: int, max_entries: int) -> Entries:
+    """All entries of some words (rows, columns, counts), tile by tile, shuffled within each."""
     from forebear.kernels import cooccurrence as kernels
 
-    sizes, columns, counts = rows.entries(begin, end, most)
-    made = np.empty(len(columns), np.int32), np.empty(len(columns), np.int32), np.empty(len(columns), np.float32)
-    seed = np.uint64((begin + 1) * SCATTER % (1 << 64))
-    kernels.tile_rows(begin, sizes, columns, counts, BAND_ROWS, float(WEIGHT_DENOMINATOR), seed, *made)
-    return made
+    sizes, columns, counts = rows.entries(begin, end, max_entries)
+    entries = np.empty(len(columns), np.int32), np.empty(len(columns), np.int32), np.empty(len(columns), np.float32)
+    seed = np.uint64((begin + 1) * SEED_MULTIPLIER % (1 << 64))
+    kernels.tile_rows(begin, sizes, columns, counts, BAND_ROWS, float(WEIGHT_DENOMINATOR), seed, *entries)
+    return entries
 
 
 FORMAT = "forebear-cooccurrences/1"
-FACTS, WHOLE = "cooccurrences.json", "whole"
+FACTS, TABLE_FOLDER = "cooccurrences.json", "whole"
 ARRAYS = {"rows": np.int32, "columns": np.int32, "counts": np.float32}
-DEFAULT_RAM = 1 << 30  # bytes, unless somebody says otherwise
+DEFAULT_RAM = 1 << 30  # bytes
 
 
 @dataclass(frozen=True, eq=False)
 class CooccurrenceTable:
-    """Entries of a symmetric table, on the disk: how often a word (row) has another (column) beside it.
+    """Entries of a symmetric co-occurrence matrix, memory-mapped.
 
-    rows, columns  (N,) ids of words
-    counts         (N,) above 0: a word next to another counts 1, one that is d words away 1/d
+    Attributes:
+        rows: (N,) word ids.
+        columns: (N,) word ids.
+        counts: (N,) positive counts, weighted by 1/distance.
+        facts: Metadata of the table.
 
-    Entries stand in tiles, of some rows and some columns that are about equally frequent, and inside a tile they are
-    shuffled: whoever goes through stretches of them finds the same words again and again, in no order.
+    Entries are ordered in tiles of words of similar frequency and shuffled within tiles, so that consecutive entries
+    share words (cache locality) in random order.
     """
 
     rows: np.ndarray
@@ -239,16 +260,16 @@ class CooccurrenceTable:
     @classmethod
     def open(cls, folder: Path) -> CooccurrenceTable:
         try:
-            facts = json.loads((folder / FACTS).read_text())
-            arrays = {name: _mapped(folder / f"{name}.npy") for name in ARRAYS}
-            right = facts["format"] == FORMAT and all(
-                array.dtype == ARRAYS[name] and array.shape == (facts["entries"],) for name, array in arrays.items()
+            metadata = json.loads((folder / FACTS).read_text())
+            arrays = {name: _load_memmap(folder / f"{name}.npy") for name in ARRAYS}
+            is_valid = metadata["format"] == FORMAT and all(
+                array.dtype == ARRAYS[name] and array.shape == (metadata["entries"],) for name, array in arrays.items()
             )
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise ForebearError("these counts are damaged", file=folder, hint="remove the folder") from error
-        if not right:
+        if not is_valid:
             raise ForebearError("these counts are not what they should be", file=folder, hint="remove the folder")
-        return cls(**arrays, facts=facts)
+        return cls(**arrays, facts=metadata)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -260,47 +281,51 @@ def count_cooccurrences(
     vocabulary: int,
     window: int,
     unit: str,
-    never: frozenset[int] = frozenset(),
+    blocked_ids: frozenset[int] = frozenset(),
     max_memory: int = DEFAULT_RAM,
     progress: ProgressFn | None = None,
 ) -> CooccurrenceTable:
-    """The words within `window` words of each other in one unit of the text: opened if they were counted before.
+    """Count words within `window` words of each other, or open the cached table of the same text and settings.
 
-    vocabulary  how many ids there are
-    unit        what no window reaches beyond: a "sentence" or a "document"
-    never       ids that are skipped, as if they did not stand in the text
-    max_memory  bytes, but some 200 million are wanted in any case; what does not fit goes to the disk
+    Args:
+        source: The text.
+        vocabulary: Vocabulary size.
+        window: Maximum distance of two words.
+        unit: "sentence" or "document"; windows do not cross it.
+        blocked_ids: Ids that are skipped as if they were not in the text.
+        max_memory: Memory limit in bytes (at least about 200 MB are used); the rest goes to disk.
+        progress: Called with (done, total).
     """
     if unit not in TEXT_UNITS:
         raise InputError(f"no unit of text is named {unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
     if window < 1:
         raise InputError(f"a window of {window} words", hint="choose a window of 1 or more, such as 10")
-    key = _key(source, vocabulary, window, unit, never)
+    key = _cache_key(source, vocabulary, window, unit, blocked_ids)
     target = cache_folder() / "cooccurrences" / key[:32]
-    if (there := _already(target)) is not None:
-        return there
-    with _disk_told(target), atomic.lock_work_folder(target) as work, _emptied(work):
-        if _already(target) is None:  # another process may have made it while we waited
-            text = TokenChunks(source.by_sentence() if unit == "sentence" else source, vocabulary, never)
-            _write(text, window, work, max_memory, progress or (lambda done, total: None), key)
+    if (existing := _open_existing(target)) is not None:
+        return existing
+    with _explain_disk_errors(target), atomic.lock_work_folder(target) as work, _clean_folder(work):
+        if _open_existing(target) is None:  # another process may have finished it while we waited
+            text = TokenChunks(source.by_sentence() if unit == "sentence" else source, vocabulary, blocked_ids)
+            _write_table(text, window, work, max_memory, progress or (lambda done, total: None), key)
             if target.exists():
                 shutil.rmtree(target)
-            os.replace(work / WHOLE, target)
+            os.replace(work / TABLE_FOLDER, target)
             sync_folder(target.parent)
     return CooccurrenceTable.open(target)
 
 
-def _already(target: Path) -> CooccurrenceTable | None:
-    """What was counted before; None where it was not, or is damaged."""
+def _open_existing(target: Path) -> CooccurrenceTable | None:
+    """A cached table; None if there is none, or it is corrupt."""
     try:
         return CooccurrenceTable.open(target)
     except ForebearError:
         return None
 
 
-def _write(text: TokenChunks, window: int, work: Path, max_memory: int, progress: ProgressFn, key: str) -> None:
-    """Counts, and writes the table into the folder `whole` of the work folder."""
-    folder, entries, total = work / WHOLE, 0, 2 * text.source.num_tokens
+def _write_table(text: TokenChunks, window: int, work: Path, max_memory: int, progress: ProgressFn, key: str) -> None:
+    """Count, and write the table to a folder inside the work folder."""
+    folder, entries, total = work / TABLE_FOLDER, 0, 2 * text.source.num_tokens
     folder.mkdir()
     rows = count_rows(text, window, work, max_memory, lambda done: progress(done, total))
     with ExitStack() as files:
@@ -312,36 +337,36 @@ def _write(text: TokenChunks, window: int, work: Path, max_memory: int, progress
             entries += len(made[0])
             progress((total + total * end // text.vocabulary) // 2, total)
     for name, kind in ARRAYS.items():
-        _with_head(folder / f".{name}", folder / f"{name}.npy", kind, entries)
+        _write_npy(folder / f".{name}", folder / f"{name}.npy", kind, entries)
     facts = {"format": FORMAT, "key": key, "entries": entries, "tokens": int(rows.row_counts.sum()), "window": window}
     write_json(folder / FACTS, facts | {"words": int(np.count_nonzero(rows.row_counts))})
 
 
-def _key(source: Subset, vocabulary: int, window: int, unit: str, never: frozenset[int]) -> str:
-    """All that decides what the counts are, and in which order."""
-    told = [
+def _cache_key(source: Subset, vocabulary: int, window: int, unit: str, blocked_ids: frozenset[int]) -> str:
+    """The cache key: everything that determines the counts and their order."""
+    settings = [
         FORMAT,
         source.corpus.key,
         vocabulary,
         window,
         unit,
-        sorted(never),
+        sorted(blocked_ids),
         WEIGHT_DENOMINATOR,
         BAND_ROWS,
         MAX_CHUNK_TOKENS,
     ]
-    digest = hashlib.sha256(json.dumps(told).encode())
+    digest = hashlib.sha256(json.dumps(settings).encode())
     digest.update(np.ascontiguousarray(source.units, np.int64).data)
     return digest.hexdigest()
 
 
-def _mapped(path: Path) -> np.ndarray:
-    """An array on the disk as a plain one: of numpy's own kind for these, small parts are slow to take."""
+def _load_memmap(path: Path) -> np.ndarray:
+    """A memory-mapped array as a plain ndarray: slicing np.memmap is slow."""
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def _with_head(data: Path, target: Path, kind: type, entries: int) -> None:
-    """Numbers as a .npy file: how many there are is known only when all are written."""
+def _write_npy(data: Path, target: Path, kind: type, entries: int) -> None:
+    """Write raw numbers as a .npy file, whose header needs their count."""
     with open(target, "wb") as file, open(data, "rb") as numbers:
         head = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (entries,)}
         np.lib.format.write_array_header_1_0(file, head)
@@ -351,8 +376,8 @@ def _with_head(data: Path, target: Path, kind: type, entries: int) -> None:
 
 
 @contextmanager
-def _emptied(work: Path) -> Iterator[None]:
-    """A folder that is empty before and after, however it ends: a count that was broken off cannot be gone on with."""
+def _clean_folder(work: Path) -> Iterator[None]:
+    """Clear a folder before and after use: an interrupted count cannot be resumed."""
 
     def empty() -> None:
         for item in work.iterdir():
@@ -366,44 +391,45 @@ def _emptied(work: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _disk_told(target: Path) -> Iterator[None]:
-    """What a disk refuses, in words: these files lie where things are kept that can be made again."""
+def _explain_disk_errors(target: Path) -> Iterator[None]:
+    """Translate disk errors; the files are in the cache folder."""
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = "free some space there, or set FOREBEAR_CACHE to a folder on another disk"
-        place = error.filename if isinstance(error.filename, str) else target
-        other = "set FOREBEAR_CACHE to a folder that can be written"
-        raise ForebearError(error.strerror or str(error), file=place, hint=hint if full else other) from error
+        path = error.filename if isinstance(error.filename, str) else target
+        other_hint = "set FOREBEAR_CACHE to a folder that can be written"
+        raise ForebearError(error.strerror or str(error), file=path, hint=hint if is_full else other_hint) from error
 
 
-# Show which words stand together, and how often: what GloVe learns from.
+# --- The objective: batches of entries ---
 
 
-STRETCHES = 1024  # about so many the entries are cut into, each shown as one
-LEAST, MOST = 16, 4096  # entries of a stretch
+STRETCHES = 1024  # about as many blocks of entries, each shown as one
+MIN_BLOCK_ENTRIES, MAX_BLOCK_ENTRIES = 16, 4096  # entries of a block
 
 
 @dataclass(frozen=True)
 class Cooccurrences:
-    """Entries of the table that says which words stand together, each once an epoch: the log of its count is asked.
+    """GloVe's objective: predict the log count of every entry of the co-occurrence table, once per epoch.
 
-    The table is counted once, before the first batch. It is cut into stretches of entries that share words, and their
-    order is another one in every epoch. A batch is one row: inputs `tokens` and `beside` (T,) are the two words of an
-    entry, `weights` (T,) how much it matters; the target `together` (T,) is the log of its count.
+    The table is counted before the first batch, and split into blocks of entries that share words; blocks are shuffled
+    every epoch. A batch is one sequence: inputs `tokens` and `beside` (T,) are the two words of an entry, `weights`
+    (T,) its weight; the target `together` (T,) is the log of its count.
 
-    vocabulary  how many ids there are
-    never       ids that are skipped, as if they did not stand in the text
-    window      how many words away another one may be
-    unit        what no window reaches beyond: a "sentence" or a "document"
-    largest     from this count on all matter alike
-    power       below, an entry matters as much as its share of `largest` to this power
-    max_memory  bytes that counting may use
+    Attributes:
+        vocabulary: Vocabulary size.
+        blocked_ids: Ids that are skipped as if they were not in the text.
+        window: Maximum distance of two words.
+        text_unit: "sentence" or "document"; windows do not cross it.
+        count_cap: Count from which all entries have weight 1.
+        power: Exponent of count / count_cap below it.
+        ram: Memory limit of counting, in bytes.
     """
 
     target_heads: ClassVar[tuple[str, ...]] = ("together",)  # known without counting
-    batch_unit: ClassVar[str] = "entries"  # of the table, and no tokens
+    batch_unit: ClassVar[str] = "entries"  # of the table, not tokens
 
     vocabulary: int
     blocked_ids: frozenset[int]
@@ -418,74 +444,74 @@ class Cooccurrences:
             raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
 
     def prepass(self, source: Subset, progress: ProgressFn | None = None) -> None:
-        """Counts, if this text was not counted before."""
+        """Count, unless the table is cached."""
         self.counts(source, progress)
 
     def counts(self, source: Subset, progress: ProgressFn | None = None) -> CooccurrenceTable:
-        """The whole table."""
+        """The table of a text."""
         settings = (self.vocabulary, self.blocked_ids, self.window, self.text_unit, self.ram)
-        if (known := _opened(source)).get(settings) is None:
-            known[settings] = count_cooccurrences(
+        if (tables := _open_tables(source)).get(settings) is None:
+            tables[settings] = count_cooccurrences(
                 source,
                 vocabulary=self.vocabulary,
                 window=self.window,
                 unit=self.text_unit,
-                never=self.blocked_ids,
+                blocked_ids=self.blocked_ids,
                 max_memory=self.ram,
                 progress=progress,
             )
-        return known[settings]
+        return tables[settings]
 
     def steps(self, source: Subset, size: int) -> int:
         return max(1, -(-len(self.counts(source)) // size))
 
-    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         table = self.counts(source)
-        epoch, number = divmod(moment.step, self.steps(source, size))
+        epoch, number = divmod(key.step, self.steps(source, size))
         begin, end = number * size, min((number + 1) * size, len(table))
-        stretches = _stretches(len(table), begin, end, moment.seed, epoch)
+        ranges = _block_ranges(len(table), begin, end, key.seed, epoch)
 
-        def taken(array: np.ndarray) -> np.ndarray:
-            return np.concatenate([np.zeros(0, array.dtype), *(array[first:last] for first, last in stretches)])
+        def gather(array: np.ndarray) -> np.ndarray:
+            return np.concatenate([np.zeros(0, array.dtype), *(array[first:last] for first, last in ranges)])
 
-        logs = taken(table.counts)
-        np.log(logs, out=logs)
-        # A power by way of logs, which numpy takes of many numbers at once.
-        weights = logs * np.float32(self.power)
+        log_counts = gather(table.counts)
+        np.log(log_counts, out=log_counts)
+        # The power via logs, which NumPy vectorizes.
+        weights = log_counts * np.float32(self.power)
         weights -= np.float32(self.power * np.log(self.count_cap))
         np.exp(np.minimum(weights, 0, out=weights), out=weights)
-        tokens = taken(table.rows)
-        inputs = {"tokens": tokens, "lengths": np.array([len(tokens)]), "beside": taken(table.columns)}
-        return Batch(inputs | {"weights": weights}, {"together": logs})
+        tokens = gather(table.rows)
+        inputs = {"tokens": tokens, "lengths": np.array([len(tokens)]), "beside": gather(table.columns)}
+        return Batch(inputs | {"weights": weights}, {"together": log_counts})
 
     def check(self, source: Subset) -> None:
-        units, before = source.by_sentence() if self.text_unit == "sentence" else source, np.zeros(0, np.int32)
-        for piece in TokenChunks(units, self.vocabulary, self.blocked_ids).chunks():
-            words = np.append(before, piece) >= 0
+        units, previous = source.by_sentence() if self.text_unit == "sentence" else source, np.zeros(0, np.int32)
+        for chunk in TokenChunks(units, self.vocabulary, self.blocked_ids).chunks():
+            words = np.append(previous, chunk) >= 0
             if (words[1:] & words[:-1]).any():
                 return
-            before = piece[-1:]
+            previous = chunk[-1:]
         raise InputError(f"no {self.text_unit} of this text has two words that stand together", hint="give more text")
 
 
-def _stretches(entries: int, begin: int, end: int, seed: int, epoch: int) -> list[tuple[int, int]]:
-    """Where the entries number `begin` to `end` of this epoch's order stand in the table.
+def _block_ranges(num_entries: int, begin: int, end: int, seed: int, epoch: int) -> list[tuple[int, int]]:
+    """The ranges of the table that are entries `begin` to `end` of this epoch's order.
 
-    Stretches are shuffled whole; what is left of the table behind the last of them comes last.
+    Blocks are shuffled whole; the rest of the table after the last full block comes last.
     """
-    size = min(max(entries // STRETCHES, LEAST), MOST)
-    whole = entries // size
-    numbers = np.arange(begin // size, -(-end // size))
-    starts = numbers * size
-    inside = numbers < whole
-    if inside.any():
-        starts[inside] = size * shuffled_positions(numbers[inside], whole, seed=seed, epoch=epoch)
-    first = np.maximum(numbers * size, begin) - numbers * size
-    last = np.minimum((numbers + 1) * size, end) - numbers * size
+    size = min(max(num_entries // STRETCHES, MIN_BLOCK_ENTRIES), MAX_BLOCK_ENTRIES)
+    num_full_blocks = num_entries // size
+    block_ids = np.arange(begin // size, -(-end // size))
+    starts = block_ids * size
+    is_full = block_ids < num_full_blocks
+    if is_full.any():
+        starts[is_full] = size * shuffled_positions(block_ids[is_full], num_full_blocks, seed=seed, epoch=epoch)
+    first = np.maximum(block_ids * size, begin) - block_ids * size
+    last = np.minimum((block_ids + 1) * size, end) - block_ids * size
     return list(zip((starts + first).tolist(), (starts + last).tolist(), strict=True))
 
 
 @lru_cache(maxsize=8)
-def _opened(source: Subset) -> dict[tuple[object, ...], CooccurrenceTable]:
-    """The tables of a text that are open."""
+def _open_tables(source: Subset) -> dict[tuple[object, ...], CooccurrenceTable]:
+    """The open tables of a text, by settings."""
     return {}

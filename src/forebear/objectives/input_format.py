@@ -1,4 +1,4 @@
-"""How one text or two become a row of tokens for an encoder, and which of its vectors then stands for the row."""
+"""Input format of an encoder ([CLS] A [SEP] B [SEP]) with its pooling, and the configuration of task encoders."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ PromptSide = Literal["before", "after", "both"]
 
 @dataclass(frozen=True)
 class InputFormat:
-    """Ids before the first text, between two and behind the last.
+    """Special ids before the first text, between two texts, and after the last.
 
-    read         the vector that stands for a row: the first token's ([CLS]), the last one's, which has seen all of it,
-                 the mean of all, or of each number the largest
-    segments     the encoder has vectors that tell a second text from the first
-    both_orders  what is said of two texts alike is asked in either order: one that looks back sees only one of them
-                 from the other
-    context      tokens in a row at most; None: any number
+    Attributes:
+        before: Ids before the first text.
+        between: Ids between two texts.
+        after: Ids after the last text.
+        pooling: The sequence vector: first token ([CLS]), last token, mean, or maximum over tokens.
+        segments: Whether the encoder has segment embeddings.
+        both_orders: Whether symmetric pairs are encoded in both orders, as causal models need.
+        max_length: Maximum tokens of a sequence; None: unlimited.
     """
 
     before: tuple[int, ...] = ()
@@ -32,38 +34,37 @@ class InputFormat:
     both_orders: bool = False
     max_length: int | None = None
 
-    def max_text_tokens(self, texts: int) -> int:
-        """Tokens of text in a row of so many texts."""
-        taken = len(self.before) + len(self.after) + (texts - 1) * len(self.between)
-        return 1 << 40 if self.max_length is None else self.max_length - taken
+    def max_text_tokens(self, num_texts: int) -> int:
+        """Maximum text tokens in a sequence of `num_texts` texts."""
+        num_special = len(self.before) + len(self.after) + (num_texts - 1) * len(self.between)
+        return 1 << 40 if self.max_length is None else self.max_length - num_special
 
     def make_row(self, *texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens, and for each the number of the text it belongs to; what stands behind a text is its own."""
+        """Tokens and their segment ids; special ids after a text belong to its segment."""
         parts, counts = [np.array(self.before, np.int32)], []
         for number, text in enumerate(texts):
-            around = self.after if number == len(texts) - 1 else self.between
-            parts += [text, np.array(around, np.int32)]
-            counts.append(len(text) + len(around))
+            special_ids = self.after if number == len(texts) - 1 else self.between
+            parts += [text, np.array(special_ids, np.int32)]
+            counts.append(len(text) + len(special_ids))
         counts[0] += len(self.before)
         return np.concatenate(parts).astype(np.int32), np.repeat(np.arange(len(texts), dtype=np.int8), counts)
 
     def last_text_start(self, *texts: np.ndarray) -> int:
-        """Where in the row the last of the texts begins."""
+        """The offset of the last text in the sequence."""
         return len(self.before) + sum(len(text) + len(self.between) for text in texts[:-1])
 
 
 @dataclass(frozen=True)
 class TaskEncoderConfig:
-    """What reads vectors of words that know nothing of each other, where a milestone has no encoder of its own; or the
-    layers of one that has, mixed as the task learns.
+    """A task encoder over static word vectors, or over a scalar mix of the layers of a contextual encoder.
 
-    kind     mean: every word by itself; convolution: with its neighbours; recurrent: with all words of its text; None:
-             the vectors are taken as they are
-    width    of what is read, and of vectors that are learned with it; None: that of the vectors there are
-    pairs    whether rows hold two texts, which are to be compared
-    dropout  share of the numbers of vectors that it does not see in training
-    mixture  where a mixture of layers is put beside what it reads ("before"), what it makes of it ("after"), or both
-    normed   whether layers are brought to one scale before they are mixed
+    Attributes:
+        kind: mean (no context), convolution (neighbors), recurrent (all words); None: the vectors themselves.
+        width: Hidden size, and size of vectors trained with it; None: that of the given vectors.
+        pairs: Whether sequences hold two texts to compare.
+        dropout: Dropout rate of the input vectors.
+        mixture: Where the scalar mix is concatenated: to the input ("before"), the output ("after"), or both.
+        normed: Whether layers are normalized before mixing.
     """
 
     kind: TaskEncoderKind | None = "mean"

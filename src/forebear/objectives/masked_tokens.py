@@ -1,4 +1,4 @@
-"""Hide some tokens of another objective's rows, and ask which they were: BERT's cloze, and those of its kin."""
+"""Masked LM: masks tokens of another objective's sequences, by token, whole word, word n-gram, or entity."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-# What is hidden as one: a token, a word, a group of words, a name; never a part of it.
+# --- Masking units: tokens, words, word n-grams, entities ---
 
 
-MAX_HAN_SHARE = 0.05  # share of Chinese characters up to which a text is none
-SAMPLE_SIZE = 1000  # documents, and tokens of each, that are looked at for them
+MAX_HAN_SHARE = 0.05  # share of Chinese characters below which a text is not Chinese
+SAMPLE_SIZE = 1000  # documents, and tokens of each, that are sampled for it
 
 
 class UnitBoundaries(NamedTuple):
-    """Where units begin, and which of them are hidden before any other.
+    """Where masking units start, and which are masked first.
 
-    begins   (T,) True where a token begins a unit; tokens that are not of the text are units of their own
-    leading  (T,) True for tokens of units that come first; None: all are alike
+    Attributes:
+        starts: (T,) True where a token starts a unit; inserted tokens are units of their own.
+        leading: (T,) True for tokens of units with priority; None: no unit has priority.
     """
 
     starts: np.ndarray
@@ -36,14 +37,14 @@ class UnitBoundaries(NamedTuple):
 
 
 class MaskingUnits(Protocol):
-    """A way of dividing rows into what is hidden as one."""
+    """A division of sequences into units that are masked as a whole."""
 
     def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries: ...
 
 
 @dataclass(frozen=True)
 class SingleTokens:
-    """Each token by itself (BERT)."""
+    """Single tokens (BERT)."""
 
     def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
         return UnitBoundaries(np.ones(batch.num_target_tokens, bool))
@@ -51,7 +52,7 @@ class SingleTokens:
 
 @dataclass(frozen=True)
 class WholeWords:
-    """All pieces of a word: those of WordPiece that continue it, or all characters of a Chinese word."""
+    """Whole words: all WordPiece subwords of a word, or all characters of a segmented Chinese word."""
 
     def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
         return UnitBoundaries(word_starts(batch, source))
@@ -59,9 +60,9 @@ class WholeWords:
 
 @dataclass(frozen=True)
 class WordNgrams:
-    """Neighbouring words, n of them with a chance in proportion to 1/n, from `least` to `most`.
+    """Word n-grams; n is sampled from `min_words` to `max_words` with probability proportional to 1/n (ALBERT).
 
-    A group never goes across punctuation or the end of a sentence.
+    An n-gram never crosses punctuation or the end of a sentence.
     """
 
     max_words: int
@@ -73,7 +74,9 @@ class WordNgrams:
         sizes = np.arange(self.min_words, self.max_words + 1)
         weights = 1 / sizes
         sampled_sizes = rng.choice(sizes, len(words), p=weights / weights.sum())
-        is_separate = (_corpus_positions(batch) == IGNORE_INDEX) | punctuation(source.corpus.tokenizer)[batch.inputs["tokens"]]
+        is_separate = (_corpus_positions(batch) == IGNORE_INDEX) | punctuation(source.corpus.tokenizer)[
+            batch.inputs["tokens"]
+        ]
         boundaries = is_separate[words] | _sentence_starts(batch, source)[words]
         boundaries[1:] |= is_separate[words[:-1]]
         stops = np.append(np.flatnonzero(boundaries), len(words))
@@ -90,10 +93,7 @@ class WordNgrams:
 
 @dataclass(frozen=True)
 class EntityUnits:
-    """Names of persons, places and organisations, whole and before anything else; the rest word by word.
-
-    Where the corpus knows no names, it is words alone.
-    """
+    """Whole entities first, then words (ERNIE); words only if the corpus has no entity annotation."""
 
     def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
         starts = word_starts(batch, source)
@@ -108,7 +108,7 @@ class EntityUnits:
 
 @dataclass(frozen=True)
 class AlternatingUnits:
-    """One way after the other, `steps` steps each, then from the beginning (ERNIE's stages)."""
+    """Several kinds of units in turn, `steps_per_unit` steps each, repeatedly (ERNIE's stages)."""
 
     ways: tuple[MaskingUnits, ...]
     steps_per_unit: int
@@ -118,7 +118,7 @@ class AlternatingUnits:
 
 
 def word_starts(batch: Batch, source: Subset) -> np.ndarray:
-    """(T,) True where a token begins a word, by the corpus's segmentation or by the pieces' own marks."""
+    """(T,) True where a token starts a word, by the corpus's segmentation or by WordPiece prefixes."""
     positions, corpus = _corpus_positions(batch), source.corpus
     in_text = positions != IGNORE_INDEX
     starts = np.ones(batch.num_target_tokens, bool)
@@ -129,13 +129,13 @@ def word_starts(batch: Batch, source: Subset) -> np.ndarray:
     else:
         message = f"this corpus does not tell where words start, and its {corpus.tokenizer.kind} do not either"
         raise InputError(message, file=corpus.folder, hint="prepare the text again with --segment")
-    starts[1:] |= positions[1:] != positions[:-1] + 1  # what does not go on in the text begins anew
+    starts[1:] |= positions[1:] != positions[:-1] + 1  # a gap in the text starts a new word
     return starts
 
 
 @lru_cache(maxsize=8)
 def _tokens_mark_words(source: Subset) -> bool:
-    """Whether the tokens themselves tell where words begin: WordPiece does, but not in a text that is Chinese."""
+    """Whether tokens mark word starts themselves, as WordPiece does except in Chinese text."""
     tokenizer = source.corpus.tokenizer
     if tokenizer.kind != "wordpiece":
         return tokenizer.kind == "words"
@@ -147,7 +147,7 @@ def _tokens_mark_words(source: Subset) -> bool:
 
 @lru_cache(maxsize=8)
 def punctuation(tokenizer: Tokenizer) -> np.ndarray:
-    """(V,) True for tokens without a letter or a digit; a part of a character is none."""
+    """(V,) True for tokens without letters and digits; bytes of a character do not count."""
 
     def is_punctuation(token_id: int) -> bool:
         text = tokenizer.decode([token_id], specials=True)
@@ -157,7 +157,7 @@ def punctuation(tokenizer: Tokenizer) -> np.ndarray:
 
 
 def _sentence_starts(batch: Batch, source: Subset) -> np.ndarray:
-    """(T,) True for tokens that begin a sentence."""
+    """(T,) True for tokens that start a sentence."""
     positions, starts = _corpus_positions(batch), source.corpus.sentences
     return starts[np.searchsorted(starts, positions)] == positions
 
@@ -167,23 +167,26 @@ def _corpus_positions(batch: Batch) -> np.ndarray:
     return batch.positions
 
 
-MASKING_PURPOSE = 2  # the purpose of what is drawn here
+MASKING_PURPOSE = 2  # purpose of the random numbers of masking
 CHECK_TOKENS = 4096  # tokens
 
 
 @dataclass(frozen=True)
 class MaskedTokens:
-    """Of every row a share is hidden, unit by unit, whole or not at all; special tokens never are.
+    """Masked LM: a share of each sequence is masked unit by unit; special tokens never are.
 
-    Of the units that are asked for, the share `masked` becomes the mask token and the share `random` other tokens,
-    drawn evenly from all ordinary ones; the rest stays as it is, so that what is seen can never be trusted.
+    Of the selected units, the fraction `masked` becomes the mask token and the fraction `random` uniformly sampled
+    ordinary tokens; the rest stays unchanged (80/10/10 by default).
 
-    inner       whose rows these are; its own targets stay
-    units       what is hidden as one
-    mask        the id that hides
-    vocabulary  how many ids there are
-    specials    ids that are never hidden, and never drawn
-    share       of a row's tokens that are asked for
+    Attributes:
+        inner: The objective whose sequences are masked; its own targets stay.
+        units: Masking units.
+        mask: Id of the mask token.
+        vocabulary: Vocabulary size.
+        specials: Ids that are never masked and never sampled.
+        share: Mask rate, the fraction of tokens that are predicted.
+        masked: Fraction of selected units that become the mask token.
+        random: Fraction of selected units that become random tokens.
     """
 
     inner: Objective
@@ -200,7 +203,7 @@ class MaskedTokens:
 
     def check(self, source: Subset) -> None:
         self.inner.check(source)
-        self.batch(source, CHECK_TOKENS, BatchKey(0, 0))  # whether units can be told, of words above all
+        self.batch(source, CHECK_TOKENS, BatchKey(0, 0))  # raises if units, words above all, are unknown
 
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         batch, rng = self.inner.batch(source, size, key), key.rng(MASKING_PURPOSE)
@@ -212,18 +215,20 @@ class MaskedTokens:
         is_special[unit_ids[_special_mask(self.specials, self.vocabulary)[tokens]]] = True
         row_ids = np.repeat(np.arange(len(lengths)), lengths)[unit_starts]
         priority = np.zeros(len(unit_starts)) if leading is None else np.where(leading[unit_starts], 0.0, 1.0)
-        selected = self._chosen(row_ids, np.bincount(unit_ids), is_special, priority, len(lengths), rng)
+        selected = self._select_units(row_ids, np.bincount(unit_ids), is_special, priority, len(lengths), rng)
         action = rng.random(len(unit_starts))
         supervised = selected[unit_ids]
         targets = np.where(supervised, tokens, IGNORE_INDEX)
         corrupted = tokens.copy()
         corrupted[supervised & (action < self.masked)[unit_ids]] = self.mask
-        randomized = np.flatnonzero(supervised & ((action >= self.masked) & (action < self.masked + self.random))[unit_ids])
+        randomized = np.flatnonzero(
+            supervised & ((action >= self.masked) & (action < self.masked + self.random))[unit_ids]
+        )
         ordinary_ids = np.flatnonzero(~_special_mask(self.specials, self.vocabulary))
         corrupted[randomized] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(randomized))]
         return Batch({**batch.inputs, "tokens": corrupted}, {"token": targets, **batch.targets}, batch.positions)
 
-    def _chosen(
+    def _select_units(
         self,
         row_ids: np.ndarray,
         sizes: np.ndarray,
@@ -232,17 +237,19 @@ class MaskedTokens:
         rows: int,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """(units,) True for those to hide: of each row as many, in the order of chance, as make up the share.
+        """(units,) True for the units to mask: of each sequence, in random order, until the mask rate is reached.
 
-        The unit that would exceed it is taken with the chance that makes the share right in the mean.
+        The unit that would exceed it is taken with the probability that makes the rate right on average.
         """
         sizes = np.where(is_special, 0, sizes)
         quota = self.share * np.bincount(row_ids, sizes, rows)
         order = np.lexsort((rng.random(len(row_ids)) + priority + 2 * is_special, row_ids))
         cumulative = np.cumsum(sizes[order])
-        first_units = np.searchsorted(row_ids, np.arange(rows))  # the first unit of each row
+        first_units = np.searchsorted(row_ids, np.arange(rows))  # first unit of each sequence
         spent_before = np.append(0, cumulative)[first_units]
-        remaining = (quota + spent_before)[row_ids[order]] - (cumulative - sizes[order])  # of the share, before each unit
+        remaining = (quota + spent_before)[row_ids[order]] - (
+            cumulative - sizes[order]
+        )  # of the quota, before each unit
         selected = np.zeros(len(row_ids), bool)
         selected[order] = remaining >= sizes[order] * np.where(remaining < sizes[order], rng.random(len(row_ids)), 1.0)
         return selected & ~is_special

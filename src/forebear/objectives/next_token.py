@@ -1,4 +1,4 @@
-"""Predict every token from those before it: documents one after the other, cut into windows of equal length."""
+"""Next-token objectives: causal LM over shuffled windows, stateful token streams (BPTT), and bidirectional LM."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NextToken:
-    """Each document is followed by `end`, and the stream of all documents is thought of as a ring.
+    """Causal LM: each document is followed by `eos_id`, and all documents form a ring.
 
-    An epoch cuts the ring into windows, from a place of its own, and shows each once in an order of its own: every
-    token is asked exactly once an epoch, and in another context the next time.
+    An epoch cuts the ring into windows from a random offset, and shows each once in random order: every token is
+    predicted exactly once per epoch, and in another context the next time.
 
-    context  tokens in a window
-    end      the id that ends a document, and stands before the first token of the next
-    apart    a window that holds several documents becomes several rows, so that none is seen from another
-    lead     tokens before each window that are seen too, and asked nothing about: where they are all that is looked
-             back at from its first, it does not matter where windows are cut; None: it does, and there are none
+    Attributes:
+        max_length: Tokens in a window.
+        eos_id: The id that ends a document and precedes the first token of the next.
+        document_mask: Split windows with several documents into several sequences, so that attention does not cross
+            documents.
+        lead_tokens: Unsupervised tokens before each window, for models with a fixed context size, so that window
+            boundaries do not matter; None: no such tokens.
     """
 
     max_length: int
@@ -46,7 +48,7 @@ class NextToken:
         return Batch({"tokens": inputs.ravel(), "lengths": lengths}, {"next": targets.ravel()})
 
     def window_starts(self, source: Subset, size: int, key: BatchKey) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The windows of a batch, (rows, tokens): what is seen, what follows it or NOTHING, and True for an `end`."""
+        """The windows of a batch (rows, tokens): inputs, targets (or IGNORE_INDEX), and True for end-of-text inputs."""
         rows, windows, width = self._shape(source, size)
         length = int(source.stream_ends[-1])
         window_ids = key.step * rows + np.arange(rows)
@@ -54,7 +56,9 @@ class NextToken:
         shifts = np.empty(rows, np.int64)
         for epoch in np.unique(window_ids // windows).tolist():
             in_epoch = window_ids // windows == epoch
-            offsets[in_epoch] = shuffled_positions(window_ids[in_epoch] % windows, windows, seed=key.seed, epoch=epoch) * width
+            offsets[in_epoch] = (
+                shuffled_positions(window_ids[in_epoch] % windows, windows, seed=key.seed, epoch=epoch) * width
+            )
             shifts[in_epoch] = np.random.default_rng([key.seed, epoch]).integers(length)
         lead = self.lead_tokens or 0
         target_offsets = offsets[:, None] + np.arange(-lead, width)  # (rows, before + width)
@@ -74,7 +78,7 @@ class NextToken:
             )
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
-        """Rows in a batch, windows in an epoch, tokens in a window."""
+        """Sequences in a batch, windows in an epoch, tokens in a window."""
         length = int(source.stream_ends[-1])
         width = min(self.max_length, length)
         windows = -(-length // width)
@@ -82,7 +86,7 @@ class NextToken:
 
 
 def stream_tokens(source: Subset, stream: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens at these places of the stream, and True where one is an `end`: there another document begins."""
+    """The tokens at these positions of the stream, and True where a token is `eos_id`."""
     documents = np.searchsorted(source.stream_ends, stream, side="right")
     remaining = source.stream_ends[documents] - 1 - stream  # tokens of the document from here on
     document_ends = source.spans[documents, 1]
@@ -91,16 +95,16 @@ def stream_tokens(source: Subset, stream: np.ndarray, eos_id: int) -> tuple[np.n
     return np.where(is_end, eos_id, ids), is_end
 
 
-# Predict every token twice: from those before it, and from those behind it.
+# --- Bidirectional LM ---
 
 
 @dataclass(frozen=True)
 class BidirectionalLM:
-    """The windows of `NextToken`, each with the token that follows its last: `next` asks for what follows a token, and
-    `previous` for what stands before it, of all neighbours in a window.
+    """Bidirectional LM (ELMo): windows of `NextToken` plus the token after each; targets `next` and `previous`.
 
-    context  tokens of a window that have one behind them
-    end      the id that stands between documents
+    Attributes:
+        max_length: Tokens of a window that have a next token in it.
+        end: The id between documents.
     """
 
     max_length: int
@@ -113,7 +117,9 @@ class BidirectionalLM:
         inputs_of_windows, following, _ = self._windows.window_starts(source, size, key)
         supervised = following != IGNORE_INDEX
         ignored = np.full((len(inputs_of_windows), 1), IGNORE_INDEX)
-        last_tokens = np.where(supervised[:, -1:], following[:, -1:], self.end)  # a window at the end of the text may be short
+        last_tokens = np.where(
+            supervised[:, -1:], following[:, -1:], self.end
+        )  # the last window of the text may be short
         inputs = {
             "tokens": np.concatenate((inputs_of_windows, last_tokens), 1).ravel(),
             "lengths": np.full(len(inputs_of_windows), inputs_of_windows.shape[1] + 1, np.int64),
@@ -132,23 +138,24 @@ class BidirectionalLM:
         return NextToken(self.max_length, self.end)
 
 
-# Predict every token from those before it, each batch going on where the one before has ended.
+# --- Stateful streams: each batch continues where the previous one ended ---
 
 
-FRESH = 0.1  # share of windows that begin anew
+FRESH = 0.1  # share of windows that start with a reset state
 
 
 @dataclass(frozen=True)
 class TokenStreams:
-    """Each document is followed by `end`, and the stream of all documents is thought of as a ring.
+    """Causal LM over parallel streams, for truncated BPTT with a hidden state that is carried across batches.
 
-    An epoch cuts the ring, at a place of its own, into as many streams as a batch has rows, and reads all of them from
-    their beginning to their end, a window at a time: every token is asked exactly once an epoch. A network that
-    remembers may go on from what it knew at the end of the last window (`streams`). Where a window is `fresh` it begins
-    with nothing known: the first of an epoch, and some by chance, because that is how every text begins in use.
+    Each document is followed by `eos_id`, and all documents form a ring. An epoch cuts the ring at a random offset into
+    as many streams as a batch has sequences, and reads them in parallel, window by window: every token is predicted
+    exactly once per epoch. A recurrent network may continue from its state after the last window (`streams`). A
+    `fresh` window starts with a reset state: the first of an epoch, and a random few, as texts start that way in use.
 
-    context  tokens in a window: as far back as gradients go
-    end      the id that ends a document, and stands before the first token of the next
+    Attributes:
+        max_length: Tokens in a window: the BPTT length.
+        eos_id: The id that ends a document and precedes the first token of the next.
     """
 
     max_length: int
@@ -165,7 +172,7 @@ class TokenStreams:
         first = window * width
         width = min(width, length - first)
         shift = int(np.random.default_rng([key.seed, epoch]).integers(total))
-        offsets = np.arange(rows)[:, None] * length + first + np.arange(width)  # counted from where the epoch begins
+        offsets = np.arange(rows)[:, None] * length + first + np.arange(width)  # from the epoch's offset
         stream = (offsets + shift) % total
         targets = np.where(offsets < total, stream_tokens(source, stream, self.eos_id)[0], IGNORE_INDEX)
         inputs = {
@@ -186,7 +193,7 @@ class TokenStreams:
             )
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
-        """Rows in a batch, tokens in a stream, tokens in a window."""
+        """Sequences in a batch, tokens in a stream, tokens in a window."""
         total = int(source.stream_ends[-1])
         width = min(self.max_length, total)
         rows = min(max(1, size // width), -(-total // width))

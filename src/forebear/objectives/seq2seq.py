@@ -1,4 +1,4 @@
-"""Predict every token of a translation from the text that is translated and from those before it."""
+"""Sequence-to-sequence objective: predict each target token from the source text and the previous target tokens."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ if TYPE_CHECKING:
     from forebear.data.corpus.parallel import ParallelSubset
     from forebear.data.corpus.subset import Subset
 
-POOL = 64  # batches that are drawn together, so that pairs of like lengths can be in one
+POOL = 64  # batches sampled together, so that pairs of similar length share a batch
 
 
 @dataclass(frozen=True)
 class SequenceToSequence:
-    """A source is followed by its `end`; a translation stands between two of its own, of which one is seen first.
+    """Teacher forcing on sentence pairs: source + `source_end` → `target_end` + target, shifted by one.
 
-    An epoch shows every pair once, in an order of its own. Pairs are drawn in pools, sorted by length within a pool
-    and cut into batches of like lengths, which come in any order: attention then takes many rows in one call.
+    An epoch shows every pair once, in random order. Pairs are sampled in pools, sorted by length within a pool and cut
+    into batches of similar lengths, in random order, so that attention processes many sequences in one call.
 
-    context  tokens of either side, its end included; longer pairs are left out (`left_out` counts them)
+    Attributes:
+        max_length: Tokens of source or target, end included; longer pairs are skipped (see `num_too_long`).
+        source_end: The id that ends a source.
+        target_end: The id that starts and ends a target.
     """
 
     max_length: int
@@ -36,31 +39,31 @@ class SequenceToSequence:
         usable, tokens = source.within_length(self.max_length - 1)
         return min(len(usable), max(1, round((tokens + 2 * len(usable)) / size)))
 
-    def batch(self, source: ParallelSubset, size: int, moment: BatchKey) -> Batch:
+    def batch(self, source: ParallelSubset, size: int, key: BatchKey) -> Batch:
         usable, steps = source.within_length(self.max_length - 1)[0], self.steps(source, size)
-        epoch, step = divmod(moment.step, steps)
+        epoch, step = divmod(key.step, steps)
         pools = -(-steps // POOL)
         pool = step * pools // steps
-        first_step, last_step = (-(-steps * one // pools) for one in (pool, pool + 1))  # of this pool
-        begin, end = (len(usable) * one // steps for one in (first_step, last_step))
-        drawn = usable[shuffled_positions(np.arange(begin, end), len(usable), seed=moment.seed, epoch=epoch)]
-        lengths = source.lengths[drawn]
-        drawn = drawn[np.lexsort((drawn, lengths[:, 0], lengths[:, 1]))]
+        first_step, last_step = (-(-steps * pool_index // pools) for pool_index in (pool, pool + 1))  # of this pool
+        start, end = (len(usable) * pool_index // steps for pool_index in (first_step, last_step))
+        pairs = usable[shuffled_positions(np.arange(start, end), len(usable), seed=key.seed, epoch=epoch)]
+        lengths = source.lengths[pairs]
+        pairs = pairs[np.lexsort((pairs, lengths[:, 0], lengths[:, 1]))]
         count = last_step - first_step
-        cuts = balanced_splits(np.concatenate(([0], np.cumsum(source.lengths[drawn].sum(axis=1) + 2))), count)
-        order = np.random.default_rng([moment.seed, epoch, pool]).permutation(count)
-        number = order[step - first_step]
-        return self.of_pairs(source, drawn[cuts[number] : cuts[number + 1]])
+        boundaries = balanced_splits(np.concatenate(([0], np.cumsum(source.lengths[pairs].sum(axis=1) + 2))), count)
+        order = np.random.default_rng([key.seed, epoch, pool]).permutation(count)
+        batch_index = order[step - first_step]
+        return self.of_pairs(source, pairs[boundaries[batch_index] : boundaries[batch_index + 1]])
 
-    def of_pairs(self, source: ParallelSubset, numbers: np.ndarray) -> Batch:
-        """These pairs as a batch, in this order."""
-        read, read_lengths = _rows(source.source, numbers, after=self.source_end)
-        written, lengths = _rows(source.target, numbers, after=self.target_end)
+    def of_pairs(self, source: ParallelSubset, pairs: np.ndarray) -> Batch:
+        """A batch of these pairs, in this order."""
+        source_ids, read_lengths = _rows(source.source, pairs, end_id=self.source_end)
+        target_ids, lengths = _rows(source.target, pairs, end_id=self.target_end)
         ends = np.cumsum(lengths) - 1
-        seen = np.roll(written, 1)
-        seen[np.concatenate(([0], ends[:-1] + 1))] = self.target_end
-        inputs = {"tokens": seen, "lengths": lengths, "source": read, "source_lengths": read_lengths}
-        return Batch(inputs, {"translation": written})
+        decoder_inputs = np.roll(target_ids, 1)
+        decoder_inputs[np.concatenate(([0], ends[:-1] + 1))] = self.target_end
+        inputs = {"tokens": decoder_inputs, "lengths": lengths, "source": source_ids, "source_lengths": read_lengths}
+        return Batch(inputs, {"translation": target_ids})
 
     def check(self, source: ParallelSubset) -> None:
         if not len(source.within_length(self.max_length - 1)[0]):
@@ -70,15 +73,15 @@ class SequenceToSequence:
             )
 
     def num_too_long(self, source: ParallelSubset) -> int:
-        """Pairs that are too long to learn from."""
+        """The number of pairs that exceed `max_length`."""
         return len(source) - len(source.within_length(self.max_length - 1)[0])
 
 
-def _rows(portion: Subset, numbers: np.ndarray, *, after: int) -> tuple[np.ndarray, np.ndarray]:
+def _rows(subset: Subset, rows: np.ndarray, *, end_id: int) -> tuple[np.ndarray, np.ndarray]:
     """(T,) the tokens of these units, each followed by `after`, and (B,) how many each then has."""
-    spans = portion.spans[numbers]
+    spans = subset.spans[rows]
     lengths = spans[:, 1] - spans[:, 0]
-    found = np.full(int(lengths.sum()) + len(numbers), after, np.int64)
-    places = concat_ranges(np.cumsum(lengths + 1) - lengths - 1, lengths)
-    found[places] = portion.corpus.ids[concat_ranges(spans[:, 0], lengths)]
-    return found, lengths + 1
+    tokens = np.full(int(lengths.sum()) + len(rows), end_id, np.int64)
+    positions = concat_ranges(np.cumsum(lengths + 1) - lengths - 1, lengths)
+    tokens[positions] = subset.corpus.ids[concat_ranges(spans[:, 0], lengths)]
+    return tokens, lengths + 1

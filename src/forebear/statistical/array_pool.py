@@ -17,11 +17,18 @@ from forebear.data.io.atomic import atomic_write
 from forebear.data.io.safetensors import release_pages
 
 LARGE = 1 << 24  # bytes from which on an array may have a file of its own
-PART = 1 << 20  # numbers that are written at once
-KEPT = 1 << 25  # bytes of memory that nobody uses, kept for who wants some
+CHUNK_ELEMENTS = 1 << 20  # numbers that are written at once
+KEPT_BYTES = 1 << 25  # bytes of memory that nobody uses, kept for who wants some
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # their numbers in malloc.h
-LINE = 64  # bytes that memory gives at once: arrays begin where one does
-KINDS = {"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "I64": np.int64, "F32": np.float32}
+CACHE_LINE_BYTES = 64  # bytes that memory gives at once: arrays begin where one does
+SAFETENSORS_DTYPES = {
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "I64": np.int64,
+    "F32": np.float32,
+}
 
 
 class ArrayPool:
@@ -32,27 +39,27 @@ class ArrayPool:
 
     def __init__(self, memory: int | None = None, folder: Path | None = None) -> None:
         self.memory, self.folder = memory, folder
-        self._given: dict[int, int] = {}  # bytes of the arrays in memory, by where they begin
+        self._memory_sizes: dict[int, int] = {}  # bytes of the arrays in memory, by where they begin
 
     @property
     def bytes_used(self) -> int:
         """Bytes of memory that are in use."""
-        return sum(self._given.values())
+        return sum(self._memory_sizes.values())
 
     def empty(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
         """An array whose values are not set yet."""
-        return self._made(shape, kind, np.empty)
+        return self._allocate(shape, kind, np.empty)
 
     def zeros(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
-        return self._made(shape, kind, np.zeros)
+        return self._allocate(shape, kind, np.zeros)
 
-    def _made(self, shape: int | tuple[int, ...], kind: Any, way: Any) -> np.ndarray:
+    def _allocate(self, shape: int | tuple[int, ...], kind: Any, create: Any) -> np.ndarray:
         size = int(np.prod(shape)) * np.dtype(kind).itemsize
         if self.memory is None or self.folder is None or size < LARGE or self.bytes_used + size <= self.memory:
-            made = _in_line(way(size + LINE, np.uint8), size).view(kind).reshape(shape)
+            array = _align_to_line(create(size + CACHE_LINE_BYTES, np.uint8), size).view(kind).reshape(shape)
             if self.memory is not None:
-                self._given[made.ctypes.data] = size
-            return made
+                self._memory_sizes[array.ctypes.data] = size
+            return array
         with tempfile.TemporaryFile(dir=self.folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is told now, not by a signal later
             return np.asarray(np.memmap(file, kind, "r+", shape=shape))  # all zeros
@@ -60,13 +67,13 @@ class ArrayPool:
     def release(self, *arrays: np.ndarray) -> None:
         """Says that these are needed no more."""
         for array in arrays:
-            self._given.pop(array.ctypes.data, None)  # or it is not of this room
+            self._memory_sizes.pop(array.ctypes.data, None)  # or it is not of this room
 
 
-def _in_line(bytes_there: np.ndarray, size: int) -> np.ndarray:
+def _align_to_line(buffer: np.ndarray, size: int) -> np.ndarray:
     """So many of them, from where a line of memory begins."""
-    begin = -bytes_there.ctypes.data % LINE
-    return bytes_there[begin : begin + size]
+    begin = -buffer.ctypes.data % CACHE_LINE_BYTES
+    return buffer[begin : begin + size]
 
 
 UNBOUNDED_POOL = ArrayPool()
@@ -74,10 +81,10 @@ UNBOUNDED_POOL = ArrayPool()
 
 def available_ram() -> int:
     """Bytes of memory that this machine has, or that its keeper allows."""
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # no limit is written as a word
-        return min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return whole
+        return min(physical, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return physical
 
 
 def tune_malloc() -> None:
@@ -90,7 +97,7 @@ def tune_malloc() -> None:
     with contextlib.suppress(OSError, AttributeError):  # another C library has its own ways
         library = ctypes.CDLL(None)
         library.mallopt(MMAP_THRESHOLD, 1 << 23)
-        library.mallopt(TRIM_THRESHOLD, KEPT)
+        library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def trim_malloc() -> None:
@@ -119,12 +126,12 @@ class SpillArray:
     def finish(self) -> np.ndarray:
         """All of it; nothing can be added any more."""
         if self._file is None:
-            made, self._parts = np.concatenate([np.zeros(0, self.kind), *self._parts]), []
-            return made
+            array, self._parts = np.concatenate([np.zeros(0, self.kind), *self._parts]), []
+            return array
         with self._file as file:
             file.flush()
-            there = os.fstat(file.fileno()).st_size > 0  # nothing cannot be mapped
-            return np.asarray(np.memmap(file, self.kind, "r")) if there else np.zeros(0, self.kind)
+            is_nonempty = os.fstat(file.fileno()).st_size > 0  # nothing cannot be mapped
+            return np.asarray(np.memmap(file, self.kind, "r")) if is_nonempty else np.zeros(0, self.kind)
 
 
 # -- files of arrays, as safetensors has them
@@ -140,14 +147,14 @@ def narrowest_dtype(array: np.ndarray) -> Any:
 
 
 def array_chunks(array: np.ndarray) -> Iterator[np.ndarray]:
-    flat = array.reshape(-1)
-    return (flat[begin : begin + PART] for begin in range(0, len(flat), PART))
+    flat_array = array.reshape(-1)
+    return (flat_array[begin : begin + CHUNK_ELEMENTS] for begin in range(0, len(flat_array), CHUNK_ELEMENTS))
 
 
 def save_arrays(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> None:
     """Writes each array as numbers of the type beside it, the widest types first, so that all begin where they may."""
     order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name][1]).itemsize, name))
-    names = {np.dtype(kind): name for name, kind in KINDS.items()}
+    names = {np.dtype(kind): name for name, kind in SAFETENSORS_DTYPES.items()}
     with atomic_write(path) as file:
         shapes = {name: (names[np.dtype(arrays[name][1])], arrays[name][0].shape) for name in order}
         file.write(safetensors_header(shapes, {}))
@@ -158,37 +165,37 @@ def save_arrays(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> Non
             release_pages(array)
 
 
-def safetensors_header(shapes: Mapping[str, tuple[str, tuple[int, ...]]], facts: Mapping[str, str]) -> bytes:
+def safetensors_header(shapes: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]) -> bytes:
     """What such a file begins with."""
-    told: dict[str, Any] = {"__metadata__": dict(facts)} if facts else {}
-    at = 0
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    offset = 0
     for name, (kind, shape) in shapes.items():
-        size = int(np.prod(shape)) * np.dtype(KINDS[kind]).itemsize
-        told[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
-        at += size
-    made = json.dumps(told).encode()
-    made += b" " * (-(8 + len(made)) % LINE)
-    return len(made).to_bytes(8, "little") + made
+        size = int(np.prod(shape)) * np.dtype(SAFETENSORS_DTYPES[kind]).itemsize
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-(8 + len(encoded)) % CACHE_LINE_BYTES)
+    return len(encoded).to_bytes(8, "little") + encoded
 
 
 def memory_map_arrays(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """The facts of such a file and its arrays, where they lie; a ValueError for what is none."""
-    whole = file.stat().st_size
-    with open(file, "rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        if not 0 < size <= whole:
+    file_size = file.stat().st_size
+    with open(file, "rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        if not 0 < size <= file_size:
             raise ValueError("no head")
-        told = json.loads(opened.read(size))
-    arrays, last = {}, 0
-    for name, one in told.items():
+        header = json.loads(stream.read(size))
+    arrays, end_offset = {}, 0
+    for name, entry in header.items():
         if name != "__metadata__":
-            begin, end = one["data_offsets"]
-            kind, shape = np.dtype(KINDS[one["dtype"]]), tuple(one["shape"])
-            if end - begin != int(np.prod(shape)) * kind.itemsize or begin != last or min(shape, default=0) < 0:
+            begin, end = entry["data_offsets"]
+            kind, shape = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]), tuple(entry["shape"])
+            if end - begin != int(np.prod(shape)) * kind.itemsize or begin != end_offset or min(shape, default=0) < 0:
                 raise ValueError(f"{name} is of another size")
-            last = end
-            there = np.memmap(file, kind, "r", 8 + size + begin, shape) if end > begin else np.zeros(shape, kind)
-            arrays[name] = np.asarray(there)
-    if whole != 8 + size + last:
+            end_offset = end
+            mapped = np.memmap(file, kind, "r", 8 + size + begin, shape) if end > begin else np.zeros(shape, kind)
+            arrays[name] = np.asarray(mapped)
+    if file_size != 8 + size + end_offset:
         raise ValueError("cut short")
-    return told.get("__metadata__", {}), arrays
+    return header.get("__metadata__", {}), arrays

@@ -20,14 +20,14 @@ from forebear.errors import ForebearError, InputError
 # joined by + are one feature together. CRF++ and CRFsuite have made this the usual way to say it.
 
 
-LONGEST_PART = 4  # characters of the longest prefix and suffix
-REACH = 8  # words to either side, at most
-TOGETHER = 4  # parts of a template, at most
+MAX_AFFIX = 4  # characters of the longest prefix and suffix
+MAX_OFFSET = 8  # words to either side, at most
+MAX_PARTS = 4  # parts of a template, at most
 ATTRIBUTES = (
     "word",
     "small",
-    *(f"prefix{n}" for n in range(1, LONGEST_PART + 1)),
-    *(f"suffix{n}" for n in range(1, LONGEST_PART + 1)),
+    *(f"prefix{n}" for n in range(1, MAX_AFFIX + 1)),
+    *(f"suffix{n}" for n in range(1, MAX_AFFIX + 1)),
     "shape",
     "kind",
 )
@@ -39,12 +39,12 @@ MEANINGS = {
     "shape": "what kinds of characters follow one another in it: A capitals, a small letters, 0 digits, 字 Han, …",
     "kind": "one of " + ", ".join(SHAPES),
 }
-OF_WORDS = (
+WORD_TEMPLATES = (
     "word[-2] word[-1] word[0] word[1] word[2] word[-1]+word[0] word[0]+word[1] word[-1]+word[1] small[0]"
     " prefix1[0] prefix2[0] prefix3[0] prefix4[0] suffix1[0] suffix2[0] suffix3[0] suffix4[0]"
     " suffix1[-1] suffix1[1] prefix1[1] suffix2[-1] shape[-1] shape[0] shape[1] shape[-1]+shape[0]+shape[1]"
 )
-OF_CHARACTERS = (
+CHARACTER_TEMPLATES = (
     "word[-3] word[-2] word[-1] word[0] word[1] word[2] word[3]"
     " word[-2]+word[-1] word[-1]+word[0] word[0]+word[1] word[1]+word[2] word[-1]+word[1]"
     " word[-2]+word[-1]+word[0] word[-1]+word[0]+word[1] word[0]+word[1]+word[2]"
@@ -64,58 +64,58 @@ class FeatureTemplate:
         return "+".join(f"{ATTRIBUTES[attribute]}[{place}]" for attribute, place in self.parts)
 
 
-def parse_templates(written: str) -> tuple[FeatureTemplate, ...]:
+def parse_templates(text: str) -> tuple[FeatureTemplate, ...]:
     """Templates from how people write them, with spaces or commas between; an error that names what is wrong."""
-    found = tuple(_template(one) for one in re.split(r"[\s,]+", written.strip()) if one)
-    if not found:
+    templates = tuple(_parse_template(template) for template in re.split(r"[\s,]+", text.strip()) if template)
+    if not templates:
         raise InputError("there is no template", hint="give some, such as word[0] word[-1]+word[0] suffix2[0]")
-    twice = [str(one) for number, one in enumerate(found) if one in found[:number]]
-    if twice:
-        raise InputError(f"the template {twice[0]} stands there twice", hint="give it once")
-    return found
+    duplicates = [str(template) for number, template in enumerate(templates) if template in templates[:number]]
+    if duplicates:
+        raise InputError(f"the template {duplicates[0]} stands there twice", hint="give it once")
+    return templates
 
 
-def _template(written: str) -> FeatureTemplate:
+def _parse_template(text: str) -> FeatureTemplate:
     parts = []
-    for part in re.split(r"\+(?=[a-z])", written):
+    for part in re.split(r"\+(?=[a-z])", text):
         match = _PART.fullmatch(part)
         if match is None or match[1] not in ATTRIBUTES:
             hint = f"write NAME[PLACE], joined by + where several count together; names: {', '.join(ATTRIBUTES)}"
-            raise InputError(f"{written!r} is no template", hint=hint)
-        if abs(int(match[2])) > REACH:
-            raise InputError(f"{written!r} looks further than {REACH} words", hint="look nearer to the word")
+            raise InputError(f"{text!r} is no template", hint=hint)
+        if abs(int(match[2])) > MAX_OFFSET:
+            raise InputError(f"{text!r} looks further than {MAX_OFFSET} words", hint="look nearer to the word")
         parts.append((ATTRIBUTES.index(match[1]), int(match[2])))
-    if len(parts) > TOGETHER or len(set(parts)) < len(parts):
-        raise InputError(f"{written!r} joins too much", hint=f"join at most {TOGETHER} different parts by +")
+    if len(parts) > MAX_PARTS or len(set(parts)) < len(parts):
+        raise InputError(f"{text!r} joins too much", hint=f"join at most {MAX_PARTS} different parts by +")
     return FeatureTemplate(tuple(parts))
 
 
 def default_templates(*, characters: bool) -> str:
     """The templates that suit words, or texts that are labelled character by character."""
-    return OF_CHARACTERS if characters else OF_WORDS
+    return CHARACTER_TEMPLATES if characters else WORD_TEMPLATES
 
 
 def word_attributes(word: str) -> tuple[str, ...]:
     """How a word is written, in the order of ATTRIBUTES; "" where it is too short for a part of that length."""
-    sizes = range(1, LONGEST_PART + 1)
-    long = len(word)
-    before = (word[:size] if long >= size else "" for size in sizes)
-    behind = (word[-size:] if long >= size else "" for size in sizes)
+    sizes = range(1, MAX_AFFIX + 1)
+    length = len(word)
+    prefixes = (word[:size] if length >= size else "" for size in sizes)
+    suffixes = (word[-size:] if length >= size else "" for size in sizes)
     kind = SHAPES[int(word_shapes((word,))[0])]
-    return (word, word.lower(), *before, *behind, shape(word), kind)
+    return (word, word.lower(), *prefixes, *suffixes, shape(word), kind)
 
 
 def shape(word: str) -> str:
     """Kinds of characters as they follow one another, each kind once: 1998年 is 0字, iPhone aAa."""
-    made = ""
+    result = ""
     for character in word:
-        one = _class(character)
-        if one != made[-1:]:
-            made += one
-    return made
+        char_class = _char_class(character)
+        if char_class != result[-1:]:
+            result += char_class
+    return result
 
 
-def _class(character: str) -> str:
+def _char_class(character: str) -> str:
     kind = category(character)
     if kind in _CLASSES:
         return _CLASSES[kind]
@@ -126,7 +126,7 @@ def _class(character: str) -> str:
 
 NO_FEATURE = -1  # no feature, no value
 _LOCK = threading.Lock()  # of the rows of unlisted words
-MOST = 1 << 62  # different values of a template that a number can tell apart
+MAX_VALUES = 1 << 62  # different values of a template that a number can tell apart
 
 
 class WordAttributes:
@@ -156,27 +156,27 @@ class WordAttributes:
 
     def attribute_rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The table of all rows, and (N,) which of them each of these words has."""
-        found = numbers.astype(np.int64)
-        unlisted = np.flatnonzero(found >= self.size)
+        row_ids = numbers.astype(np.int64)
+        unlisted = np.flatnonzero(row_ids >= self.size)
         if len(unlisted):
-            distinct, which = np.unique(found[unlisted], return_inverse=True)
-            found[unlisted] = np.array([self._row(number) for number in distinct.tolist()])[which]
-        return self._rows, found
+            distinct, inverse = np.unique(row_ids[unlisted], return_inverse=True)
+            row_ids[unlisted] = np.array([self._row(number) for number in distinct.tolist()])[inverse]
+        return self._rows, row_ids
 
     def _row(self, number: int) -> int:
         with _LOCK:
             row = self._unlisted.get(number)
             if row is None:
                 values = zip(word_attributes(self._word(number)), self._numbers, strict=True)
-                made = np.array([[known.get(value, NO_FEATURE) for value, known in values]], np.int32)
+                new_row = np.array([[known.get(value, NO_FEATURE) for value, known in values]], np.int32)
                 row = len(self._rows)
-                self._rows = np.concatenate((self._rows, made))
+                self._rows = np.concatenate((self._rows, new_row))
                 self._unlisted[number] = row  # last, so that an interrupt leaves no number without its row
             return row
 
     def attribute_text(self, attribute: int, number: int) -> str:
         """What a number of an attribute stands for."""
-        return next((text for text, one in self._numbers[attribute].items() if one == number), "")
+        return next((text for text, value_id in self._numbers[attribute].items() if value_id == number), "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +189,7 @@ class FeatureIndex:
 
     @property
     def firsts(self) -> np.ndarray:
-        return np.concatenate(([0], np.cumsum([len(one) for one in self.keys])))
+        return np.concatenate(([0], np.cumsum([len(template_keys) for template_keys in self.keys])))
 
     @property
     def size(self) -> int:
@@ -202,33 +202,33 @@ class FeatureIndex:
         written: WordAttributes,
         tokens: np.ndarray,
         lengths: np.ndarray,
-        least: int,
+        min_count: int,
     ) -> tuple[FeatureIndex, np.ndarray]:
         """Those that occur at least so often, and (N, T) the features of these words."""
-        keys, made = [], np.empty((len(tokens), len(templates)), np.int32)
+        keys, features = [], np.empty((len(tokens), len(templates)), np.int32)
         first = 0
         for number, values in enumerate(_values(templates, written, tokens, lengths)):
-            distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-            kept = (counts >= least) & (distinct >= 0)
-            numbers = np.where(kept, first + np.cumsum(kept) - 1, NO_FEATURE)
-            made[:, number] = numbers[which]
-            keys.append(distinct[kept])
-            first += int(kept.sum())
-        return cls(templates, tuple(keys)), made
+            distinct, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+            is_kept = (counts >= min_count) & (distinct >= 0)
+            numbers = np.where(is_kept, first + np.cumsum(is_kept) - 1, NO_FEATURE)
+            features[:, number] = numbers[inverse]
+            keys.append(distinct[is_kept])
+            first += int(is_kept.sum())
+        return cls(templates, tuple(keys)), features
 
     def lookup(self, written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """(N, T) the features of these words; NONE where there is none."""
-        made = np.full((len(tokens), len(self.templates)), NO_FEATURE, np.int32)
+        features = np.full((len(tokens), len(self.templates)), NO_FEATURE, np.int32)
         first = 0
         for number, values in enumerate(_values(self.templates, written, tokens, lengths)):
             keys = self.keys[number]
             if len(self.templates[number].parts) == 1:
-                made[:, number] = self._table(number, written)[values]
+                features[:, number] = self._table(number, written)[values]
             elif len(keys):
-                place = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
-                made[:, number] = np.where(keys[place] == values, first + place, NO_FEATURE)
+                positions = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
+                features[:, number] = np.where(keys[positions] == values, first + positions, NO_FEATURE)
             first += len(keys)
-        return made
+        return features
 
     def _table(self, number: int, written: WordAttributes) -> np.ndarray:
         """For each value of a template of one part its feature; for NONE, which is the last, none."""
@@ -241,37 +241,41 @@ class FeatureIndex:
 
     def feature(self, number: int, written: WordAttributes) -> tuple[str, list[tuple[int, str]]]:
         """What a feature stands for: its template, and (place, value) of each part."""
-        at = int(np.searchsorted(self.firsts, number, side="right")) - 1
-        key, parts = int(self.keys[at][number - self.firsts[at]]), []
+        template_id = int(np.searchsorted(self.firsts, number, side="right")) - 1
+        key, parts = int(self.keys[template_id][number - self.firsts[template_id]]), []
         sizes = written.num_values()
-        for attribute, place in reversed(self.templates[at].parts):
+        for attribute, place in reversed(self.templates[template_id].parts):
             key, value = divmod(key, sizes[attribute])
             parts.append((place, written.attribute_text(attribute, value)))
-        return str(self.templates[at]), parts[::-1]
+        return str(self.templates[template_id]), parts[::-1]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        told = " ".join(map(str, self.templates)).encode()
+        template_text = " ".join(map(str, self.templates)).encode()
         keys = np.concatenate([*self.keys, np.empty(0, np.int64)])
-        return {"templates": np.frombuffer(told, np.uint8).copy(), "keys": keys, "firsts": self.firsts.astype(np.int64)}
+        return {
+            "templates": np.frombuffer(template_text, np.uint8).copy(),
+            "keys": keys,
+            "firsts": self.firsts.astype(np.int64),
+        }
 
 
 def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray):
     """For each template (N,) the value that each word has, as one number; NONE where it has none."""
     table, rows = written.attribute_rows(tokens)
-    sizes, reach = written.num_values(), max(abs(place) for one in templates for _, place in one.parts)
-    edged = np.full(len(tokens) + 2 * reach * len(lengths), written.size, np.int64)
-    here = np.arange(len(tokens)) + reach * (2 * np.repeat(np.arange(len(lengths)), lengths) + 1)
-    edged[here] = rows
+    sizes, max_offset = written.num_values(), max(abs(offset) for one in templates for _, offset in one.parts)
+    padded = np.full(len(tokens) + 2 * max_offset * len(lengths), written.size, np.int64)
+    positions = np.arange(len(tokens)) + max_offset * (2 * np.repeat(np.arange(len(lengths)), lengths) + 1)
+    padded[positions] = rows
     for template in templates:
-        if np.prod([float(sizes[attribute]) for attribute, _ in template.parts]) > MOST:
-            what = f"the template {template} has more values than numbers can tell apart with so many words"
-            raise InputError(what, hint="join fewer parts")
+        if np.prod([float(sizes[attribute]) for attribute, _ in template.parts]) > MAX_VALUES:
+            message = f"the template {template} has more values than numbers can tell apart with so many words"
+            raise InputError(message, hint="join fewer parts")
         values = np.zeros(len(tokens), np.int64)
         lacking = np.zeros(len(tokens), bool)
-        for attribute, place in template.parts:
-            own = table[edged[here + place], attribute]
-            lacking |= own < 0
-            values = values * sizes[attribute] + own
+        for attribute, offset in template.parts:
+            value_ids = table[padded[positions + offset], attribute]
+            lacking |= value_ids < 0
+            values = values * sizes[attribute] + value_ids
         values[lacking] = NO_FEATURE
         yield values
 

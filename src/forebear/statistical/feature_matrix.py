@@ -69,11 +69,11 @@ class SparseMatrix:
 
     def averaged(self, groups: np.ndarray) -> SparseMatrix:
         """A row for each group, the mean of its rows; `groups` (R,) numbers the group of each row, rising from 0."""
-        firsts = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(groups))
-        sizes = np.diff(firsts)
-        entries = np.diff(self.indptr[firsts])
+        starts = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(groups))
+        sizes = np.diff(starts)
+        entries = np.diff(self.indptr[starts])
         values = self.values / np.repeat(sizes, entries).astype(np.float32)
-        return SparseMatrix(self.indptr[firsts], self.indices, values, self.width)
+        return SparseMatrix(self.indptr[starts], self.indices, values, self.width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +114,15 @@ class RowRepeat:
         return self.base.multiply(dense)[self.row_ids]
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        few = np.zeros((self.base.shape[0], dense.shape[1]))
+        base_sums = np.zeros((self.base.shape[0], dense.shape[1]))
         for number, column in enumerate(dense.T):
-            few[:, number] = np.bincount(self.row_ids, column, len(few))
-        return self.base.turned_times(few)
+            base_sums[:, number] = np.bincount(self.row_ids, column, len(base_sums))
+        return self.base.turned_times(base_sums)
 
     def column_square_sums(self) -> np.ndarray:
-        times = np.bincount(self.row_ids, minlength=self.base.shape[0])
-        each = np.repeat(times, np.diff(self.base.indptr)) * np.square(self.base.values, dtype=np.float64)
-        return np.bincount(self.base.indices, each, self.base.width)
+        counts = np.bincount(self.row_ids, minlength=self.base.shape[0])
+        squares = np.repeat(counts, np.diff(self.base.indptr)) * np.square(self.base.values, dtype=np.float64)
+        return np.bincount(self.base.indices, squares, self.base.width)
 
     def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         return self.base.get_row(int(self.row_ids[number]))
@@ -140,7 +140,7 @@ class ColumnStack:
 
     def multiply(self, dense: np.ndarray) -> np.ndarray:
         ends = np.cumsum([part.shape[1] for part in self.parts])[:-1]
-        return sum(part.multiply(own) for part, own in zip(self.parts, np.split(dense, ends), strict=True))  # pyright: ignore
+        return sum(part.multiply(block) for part, block in zip(self.parts, np.split(dense, ends), strict=True))  # pyright: ignore
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
         return np.concatenate([part.turned_times(dense) for part in self.parts])
@@ -149,12 +149,12 @@ class ColumnStack:
         return np.concatenate([part.column_square_sums() for part in self.parts])
 
     def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        columns, values, before = [], [], 0
+        columns, values, first_column = [], [], 0
         for part in self.parts:
-            own, told = part.get_row(number)
-            columns.append(own + before)
-            values.append(told)
-            before += part.shape[1]
+            part_columns, row_values = part.get_row(number)
+            columns.append(part_columns + first_column)
+            values.append(row_values)
+            first_column += part.shape[1]
         return np.concatenate(columns), np.concatenate(values)
 
 
@@ -171,6 +171,8 @@ def stack_rows(parts: list[SparseMatrix], width: int) -> SparseMatrix:
 
 def stack_repeated_rows(parts: list[RowRepeat], width: int) -> RowRepeat:
     """The rows of all parts, one after the other."""
-    before = np.cumsum([0, *(part.base.shape[0] for part in parts)])
-    which = [part.row_ids + begin for part, begin in zip(parts, before[:-1], strict=True)]
-    return RowRepeat(stack_rows([part.base for part in parts], width), np.concatenate([np.zeros(0, np.int64), *which]))
+    offsets = np.cumsum([0, *(part.base.shape[0] for part in parts)])
+    row_ids = [part.row_ids + offset for part, offset in zip(parts, offsets[:-1], strict=True)]
+    return RowRepeat(
+        stack_rows([part.base for part in parts], width), np.concatenate([np.zeros(0, np.int64), *row_ids])
+    )

@@ -45,23 +45,23 @@ class HMMParameters:
     @cached_property
     def stationary(self) -> np.ndarray:
         """(S,) how much of all text is said in each state: what is known of a text from the middle of another."""
-        many = len(self.moves)
-        balance = np.vstack((self.moves.T - np.eye(many), np.ones(many)))
-        found = np.linalg.lstsq(balance, np.append(np.zeros(many), 1.0), rcond=None)[0].clip(0)
-        return found / found.sum()
+        num_states = len(self.moves)
+        balance = np.vstack((self.moves.T - np.eye(num_states), np.ones(num_states)))
+        solution = np.linalg.lstsq(balance, np.append(np.zeros(num_states), 1.0), rcond=None)[0].clip(0)
+        return solution / solution.sum()
 
     # -- rows of tokens, of which the first is given
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
-        tokens, lengths, first = self._laid(rows)
-        logs = _together(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, at=0)
+        tokens, lengths, first = self._flatten_rows(rows)
+        logs = _run_threaded(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, output_index=0)
         return np.split(logs, np.cumsum(lengths)[:-1]) if len(rows) else []
 
     def step_states(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, S) P of the state in which each row's last token was said, given the row."""
-        tokens, lengths, first = self._laid(rows)
-        return _together(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, at=1)
+        tokens, lengths, first = self._flatten_rows(rows)
+        return _run_threaded(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, output_index=1)
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
@@ -69,65 +69,67 @@ class HMMParameters:
 
     def forward(self, states: np.ndarray) -> np.ndarray:
         """(B, V) log P of the next token where P of the states before it is (B, S)."""
-        told = np.empty((len(states), self.vocab_size))
+        log_probs = np.empty((len(states), self.vocab_size))
         with np.errstate(divide="ignore"):
-            for line, state in zip(told, states, strict=True):  # one by one: a batch changes no bit
-                np.log(self.emissions @ (state @ self.moves), out=line)
-        return told
+            for row, state in zip(log_probs, states, strict=True):  # one by one: a batch changes no bit
+                np.log(self.emissions @ (state @ self.moves), out=row)
+        return log_probs
 
     def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
         return HMMDecodingState(self, self.step_states(rows))
 
     def posteriors(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, P of each state at each token but the first, given all of the row: (n - 1, S)."""
-        tokens, lengths, first = self._laid(rows)
-        found = _together(kernels.state_posteriors, tokens, lengths, first, self.moves, self.emissions)
-        return np.split(found, np.cumsum(lengths)[:-1]) if len(rows) else []
+        tokens, lengths, first = self._flatten_rows(rows)
+        posteriors = _run_threaded(kernels.state_posteriors, tokens, lengths, first, self.moves, self.emissions)
+        return np.split(posteriors, np.cumsum(lengths)[:-1]) if len(rows) else []
 
     def viterbi(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, the states of its most probable chain, for each token but the first (Viterbi)."""
-        tokens, lengths, first = self._laid(rows)
+        tokens, lengths, first = self._flatten_rows(rows)
         with np.errstate(divide="ignore"):
-            logs = [np.log(one) for one in (first, self.moves, self.emissions)]
-        found = _together(kernels.hmm_viterbi, tokens, lengths, *logs)
-        return np.split(found, np.cumsum(lengths)[:-1]) if len(rows) else []
+            logs = [np.log(table) for table in (first, self.moves, self.emissions)]
+        paths = _run_threaded(kernels.hmm_viterbi, tokens, lengths, *logs)
+        return np.split(paths, np.cumsum(lengths)[:-1]) if len(rows) else []
 
-    def _laid(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All tokens but the first of each row, how many each has, and (B, S) what is known before them."""
         lengths = np.array([max(0, len(row) - 1) for row in rows], np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *(np.asarray(row)[1:] for row in rows)]).astype(np.int64)
-        heads = np.array([row[0] if len(row) else -1 for row in rows], np.int64)
-        for ids, least in ((tokens, 0), (heads, -1)):
-            if len(ids) and not least <= ids.min() <= ids.max() < self.vocab_size:
+        first_tokens = np.array([row[0] if len(row) else -1 for row in rows], np.int64)
+        for ids, lowest in ((tokens, 0), (first_tokens, -1)):
+            if len(ids) and not lowest <= ids.min() <= ids.max() < self.vocab_size:
                 raise InputError(f"a row holds ids outside 0 to {self.vocab_size - 1}")
-        seen = np.where((heads >= 0)[:, None], self.emissions[np.maximum(heads, 0)], 1.0)
-        first = self.stationary * seen
+        first_emissions = np.where((first_tokens >= 0)[:, None], self.emissions[np.maximum(first_tokens, 0)], 1.0)
+        first = self.stationary * first_emissions
         total = first.sum(axis=1, keepdims=True)
         first = np.where(total > 0, first / np.where(total > 0, total, 1.0), self.stationary)
-        first[heads == self.end] = np.arange(len(self.moves)) == self.border
+        first[first_tokens == self.end] = np.arange(len(self.moves)) == self.border
         return tokens, lengths, first
 
     # -- drawing by chance
 
-    def sample(self, count: int, seed: int, longest: int = 1 << 20) -> list[tuple[np.ndarray, np.ndarray]]:
+    def sample(self, count: int, seed: int, max_length: int = 1 << 20) -> list[tuple[np.ndarray, np.ndarray]]:
         """So many texts, each as its tokens and the states that said them; what is longer is cut."""
         rng, state = np.random.default_rng(seed), np.full(count, self.border)
         moves, emissions = (_cumulative(table) for table in (self.moves, self.emissions.T))
         tokens, states, alive = [], [], np.arange(count)
-        for _ in range(longest):
-            state = _chosen(moves, state, rng)
-            going = state != self.border
-            alive, state = alive[going], state[going]
+        for _ in range(max_length):
+            state = _sample_columns(moves, state, rng)
+            is_inside = state != self.border
+            alive, state = alive[is_inside], state[is_inside]
             if not len(alive):
                 break
-            tokens.append((alive, _chosen(emissions, state, rng)))
+            tokens.append((alive, _sample_columns(emissions, state, rng)))
             states.append(state)
         if not tokens:
             return [(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in range(count)]
-        whose, said, by = (np.concatenate(one) for one in (*zip(*tokens, strict=True), states))
-        order = np.argsort(whose, kind="stable")
-        cuts = np.searchsorted(whose[order], np.arange(1, count))
-        return list(zip(np.split(said[order], cuts), np.split(by[order], cuts), strict=True))
+        row_ids, emitted, emitting_states = (
+            np.concatenate(columns) for columns in (*zip(*tokens, strict=True), states)
+        )
+        order = np.argsort(row_ids, kind="stable")
+        bounds = np.searchsorted(row_ids[order], np.arange(1, count))
+        return list(zip(np.split(emitted[order], bounds), np.split(emitting_states[order], bounds), strict=True))
 
 
 class HMMDecodingState:
@@ -153,27 +155,32 @@ def balanced_slices(lengths: np.ndarray, work: int) -> list[slice]:
     """Rows in as many parts as there are processors, about equally long; in one, where there is little `work`."""
     parts = max(1, min(cpu_count(), len(lengths), work // EACH))
     ends = np.cumsum(lengths)
-    cuts = np.searchsorted(ends, np.arange(1, parts) * (ends[-1] / parts)) + 1 if parts > 1 else []
-    borders = np.concatenate(([0], cuts, [len(lengths)])).astype(np.int64)
-    return [slice(*pair) for pair in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)]
+    bounds = np.searchsorted(ends, np.arange(1, parts) * (ends[-1] / parts)) + 1 if parts > 1 else []
+    starts = np.concatenate(([0], bounds, [len(lengths)])).astype(np.int64)
+    return [slice(*pair) for pair in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
 
 
-def _together(
-    kernel: Callable[..., Any], tokens: np.ndarray, lengths: np.ndarray, first: np.ndarray, *tables: np.ndarray, at=None
+def _run_threaded(
+    kernel: Callable[..., Any],
+    tokens: np.ndarray,
+    lengths: np.ndarray,
+    first: np.ndarray,
+    *tables: np.ndarray,
+    output_index=None,
 ) -> np.ndarray:
     """What a kernel finds, rows shared out among threads; each is gone through by itself, so that no bit changes."""
     ends = np.cumsum(lengths)
 
-    def found(part: slice) -> np.ndarray:
-        begin, end = (int(ends[row - 1]) if row else 0 for row in (part.start, part.stop))
-        told = kernel(tokens[begin:end], ends[part] - begin, np.ascontiguousarray(first[part]), *tables)
-        return told if at is None else told[at]
+    def run_slice(rows: slice) -> np.ndarray:
+        begin, end = (int(ends[row - 1]) if row else 0 for row in (rows.start, rows.stop))
+        result = kernel(tokens[begin:end], ends[rows] - begin, np.ascontiguousarray(first[rows]), *tables)
+        return result if output_index is None else result[output_index]
 
     parts = balanced_slices(lengths, len(tokens) * len(tables[0]))
     if len(parts) == 1:
-        return found(parts[0])
+        return run_slice(parts[0])
     with ThreadPoolExecutor(len(parts)) as threads:
-        return np.concatenate(list(threads.map(found, parts)))
+        return np.concatenate(list(threads.map(run_slice, parts)))
 
 
 def _cumulative(shares: np.ndarray) -> np.ndarray:
@@ -182,15 +189,15 @@ def _cumulative(shares: np.ndarray) -> np.ndarray:
     return (sums / sums[:, -1:] + np.arange(len(shares))[:, None]).ravel()
 
 
-def _chosen(sums: np.ndarray, lines: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _sample_columns(cumulative_sums: np.ndarray, row_ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A column for each of these lines, by chance."""
-    width = len(sums) // (int(sums[-1].round()))
-    return np.searchsorted(sums, lines + rng.random(len(lines)), side="right") % width
+    width = len(cumulative_sums) // (int(cumulative_sums[-1].round()))
+    return np.searchsorted(cumulative_sums, row_ids + rng.random(len(row_ids)), side="right") % width
 
 
-OF_MOVES = 0.01  # how much of `smoothing` is taken from moves: there are far fewer of them than of words
-MOST_TOKENS = 1 << 31  # of which what is expected, in units of 2^-32, is sure to fit into 64 bits
-MOST = 0.5  # of what all states share, the most that is left to words which were never seen
+TRANSITION_SMOOTHING = 0.01  # how much of `smoothing` is taken from moves: there are far fewer of them than of words
+MAX_TOKENS = 1 << 31  # of which what is expected, in units of 2^-32, is sure to fit into 64 bits
+MAX_UNSEEN_MASS = 0.5  # of what all states share, the most that is left to words which were never seen
 
 
 def validate_hmm(states: int, smoothing: float) -> None:
@@ -229,10 +236,10 @@ class HMMModel:
         if not self.predictable[end]:
             raise InputError(f"the end of a text (id {end}) is among the tokens that are never predicted")
         self.counts = np.zeros(vocabulary, np.int64)  # of the text; ends are counted too
-        self._moves, self._words = self._evenly()
-        self._told_moves, self._told_words = self._nothing()
+        self._moves, self._words = self._uniform_tables()
+        self._expected_moves, self._expected_words = self._zero_expectations()
         self.iterations = 0
-        self._settled: HMMParameters | None = None
+        self._parameters: HMMParameters | None = None
         self.notes: list[str] = []
 
     @property
@@ -248,22 +255,22 @@ class HMMModel:
 
     def prepass(self, counts: np.ndarray) -> None:
         """Tells how often each id stands in the whole text that it will learn from."""
-        if int(np.sum(counts)) >= MOST_TOKENS:
+        if int(np.sum(counts)) >= MAX_TOKENS:
             what = f"{int(np.sum(counts)):,} tokens are more than can be counted in parts of 2^-32"
-            raise InputError(what, hint=f"learn from fewer than {MOST_TOKENS:,}: give a part of the text")
+            raise InputError(what, hint=f"learn from fewer than {MAX_TOKENS:,}: give a part of the text")
         self.counts = np.where(self.predictable, np.asarray(counts, np.int64), 0)
-        self._settled = None
+        self._parameters = None
 
     def initialize(self, seed: int) -> None:
         """Each state begins with words as frequent as they are, more of some and less of others, by chance."""
         rng = np.random.default_rng([seed, self.states])
-        moves, _ = self._evenly()
+        moves, _ = self._uniform_tables()
         moves[:-1] *= rng.exponential(1.0, (self.states, self.states + 1))
-        words = self._shared()[:, None] * rng.exponential(1.0, (self.vocab_size, self.states))
+        words = self._shared_distribution()[:, None] * rng.exponential(1.0, (self.vocab_size, self.states))
         words[self.counts == 0] = 0.0  # what is not there will not be learned
-        self._moves, self._words = _shares(moves, 1), _shares(words, 0, self._evenly()[1])
-        self._told_moves, self._told_words = self._nothing()
-        self.iterations, self._settled = 0, None
+        self._moves, self._words = _normalize(moves, 1), _normalize(words, 0, self._uniform_tables()[1])
+        self._expected_moves, self._expected_words = self._zero_expectations()
+        self.iterations, self._parameters = 0, None
 
     def accumulate(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> float:
         """Adds what is expected of rows [end, w1 … wn] with the targets [w1 … wn, end]; -log P of all of them."""
@@ -273,35 +280,37 @@ class HMMModel:
         self._check(np.asarray(tokens), lengths, targets)
         tables, ends = self.finalize(), np.cumsum(lengths)
 
-        def told(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            begin, end = (int(ends[row - 1]) if row else 0 for row in (part.start, part.stop))
-            own = self._nothing() if part.start else (self._told_moves, self._told_words)
-            losses = kernels.baum_welch(targets[begin:end], ends[part] - begin, tables.moves, tables.emissions, *own)
-            return losses, *own
+        def expect_slice(rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            begin, end = (int(ends[row - 1]) if row else 0 for row in (rows.start, rows.stop))
+            expectations = self._zero_expectations() if rows.start else (self._expected_moves, self._expected_words)
+            losses = kernels.baum_welch(
+                targets[begin:end], ends[rows] - begin, tables.moves, tables.emissions, *expectations
+            )
+            return losses, *expectations
 
         parts = balanced_slices(lengths, len(targets) * self.states)
         with ThreadPoolExecutor(len(parts)) as threads:
-            found = list(threads.map(told, parts))
-        for _, moves, words in found[1:]:  # whole numbers: in whatever order, their sum is the same
-            self._told_moves += moves
-            self._told_words += words
-        return float(np.concatenate([losses for losses, *_ in found]).sum())
+            results = list(threads.map(expect_slice, parts))
+        for _, moves, words in results[1:]:  # whole numbers: in whatever order, their sum is the same
+            self._expected_moves += moves
+            self._expected_words += words
+        return float(np.concatenate([losses for losses, *_ in results]).sum())
 
     def update(self) -> None:
         """One iteration is over: tables as what was expected says, and nothing is expected any more."""
         tables = self.finalize()
         if self.smoothing:  # the share of each that came from a state's own table
-            moves = self._told_moves * _part(self._own_moves(), tables.moves)
-            words = self._told_words[:, :-1] * _part(self._own_words(), tables.emissions[:, :-1])
+            moves = self._expected_moves * _ratio(self._own_moves(), tables.moves)
+            words = self._expected_words[:, :-1] * _ratio(self._own_words(), tables.emissions[:, :-1])
         else:
-            moves, words = self._told_moves.astype(np.float64), self._told_words[:, :-1].astype(np.float64)
-        self._moves, self._words = _shares(moves, 1, self._moves), _shares(words, 0, self._words)
-        self._told_moves, self._told_words = self._nothing()
-        self.iterations, self._settled = self.iterations + 1, None
+            moves, words = self._expected_moves.astype(np.float64), self._expected_words[:, :-1].astype(np.float64)
+        self._moves, self._words = _normalize(moves, 1, self._moves), _normalize(words, 0, self._words)
+        self._expected_moves, self._expected_words = self._zero_expectations()
+        self.iterations, self._parameters = self.iterations + 1, None
 
     @property
     def has_expectations(self) -> bool:
-        return bool(self._told_moves.any())
+        return bool(self._expected_moves.any())
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
         lasts = np.cumsum(lengths) - 1
@@ -319,32 +328,32 @@ class HMMModel:
 
     def finalize(self) -> HMMParameters:
         """The probabilities; made at first use and kept until something is learned."""
-        if self._settled is None:
+        if self._parameters is None:
             emissions = np.zeros((self.vocab_size, self.states + 1))
             emissions[:, :-1] = self._own_words()
             moves = self._own_moves()
             if self.smoothing:
-                emissions[:, :-1] += self.smoothing * self._shared()[:, None]
-                moves = moves + self.smoothing * OF_MOVES * self._evenly()[0]
+                emissions[:, :-1] += self.smoothing * self._shared_distribution()[:, None]
+                moves = moves + self.smoothing * TRANSITION_SMOOTHING * self._uniform_tables()[0]
             emissions[self.end, -1] = 1.0
-            self._settled = HMMParameters(moves, emissions, self.end)
-        return self._settled
+            self._parameters = HMMParameters(moves, emissions, self.end)
+        return self._parameters
 
     def _own_moves(self) -> np.ndarray:
-        return (1 - self.smoothing * OF_MOVES) * self._moves
+        return (1 - self.smoothing * TRANSITION_SMOOTHING) * self._moves
 
     def _own_words(self) -> np.ndarray:
         return (1 - self.smoothing) * self._words
 
-    def _evenly(self) -> tuple[np.ndarray, np.ndarray]:
+    def _uniform_tables(self) -> tuple[np.ndarray, np.ndarray]:
         """Moves to any state alike, and to the end as often as there is one; words as frequent as they are."""
         ends, all_tokens = int(self.counts[self.end]), int(self.counts.sum())
-        share = (ends + 1) / (all_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
-        moves = np.full((self.states + 1, self.states + 1), (1 - share) / self.states)
-        moves[:, -1] = share
-        return moves, np.tile(self._shared()[:, None], self.states)
+        end_prob = (ends + 1) / (all_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
+        moves = np.full((self.states + 1, self.states + 1), (1 - end_prob) / self.states)
+        moves[:, -1] = end_prob
+        return moves, np.tile(self._shared_distribution()[:, None], self.states)
 
-    def _shared(self) -> np.ndarray:
+    def _shared_distribution(self) -> np.ndarray:
         """(V,) what all states share: how often there is what, and as much for what was never seen as what was seen
         once tells that there is (Good and Turing), evenly.
         """
@@ -354,11 +363,13 @@ class HMMModel:
         unseen[self.end] = False
         total, once = int(counts.sum()), max(1, np.count_nonzero(counts == 1))
         if not total:
-            return _shares(unseen.astype(np.float64), 0) if unseen.any() else np.zeros(self.vocab_size)
-        new = min(MOST, once / (total + once) / self.smoothing) if self.smoothing and unseen.any() else 0.0
-        return (1 - new) * counts / total + new * unseen / max(1, np.count_nonzero(unseen))
+            return _normalize(unseen.astype(np.float64), 0) if unseen.any() else np.zeros(self.vocab_size)
+        unseen_mass = (
+            min(MAX_UNSEEN_MASS, once / (total + once) / self.smoothing) if self.smoothing and unseen.any() else 0.0
+        )
+        return (1 - unseen_mass) * counts / total + unseen_mass * unseen / max(1, np.count_nonzero(unseen))
 
-    def _nothing(self) -> tuple[np.ndarray, np.ndarray]:
+    def _zero_expectations(self) -> tuple[np.ndarray, np.ndarray]:
         many = self.states + 1
         return np.zeros((many, many), np.int64), np.zeros((self.vocab_size, many), np.int64)
 
@@ -383,25 +394,25 @@ class HMMModel:
         return {"moves": self._moves, "words": self._words, "counts": self.counts, "iterations": iterations}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        wanted = {
+        expected = {
             "moves": ((self.states + 1, self.states + 1), np.float64),
             "words": ((self.vocab_size, self.states), np.float64),
             "counts": ((self.vocab_size,), np.int64),
             "iterations": ((1,), np.int64),
         }
-        _check_arrays(arrays, wanted, f"a hidden Markov model of {self.states} states")
+        _check_arrays(arrays, expected, f"a hidden Markov model of {self.states} states")
         self._moves, self._words, self.counts = arrays["moves"], arrays["words"], arrays["counts"]
-        self._told_moves, self._told_words = self._nothing()
-        self.iterations, self._settled = int(arrays["iterations"][0]), None
+        self._expected_moves, self._expected_words = self._zero_expectations()
+        self.iterations, self._parameters = int(arrays["iterations"][0]), None
 
     def training_state(self) -> dict[str, np.ndarray]:
         """What is expected so far, in an epoch that is not over."""
-        return {"told_moves": self._told_moves, "told_words": self._told_words}
+        return {"told_moves": self._expected_moves, "told_words": self._expected_words}
 
     def load_training_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        wanted = {name: (array.shape, np.int64) for name, array in self.training_state().items()}
-        _check_arrays(arrays, wanted, f"what is expected of {self.states} states")
-        self._told_moves, self._told_words = arrays["told_moves"].copy(), arrays["told_words"].copy()
+        expected = {name: (array.shape, np.int64) for name, array in self.training_state().items()}
+        _check_arrays(arrays, expected, f"what is expected of {self.states} states")
+        self._expected_moves, self._expected_words = arrays["told_moves"].copy(), arrays["told_words"].copy()
 
     # -- what is to be known of it
 
@@ -423,29 +434,29 @@ class HMMModel:
         }
 
 
-def _shares(counts: np.ndarray, axis: int, instead: np.ndarray | None = None) -> np.ndarray:
+def _normalize(counts: np.ndarray, axis: int, fallback: np.ndarray | None = None) -> np.ndarray:
     """Counts as shares of their line; a line of nothing stays as it is in `instead`."""
     total = counts.sum(axis=axis, keepdims=True)
-    made = counts / np.where(total > 0, total, 1.0)
-    return made if instead is None else np.where(total > 0, made, instead)
+    normalized = counts / np.where(total > 0, total, 1.0)
+    return normalized if fallback is None else np.where(total > 0, normalized, fallback)
 
 
-def _part(own: np.ndarray, all_of_it: np.ndarray) -> np.ndarray:
-    return own / np.where(all_of_it > 0, all_of_it, 1.0)
+def _ratio(numerators: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    return numerators / np.where(totals > 0, totals, 1.0)
 
 
 def _check_arrays(
-    arrays: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[tuple[int, ...], Any]], what: str
+    arrays: Mapping[str, np.ndarray], expected: Mapping[str, tuple[tuple[int, ...], Any]], model_name: str
 ) -> None:
     """Refuses a missing, extra or misshapen array by its name."""
-    for verb, odd in (
-        ("lacks", wanted.keys() - arrays.keys()),
-        ("has, but should not,", arrays.keys() - wanted.keys()),
+    for problem, names in (
+        ("lacks", expected.keys() - arrays.keys()),
+        ("has, but should not,", arrays.keys() - expected.keys()),
     ):
-        if odd:
-            raise ForebearError(f"the state of {what} {verb} {sorted(odd)}")
-    for name, (shape, kind) in wanted.items():
+        if names:
+            raise ForebearError(f"the state of {model_name} {problem} {sorted(names)}")
+    for name, (shape, kind) in expected.items():
         array = arrays[name]
         if array.shape != shape or array.dtype != kind:
-            found = f"{array.dtype} {list(array.shape)} instead of {np.dtype(kind)} {list(shape)}"
-            raise ForebearError(f"the array {name!r} of {what} is {found}")
+            message = f"{array.dtype} {list(array.shape)} instead of {np.dtype(kind)} {list(shape)}"
+            raise ForebearError(f"the array {name!r} of {model_name} is {message}")

@@ -10,11 +10,14 @@ from typing import Literal
 
 import numpy as np
 
-MEMORY, KEPT = 10, 1 << 27  # steps that are remembered, at most, and numbers in all of them; never fewer than 3 steps
-ENOUGH, STEEP = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of the first slope
-NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
-HALVINGS = 60
-TINY = 1e-300
+MEMORY, MAX_MEMORY = (
+    10,
+    1 << 27,
+)  # steps that are remembered, at most, and numbers in all of them; never fewer than 3 steps
+ARMIJO, WOLFE = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of the first slope
+VALUE_NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
+MAX_HALVINGS = 60
+MIN_NORM = 1e-300
 LAST = 10  # steps that are looked back on
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -37,11 +40,11 @@ class LBFGSResult:
 
 def minimize(
     function: Function,
-    begin: np.ndarray,
+    start: np.ndarray,
     is_flat: Callable[[np.ndarray, np.ndarray], bool],
     *,
-    still: float = 0.0,
-    most: int = 10_000,
+    min_decrease: float = 0.0,
+    max_iterations: int = 10_000,
     seconds: float | None = None,
     progress: LBFGSProgressFn | None = None,
 ) -> LBFGSResult:
@@ -51,20 +54,20 @@ def minimize(
 
     Nothing is drawn by chance: the same function and beginning give the same bits, unless `seconds` end the search.
     """
-    until = None if seconds is None else monotonic() + seconds
-    search = LBFGSOptimizer(function, begin)
-    for iteration in range(most):
+    deadline = None if seconds is None else monotonic() + seconds
+    search = LBFGSOptimizer(function, start)
+    for iteration in range(max_iterations):
         if is_flat(search.point, search.gradient):
             return LBFGSResult(search.point, search.value, iteration, "found")
-        if still and search.has_decreased() < still * abs(search.value):
+        if min_decrease and search.has_decreased() < min_decrease * abs(search.value):
             return LBFGSResult(search.point, search.value, iteration, "still")
-        if until is not None and monotonic() >= until:
+        if deadline is not None and monotonic() >= deadline:
             return LBFGSResult(search.point, search.value, iteration, "time")
         if not search.step():
             return LBFGSResult(search.point, search.value, iteration, "exact")
         if progress is not None:
             progress(iteration + 1, search.value)
-    return LBFGSResult(search.point, search.value, most, "iterations")
+    return LBFGSResult(search.point, search.value, max_iterations, "iterations")
 
 
 class LBFGSOptimizer:
@@ -80,7 +83,7 @@ class LBFGSOptimizer:
     def __init__(
         self,
         function: Function,
-        begin: np.ndarray,
+        start: np.ndarray,
         *,
         memory: int | None = None,
         curvature: np.ndarray | None = None,
@@ -89,19 +92,19 @@ class LBFGSOptimizer:
     ) -> None:
         self.function, self.l1 = function, l1
         self.inverse = None if curvature is None else 1 / curvature
-        most = max(3, min(MEMORY, KEPT // (2 * max(1, begin.size)))) if memory is None else memory
-        self.memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=most)
+        max_steps = max(3, min(MEMORY, MAX_MEMORY // (2 * max(1, start.size)))) if memory is None else memory
+        self.memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=max_steps)
         self.values = deque[float](maxlen=LAST + 1)
         if state is None:
-            self.point = begin
-            self.value, self.gradient = self._looked(begin)
+            self.point = start
+            self.value, self.gradient = self._evaluate(start)
             self.values.append(self.value)
             return
         self.point, self.gradient = state["point"], state["gradient"]
         self.values.extend(state["values"].tolist())
         self.value = self.values[-1]
-        for change, bend in zip(state["changes"], state["bends"], strict=True):
-            self.memory.append((change, bend, stable_dot(change, bend)))
+        for change, curve_change in zip(state["changes"], state["bends"], strict=True):
+            self.memory.append((change, curve_change, stable_dot(change, curve_change)))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that is needed to go on."""
@@ -125,78 +128,80 @@ class LBFGSOptimizer:
 
     def step(self) -> bool:
         """Goes lower by one step; False: numbers of this precision tell nothing lower."""
-        found = self._stepped()
-        while found is None and self.memory:
+        result = self._next_point()
+        while result is None and self.memory:
             self.memory.clear()  # what was remembered may mislead; the gradient itself does not
-            found = self._stepped()
-        if found is None:
+            result = self._next_point()
+        if result is None:
             return False
-        moved, fallen, tilted = found
-        change, bend = moved - self.point, tilted - self.gradient
-        if (curved := stable_dot(change, bend)) > 0:
-            self.memory.append((change, bend, curved))
-        self.point, self.value, self.gradient = moved, fallen, tilted
-        self.values.append(fallen)
+        new_point, new_value, new_gradient = result
+        change, gradient_change = new_point - self.point, new_gradient - self.gradient
+        if (curvature := stable_dot(change, gradient_change)) > 0:
+            self.memory.append((change, gradient_change, curvature))
+        self.point, self.value, self.gradient = new_point, new_value, new_gradient
+        self.values.append(new_value)
         return True
 
-    def _looked(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+    def _evaluate(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = self.function(point)
         return (value + self.l1 * float(np.abs(point).sum()) if self.l1 else value), gradient
 
-    def _stepped(self) -> tuple[np.ndarray, float, np.ndarray] | None:
+    def _next_point(self) -> tuple[np.ndarray, float, np.ndarray] | None:
         slope = self.slope
         direction = _direction(slope, self.memory, self.inverse)
-        first = 1.0
+        initial_length = 1.0
         if not self.memory:
-            steep = np.abs(slope).sum() if self.inverse is None else np.sqrt(-stable_dot(slope, direction))
-            first = min(1.0, 1 / max(float(steep), TINY))
+            norm = np.abs(slope).sum() if self.inverse is None else np.sqrt(-stable_dot(slope, direction))
+            initial_length = min(1.0, 1 / max(float(norm), MIN_NORM))
         if not self.l1:
-            return _step(self.function, self.point, self.value, self.gradient, direction, first)
+            return _wolfe_search(self.function, self.point, self.value, self.gradient, direction, initial_length)
         direction[direction * slope >= 0] = 0.0  # only where it is downhill
-        return self._within(slope, direction, first)
+        return self._orthant_search(slope, direction, initial_length)
 
-    def _within(
+    def _orthant_search(
         self, slope: np.ndarray, direction: np.ndarray, length: float
     ) -> tuple[np.ndarray, float, np.ndarray] | None:
         """A lower point of the same signs: a number that would change its own becomes 0."""
         signs = np.where(self.point != 0, np.sign(self.point), -np.sign(slope))
-        for _ in range(HALVINGS):
-            moved = self.point + length * direction
-            moved[moved * signs <= 0] = 0.0
-            fallen, tilted = self._looked(moved)
-            promised = stable_dot(slope, moved - self.point)
-            if promised < 0 and fallen <= self.value + ENOUGH * promised:
-                return moved, fallen, tilted
+        for _ in range(MAX_HALVINGS):
+            new_point = self.point + length * direction
+            new_point[new_point * signs <= 0] = 0.0
+            new_value, new_gradient = self._evaluate(new_point)
+            expected_change = stable_dot(slope, new_point - self.point)
+            if expected_change < 0 and new_value <= self.value + ARMIJO * expected_change:
+                return new_point, new_value, new_gradient
             length /= 2
         return None
 
 
 def pseudo_gradient(point: np.ndarray, gradient: np.ndarray, l1: float) -> np.ndarray:
     """Of a function and l1 · Σ|numbers|: that of the side on which it falls; 0 at a 0 from which all rises."""
-    beside = np.where(gradient > l1, gradient - l1, np.where(gradient < -l1, gradient + l1, 0.0))
-    return np.where(point != 0, gradient + l1 * np.sign(point), beside)
+    at_zero = np.where(gradient > l1, gradient - l1, np.where(gradient < -l1, gradient + l1, 0.0))
+    return np.where(point != 0, gradient + l1 * np.sign(point), at_zero)
 
 
 def _direction(
     gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]], inverse: np.ndarray | None = None
 ) -> np.ndarray:
     """Downhill, as the crow flies: the gradient, corrected by the curvature along the remembered steps (two loops)."""
-    direction, part = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
-    shares = []
-    for change, bend, curved in reversed(memory):
-        shares.append(stable_dot(change, direction) / curved)
-        direction -= np.multiply(bend, shares[-1], out=part)
+    direction, buffer = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
+    coefficients = []
+    for change, gradient_change, curvature in reversed(memory):
+        coefficients.append(stable_dot(change, direction) / curvature)
+        direction -= np.multiply(gradient_change, coefficients[-1], out=buffer)
     if inverse is not None:
         direction *= inverse
     if memory:
-        _, bend, curved = memory[-1]
-        direction *= curved / stable_dot(bend, bend if inverse is None else np.multiply(bend, inverse, out=part))
-    for (change, bend, curved), share in zip(memory, reversed(shares), strict=True):
-        direction += np.multiply(change, share - stable_dot(bend, direction) / curved, out=part)
+        _, gradient_change, curvature = memory[-1]
+        direction *= curvature / stable_dot(
+            gradient_change, gradient_change if inverse is None else np.multiply(gradient_change, inverse, out=buffer)
+        )
+    for (change, gradient_change, curvature), coefficient in zip(memory, reversed(coefficients), strict=True):
+        direction += np.multiply(change, coefficient - stable_dot(gradient_change, direction) / curvature, out=buffer)
     return direction
 
 
-def _step(
+def _wolfe_search(
     function: Function,
     point: np.ndarray,
     value: float,
@@ -209,19 +214,19 @@ def _step(
     The length is doubled while it is too short and halved into the interval that is left as soon as one was too long.
     """
     slope = stable_dot(gradient, direction)
-    short, long = 0.0, np.inf
-    for _ in range(HALVINGS):
-        moved = point + length * direction
-        fallen, tilted = function(moved)
-        tilt = stable_dot(tilted, direction)
-        is_low = fallen <= value + ENOUGH * length * slope  # and is not where it is no number
-        if not is_low and not (fallen <= value + NOISE * abs(value) and tilt <= (2 * ENOUGH - 1) * slope):
-            long = length
-        elif tilt < STEEP * slope:
-            short = length
+    lower, upper = 0.0, np.inf
+    for _ in range(MAX_HALVINGS):
+        new_point = point + length * direction
+        new_value, new_gradient = function(new_point)
+        new_slope = stable_dot(new_gradient, direction)
+        is_low = new_value <= value + ARMIJO * length * slope  # and is not where it is no number
+        if not is_low and not (new_value <= value + VALUE_NOISE * abs(value) and new_slope <= (2 * ARMIJO - 1) * slope):
+            upper = length
+        elif new_slope < WOLFE * slope:
+            lower = length
         else:
-            return moved, fallen, tilted
-        length = 2 * length if np.isinf(long) else (short + long) / 2
+            return new_point, new_value, new_gradient
+        length = 2 * length if np.isinf(upper) else (lower + upper) / 2
     return None
 
 

@@ -44,14 +44,14 @@ class FeatureConfig:
     def rows(self, inputs: Mapping[str, np.ndarray]) -> TokenRows:
         return TokenRows.from_rows(inputs, vocabulary=self.vocabulary, segmented=self.is_pair)
 
-    def fit(self, rows: TokenRows, asked: np.ndarray) -> FeatureExtractor:
+    def fit(self, rows: TokenRows, positions: np.ndarray) -> FeatureExtractor:
         """From training rows; `asked` are the numbers of the tokens that a target with an entry for each asks about."""
-        own = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
+        options = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
         if self.kind == "tag":
-            return WordFeatures.fit(rows, asked, least=self.min_count, shapes=self.shapes, **own)
+            return WordFeatures.fit(rows, positions, min_count=self.min_count, shapes=self.shapes, **options)
         if self.kind == "span":
-            return PassageFeatures.learned(rows, shapes=self._shapes, **own)
-        return TextFeatures.fit(rows, order=self.order, pairs=self.is_pair, least=self.min_count, **own)
+            return PassageFeatures.learned(rows, shapes=self._shapes, **options)
+        return TextFeatures.fit(rows, order=self.order, pairs=self.is_pair, min_count=self.min_count, **options)
 
     def feature_names(self) -> set[str]:
         """Of the arrays that hold what was learned."""
@@ -63,12 +63,12 @@ class FeatureConfig:
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> FeatureExtractor:
         """From such arrays; what is misshapen is refused by its name."""
-        own = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
+        options = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
         if self.kind == "tag":
-            return WordFeatures.load(arrays, shapes=self.shapes, **own)
+            return WordFeatures.load(arrays, shapes=self.shapes, **options)
         if self.kind == "span":
-            return PassageFeatures.load(arrays, shapes=self._shapes, **own)
-        return TextFeatures.load(arrays, order=self.order, pairs=self.is_pair, **own)
+            return PassageFeatures.load(arrays, shapes=self._shapes, **options)
+        return TextFeatures.load(arrays, order=self.order, pairs=self.is_pair, **options)
 
     @property
     def _shapes(self) -> np.ndarray:
@@ -80,11 +80,11 @@ class FeatureConfig:
         features: FeatureExtractor,
         rows: TokenRows,
         groups: np.ndarray | None = None,
-        places: np.ndarray | None = None,
+        positions: np.ndarray | None = None,
     ) -> FeatureMatrix:
         """A row for each example, token (tag: those at `places`, or all; span) or row (choice)."""
         if isinstance(features, WordFeatures):
-            return features.of(rows, np.arange(len(rows.tokens)) if places is None else places)
+            return features.of(rows, np.arange(len(rows.tokens)) if positions is None else positions)
         matrix = features.of(rows)
         if isinstance(matrix, SparseMatrix) and self.kind != "choice" and groups is not None:
             return matrix.averaged(groups)
@@ -95,10 +95,13 @@ Arrays = Mapping[str, np.ndarray]
 
 HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of all other kinds: label
 # What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
-PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
+DEFAULT_PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
 PAIR_PENALTY = 1.0
-AGAIN = "use an earlier checkpoint; what another version of forebear made has to be adapted anew, with --overwrite"
-MANY, STILL = 1 << 15, 1e-4  # rows of features (of answers: tokens); of more, ten steps have to gain this share
+RETRY_HINT = "use an earlier checkpoint; what another version of forebear made has to be adapted anew, with --overwrite"
+MANY_ROWS, MIN_DECREASE = (
+    1 << 15,
+    1e-4,
+)  # rows of features (of answers: tokens); of more, ten steps have to gain this share
 
 
 @dataclass(frozen=True)
@@ -164,10 +167,15 @@ class LinearModel:
         penalty: float | None = None,
     ) -> None:
         if kind not in get_args(LinearKind):
-            raise InputError(f"no kind of linear model is named {kind!r}", hint=f"there are: {', '.join(PENALTIES)}")
-        fewest, most = (2 if kind in ("label", "tag") else 1), (1 if kind in ("number", "choice", "span") else answers)
-        if not fewest <= answers <= most:
-            hint = "it takes 1" if most == 1 else f"it takes {fewest} or more"
+            raise InputError(
+                f"no kind of linear model is named {kind!r}", hint=f"there are: {', '.join(DEFAULT_PENALTIES)}"
+            )
+        min_answers, max_answers = (
+            (2 if kind in ("label", "tag") else 1),
+            (1 if kind in ("number", "choice", "span") else answers),
+        )
+        if not min_answers <= answers <= max_answers:
+            hint = "it takes 1" if max_answers == 1 else f"it takes {min_answers} or more"
             raise InputError(f"{answers} answers of the kind {kind!r}", hint=hint)
         if order < 1 or (least is not None and least < 1):
             raise InputError(f"n-grams of up to {order} tokens that occur {least} times", hint="give 1 or more")
@@ -175,9 +183,9 @@ class LinearModel:
             raise InputError(f"the penalty is {penalty}", hint="give a number above 0, such as 0.1")
         self.kind, self.answers, self.order, self.pairs = kind, answers, order, pairs or kind == "span"
         self.skipped = np.array(sorted(set(skipped)), np.int64)
-        self._making = FeatureConfig(kind, vocabulary, order, self.pairs, self.skipped, least, shapes)
-        usual = PAIR_PENALTY if pairs and kind in ("label", "labels") else PENALTIES[kind]
-        self.penalty = usual if penalty is None else penalty
+        self._config = FeatureConfig(kind, vocabulary, order, self.pairs, self.skipped, least, shapes)
+        default_penalty = PAIR_PENALTY if pairs and kind in ("label", "labels") else DEFAULT_PENALTIES[kind]
+        self.penalty = default_penalty if penalty is None else penalty
         self._features: FeatureExtractor | None = None
         self._weights = self._bias = np.zeros(0, np.float32)
 
@@ -192,8 +200,8 @@ class LinearModel:
 
     def describe(self) -> dict[str, Any]:
         """Facts as JSON values."""
-        told = {"kind": self.kind, "answers": self.answers, "order": self.order, "pairs": self.pairs}
-        return told | {"penalty": self.penalty, "features": len(self._weights), "parameters": self.num_parameters}
+        metadata = {"kind": self.kind, "answers": self.answers, "order": self.order, "pairs": self.pairs}
+        return metadata | {"penalty": self.penalty, "features": len(self._weights), "parameters": self.num_parameters}
 
     # -- learning
 
@@ -211,76 +219,84 @@ class LinearModel:
         Inputs and targets are those of a batch. `weights` say of each target how much it counts; `progress` is told
         each iteration and the mean loss.
         """
-        rows = self._making.rows(inputs)
-        right = np.stack([np.asarray(targets[name]) for name in self.heads], axis=-1)
-        right = right[..., 0] if len(self.heads) == 1 else right
-        asked = self._asked(right)
-        much = np.ones(len(right)) if weights is None else np.asarray(weights, np.float64)
-        if much.shape != (len(right),) or not np.isfinite(much).all() or (much < 0).any():
+        rows = self._config.rows(inputs)
+        gold = np.stack([np.asarray(targets[name]) for name in self.heads], axis=-1)
+        gold = gold[..., 0] if len(self.heads) == 1 else gold
+        has_target = self._has_target(gold)
+        example_weights = np.ones(len(gold)) if weights is None else np.asarray(weights, np.float64)
+        if (
+            example_weights.shape != (len(gold),)
+            or not np.isfinite(example_weights).all()
+            or (example_weights < 0).any()
+        ):
             raise InputError("the weights of examples are not one number for each, of 0 or more")
-        much = np.where(asked, much, 0.0)
-        if not much.any():
+        example_weights = np.where(has_target, example_weights, 0.0)
+        if not example_weights.any():
             raise InputError("nothing is asked that counts", hint="give examples with labels")
-        features = self._making.fit(rows, np.flatnonzero(asked))
-        problem = self._problem(features, rows, inputs, right, much)
-        found = fit_linear(
+        features = self._config.fit(rows, np.flatnonzero(has_target))
+        problem = self._problem(features, rows, inputs, gold, example_weights)
+        result = fit_linear(
             problem.matrix,
             problem.loss,
             self._columns,
             penalty=self.penalty,
-            biased=self._is_biased,
+            has_bias=self._is_biased,
             total=problem.total,
-            still=STILL if problem.matrix.shape[0] > MANY else 0.0,
+            min_decrease=MIN_DECREASE if problem.matrix.shape[0] > MANY_ROWS else 0.0,
             seconds=seconds,
             progress=progress,
         )
         self._features = features
-        self._weights = (found.weights * problem.scale).astype(np.float32)
-        self._bias = (found.bias * problem.scale + problem.shift).astype(np.float32)
-        return FitReport(found.iterations, found.loss, found.stop_reason)
+        self._weights = (result.weights * problem.scale).astype(np.float32)
+        self._bias = (result.bias * problem.scale + problem.shift).astype(np.float32)
+        return FitReport(result.iterations, result.loss, result.stop_reason)
 
-    def _asked(self, right: np.ndarray) -> np.ndarray:
+    def _has_target(self, gold: np.ndarray) -> np.ndarray:
         """Which entries of a target ask for something; an error for what cannot be answered."""
         if self.kind == "number":
-            return ~np.isnan(right)
-        several = right.ndim == 2
-        most = {"label": self.answers, "labels": 2, "tag": self.answers}.get(self.kind)
-        if several and self.kind == "labels" and right.shape[1] != self.answers:
-            raise ForebearError(f"{right.shape[1]} labels to answer, and not {self.answers}")
-        if most is not None and len(right) and right.max() >= most:
-            raise ForebearError(f"the answer {right.max()} of {most} is wanted")
-        there = np.asarray(right >= 0)
-        return np.asarray(there.any(axis=1)) if several else there
+            return ~np.isnan(gold)
+        is_multi = gold.ndim == 2
+        num_classes = {"label": self.answers, "labels": 2, "tag": self.answers}.get(self.kind)
+        if is_multi and self.kind == "labels" and gold.shape[1] != self.answers:
+            raise ForebearError(f"{gold.shape[1]} labels to answer, and not {self.answers}")
+        if num_classes is not None and len(gold) and gold.max() >= num_classes:
+            raise ForebearError(f"the answer {gold.max()} of {num_classes} is wanted")
+        is_answered = np.asarray(gold >= 0)
+        return np.asarray(is_answered.any(axis=1)) if is_multi else is_answered
 
     def _problem(
-        self, features: FeatureExtractor, rows: TokenRows, inputs: Arrays, right: np.ndarray, much: np.ndarray
+        self, features: FeatureExtractor, rows: TokenRows, inputs: Arrays, gold: np.ndarray, example_weights: np.ndarray
     ) -> LinearProblem:
         """`right` and `much` have an entry for each example, token (tag), or row (span)."""
-        total = float(much.sum())
+        total = float(example_weights.sum())
         if self.kind == "tag":
-            _check(len(right), len(rows.tokens))
-            places = np.flatnonzero(right >= 0)
-            right, much = right[places], much[places]
+            _check(len(gold), len(rows.tokens))
+            positions = np.flatnonzero(gold >= 0)
+            gold, example_weights = gold[positions], example_weights[positions]
         else:
-            places = None
-        matrix = self._making.matrix(features, rows, inputs.get("groups"), places)
+            positions = None
+        matrix = self._config.matrix(features, rows, inputs.get("groups"), positions)
         if self.kind in ("choice", "span"):
-            begins = _begins(inputs["groups"]) if self.kind == "choice" else np.cumsum(rows.lengths) - rows.lengths
-            _check(len(right), len(begins))
-            right, sizes = right.reshape(len(begins), -1), np.diff(np.append(begins, matrix.shape[0]))
-            if (right >= sizes[:, None]).any() or not sizes.all():
+            group_starts = (
+                _group_starts(inputs["groups"]) if self.kind == "choice" else np.cumsum(rows.lengths) - rows.lengths
+            )
+            _check(len(gold), len(group_starts))
+            gold, sizes = gold.reshape(len(group_starts), -1), np.diff(np.append(group_starts, matrix.shape[0]))
+            if (gold >= sizes[:, None]).any() or not sizes.all():
                 raise ForebearError("a target lies outside of its row or example")
-            places = np.where(right < 0, -1, right + begins[:, None])
-            return LinearProblem(matrix, group_softmax_loss(begins, places, much[:, None]), total)
-        _check(len(right), matrix.shape[0])
+            positions = np.where(gold < 0, -1, gold + group_starts[:, None])
+            return LinearProblem(matrix, group_softmax_loss(group_starts, positions, example_weights[:, None]), total)
+        _check(len(gold), matrix.shape[0])
         if self.kind == "number":
-            known = np.where(much > 0, right, 0.0)
-            shift = float(much @ known) / total
-            scale = float(np.sqrt(much @ (known - shift) ** 2 / total)) or 1.0
-            return LinearProblem(matrix, squared_loss(((known - shift) / scale)[:, None], much), total, scale, shift)
+            values = np.where(example_weights > 0, gold, 0.0)
+            shift = float(example_weights @ values) / total
+            scale = float(np.sqrt(example_weights @ (values - shift) ** 2 / total)) or 1.0
+            return LinearProblem(
+                matrix, squared_loss(((values - shift) / scale)[:, None], example_weights), total, scale, shift
+            )
         if self._columns < self.answers or self.kind == "labels":
-            return LinearProblem(matrix, logistic_loss(right.reshape(len(right), -1), much), total)
-        return LinearProblem(matrix, softmax_loss(right, much), total)
+            return LinearProblem(matrix, logistic_loss(gold.reshape(len(gold), -1), example_weights), total)
+        return LinearProblem(matrix, softmax_loss(gold, example_weights), total)
 
     @property
     def _columns(self) -> int:
@@ -299,8 +315,8 @@ class LinearModel:
 
         Of the kind "number", label (E, 1) is the number itself.
         """
-        features, rows = self._settled(), self._making.rows(inputs)
-        scores = self._scores(self._making.matrix(features, rows, inputs.get("groups")))
+        features, rows = self._require_fitted(), self._config.rows(inputs)
+        scores = self._scores(self._config.matrix(features, rows, inputs.get("groups")))
         if self.kind in ("choice", "span"):
             return dict(zip(self.heads, scores.T, strict=True))
         return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.answers else scores}
@@ -314,9 +330,9 @@ class LinearModel:
         head    start or end, where there are both
         answer  which score; None: the highest
         """
-        features, rows = self._settled(), self._making.rows(inputs)
-        columns, values = self._making.matrix(features, rows, inputs.get("groups")).get_row(number)
-        sides, told = self._weights[columns], values.astype(np.float64)
+        features, rows = self._require_fitted(), self._config.rows(inputs)
+        columns, values = self._config.matrix(features, rows, inputs.get("groups")).get_row(number)
+        feature_weights, feature_values = self._weights[columns], values.astype(np.float64)
         if self.kind == "span":
             if head not in self.heads:
                 raise InputError(f"there is no answer named {head!r}", hint=f"choose one of {', '.join(self.heads)}")
@@ -324,20 +340,26 @@ class LinearModel:
         elif self._columns == 1:
             column = 0
             if self.answers == 2:
-                score = float(told @ sides[:, 0] + self._bias[0])
-                told = told * ((score > 0 if answer is None else answer) - 0.5)
+                score = float(feature_values @ feature_weights[:, 0] + self._bias[0])
+                feature_values = feature_values * ((score > 0 if answer is None else answer) - 0.5)
         else:
-            column = int(np.argmax(told @ sides + self._bias)) if answer is None else answer
-        added: dict[int, float] = {}
-        for feature, value in zip(columns.tolist(), (told * sides[:, column]).tolist(), strict=True):
-            added[feature] = added.get(feature, 0.0) + value
-        shares = [FeatureContribution(*features.feature(feature), value) for feature, value in added.items() if value]
-        return sorted(shares, key=lambda share: (-abs(share.value), share.field, share.tokens))
+            column = int(np.argmax(feature_values @ feature_weights + self._bias)) if answer is None else answer
+        totals: dict[int, float] = {}
+        for feature, value in zip(
+            columns.tolist(), (feature_values * feature_weights[:, column]).tolist(), strict=True
+        ):
+            totals[feature] = totals.get(feature, 0.0) + value
+        contributions = [
+            FeatureContribution(*features.feature(feature), value) for feature, value in totals.items() if value
+        ]
+        return sorted(
+            contributions, key=lambda contribution: (-abs(contribution.value), contribution.field, contribution.tokens)
+        )
 
     def _scores(self, matrix: FeatureMatrix) -> np.ndarray:
         return matrix.multiply(self._weights) + self._bias if self._is_biased else matrix.multiply(self._weights)
 
-    def _settled(self) -> FeatureExtractor:
+    def _require_fitted(self) -> FeatureExtractor:
         if self._features is None:
             raise ForebearError("this linear model has learned nothing yet", hint="fit it, or load what was learned")
         return self._features
@@ -346,23 +368,23 @@ class LinearModel:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The whole state."""
-        own = {"weights": self._weights} | ({"bias": self._bias} if self._is_biased else {})
-        return self._settled().arrays() | own
+        weights = {"weights": self._weights} | ({"bias": self._bias} if self._is_biased else {})
+        return self._require_fitted().arrays() | weights
 
     def load(self, arrays: Arrays) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
-        names = self._making.feature_names() | {"weights"} | ({"bias"} if self._is_biased else set())
-        for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
-            if odd:
-                found = f"the state of a linear model of the kind {self.kind!r} {what} {sorted(odd)}"
-                raise ForebearError(found, hint=AGAIN)
-        features = self._making.load(arrays)
-        wanted = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
-        for name, shape in wanted.items():
+        names = self._config.feature_names() | {"weights"} | ({"bias"} if self._is_biased else set())
+        for problem, names_at_fault in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
+            if names_at_fault:
+                message = f"the state of a linear model of the kind {self.kind!r} {problem} {sorted(names_at_fault)}"
+                raise ForebearError(message, hint=RETRY_HINT)
+        features = self._config.load(arrays)
+        shapes = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
+        for name, shape in shapes.items():
             array = arrays[name]
             if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
-                what = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
-                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", hint=AGAIN)
+                problem = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
+                raise ForebearError(f"{problem} instead of finite float32 {list(shape)}", hint=RETRY_HINT)
         self._features, self._weights = features, arrays["weights"]
         self._bias = arrays["bias"] if self._is_biased else np.zeros(0, np.float32)
 
@@ -372,6 +394,6 @@ def _check(targets: int, units: int) -> None:
         raise ForebearError(f"there are {targets} targets for {units} of what they are asked about")
 
 
-def _begins(groups: np.ndarray) -> np.ndarray:
+def _group_starts(groups: np.ndarray) -> np.ndarray:
     """The first row of each example."""
     return np.flatnonzero(np.diff(groups, prepend=-1))

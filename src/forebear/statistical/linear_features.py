@@ -35,8 +35,8 @@ class TokenRows:
         if lengths.sum() != len(tokens) or (lengths < 0).any():
             raise ForebearError(f"rows of {int(lengths.sum()):,} tokens in all, but there are {len(tokens):,}")
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
-            what = f"a row holds ids outside 0 to {vocabulary - 1}"
-            raise InputError(what, hint="prepare the text with the tokenizer of this run")
+            message = f"a row holds ids outside 0 to {vocabulary - 1}"
+            raise InputError(message, hint="prepare the text with the tokenizer of this run")
         if not segmented:
             return cls(tokens, lengths)
         if segments is None or len(segments) != len(tokens) or not np.isin(segments, (0, 1)).all():
@@ -52,16 +52,16 @@ class TokenRows:
 
     def drop(self, skipped: np.ndarray) -> TokenRows:
         """The same rows without these ids."""
-        kept = ~np.isin(self.tokens, skipped)
-        lengths = np.bincount(self.rows()[kept], minlength=len(self.lengths))
-        return TokenRows(self.tokens[kept], lengths, None if self.segments is None else self.segments[kept])
+        is_kept = ~np.isin(self.tokens, skipped)
+        lengths = np.bincount(self.rows()[is_kept], minlength=len(self.lengths))
+        return TokenRows(self.tokens[is_kept], lengths, None if self.segments is None else self.segments[is_kept])
 
     def token_positions(self) -> np.ndarray:
         """(T,) how many tokens stand before each in its text: n-grams never reach from one text into another."""
         texts = self.rows() * 2 + (0 if self.segments is None else self.segments)
-        here = np.arange(len(self.tokens))
-        begins = np.diff(texts, prepend=-1) != 0
-        return here - np.maximum.accumulate(np.where(begins, here, 0))
+        positions = np.arange(len(self.tokens))
+        is_start = np.diff(texts, prepend=-1) != 0
+        return positions - np.maximum.accumulate(np.where(is_start, positions, 0))
 
     def chunks(self) -> Iterator[TokenRows]:
         """The same rows, some at a time."""
@@ -77,7 +77,7 @@ class TokenRows:
 
 # --- Texts and text pairs ---
 
-TEXT_FEATURES_MANY = 1 << 20  # tokens; in larger training sets n-grams that occur once are dropped by default
+LARGE_TEXT_TOKENS = 1 << 20  # tokens; in larger training sets n-grams that occur once are dropped by default
 PAIR_FIELDS = ("first", "second", "both")
 
 
@@ -106,20 +106,20 @@ class TextFeatures:
 
     @classmethod
     def fit(
-        cls, rows: TokenRows, *, vocabulary: int, order: int, pairs: bool, skipped: np.ndarray, least: int | None
+        cls, rows: TokenRows, *, vocabulary: int, order: int, pairs: bool, skipped: np.ndarray, min_count: int | None
     ) -> TextFeatures:
         rows = rows.drop(skipped)
-        if least is None:
-            least = 2 if len(rows.tokens) > TEXT_FEATURES_MANY else 1
-        ngrams, often = _frequent_ngrams(rows, vocabulary, order, least)
-        blank = cls(ngrams, np.ones(sum(map(ngrams.count, range(1, order + 1))), np.float32), skipped, pairs)
-        found = np.zeros(len(blank.weights), np.int64)
+        if min_count is None:
+            min_count = 2 if len(rows.tokens) > LARGE_TEXT_TOKENS else 1
+        ngrams, token_counts = _frequent_ngrams(rows, vocabulary, order, min_count)
+        unweighted = cls(ngrams, np.ones(sum(map(ngrams.count, range(1, order + 1))), np.float32), skipped, pairs)
+        document_counts = np.zeros(len(unweighted.weights), np.int64)
         for chunk in rows.chunks():
-            for level in blank.levels(chunk):
+            for level in unweighted.levels(chunk):
                 columns = level.known[level.distinct() % len(level.known)]
-                found += np.bincount(columns[columns >= 0], minlength=len(found))
-        weights = np.log((1 + len(rows)) / (1 + found)) + 1
-        weights[:vocabulary][often < least] = 0
+                document_counts += np.bincount(columns[columns >= 0], minlength=len(document_counts))
+        weights = np.log((1 + len(rows)) / (1 + document_counts)) + 1
+        weights[:vocabulary][token_counts < min_count] = 0
         return cls(ngrams, weights.astype(np.float32), skipped, pairs)
 
     @property
@@ -157,54 +157,54 @@ class TextFeatures:
 
     def levels(self, rows: TokenRows) -> Iterator[NgramColumns]:
         """All n-grams of these rows, length by length; those that are not known are numbered too."""
-        places, owners = rows.token_positions(), rows.rows()
-        tokens, mine = np.unique(rows.tokens, return_inverse=True)
-        known = tokens.astype(np.int64)
-        words, numbers, inside, offset = mine, mine, np.arange(len(mine)), 0
+        positions, row_ids = rows.token_positions(), rows.rows()
+        tokens, ids = np.unique(rows.tokens, return_inverse=True)
+        columns = tokens.astype(np.int64)
+        token_ids, numbers, eligible, offset = ids, ids, np.arange(len(ids)), 0
         for n in range(1, self.ngrams.order + 1):
             if n > 1:
-                before = numbers
-                inside = np.flatnonzero(places >= n - 1)
-                keys, mine = np.unique(before[inside - 1] * len(tokens) + words[inside], return_inverse=True)
+                prefix_ids = numbers
+                eligible = np.flatnonzero(positions >= n - 1)
+                keys, ids = np.unique(prefix_ids[eligible - 1] * len(tokens) + token_ids[eligible], return_inverse=True)
                 prefixes, lasts = np.divmod(keys, max(1, len(tokens)))
-                known = self.ngrams.find_many(n, known[prefixes], tokens[lasts].astype(np.int64))
-                numbers = np.full(len(words), -1)
-                numbers[inside] = mine
-            segments = None if rows.segments is None else rows.segments[inside]
-            yield NgramColumns(owners[inside], mine, np.where(known >= 0, known + offset, -1), segments)
+                columns = self.ngrams.find_many(n, columns[prefixes], tokens[lasts].astype(np.int64))
+                numbers = np.full(len(token_ids), -1)
+                numbers[eligible] = ids
+            segments = None if rows.segments is None else rows.segments[eligible]
+            yield NgramColumns(row_ids[eligible], ids, np.where(columns >= 0, columns + offset, -1), segments)
             offset += self.ngrams.count(n)
 
     def _chunk(self, rows: TokenRows) -> SparseMatrix:
-        owners, columns, values = [], [], []
+        row_ids, columns, values = [], [], []
         figures = np.zeros((len(rows), len(self.figures)), np.float32)
         for n, level in enumerate(self.levels(rows)):
-            for space, found in enumerate(level.per_row() if self.pairs else [level.distinct()]):
-                who, which = np.divmod(found, max(1, len(level.known)))
-                which = level.known[which]
-                weight = np.where(which >= 0, self.weights[which], 0)
+            for space, keys in enumerate(level.per_row() if self.pairs else [level.distinct()]):
+                found_rows, found_columns = np.divmod(keys, max(1, len(level.known)))
+                found_columns = level.known[found_columns]
+                weight = np.where(found_columns >= 0, self.weights[found_columns], 0)
                 if self.pairs:
-                    each = np.where(weight > 0, weight, self.weights.max())  # what nobody taught is rare
-                    figures[:, 3 * n + space] = np.bincount(who, each, len(rows))
-                kept = weight > 0
-                owners.append(who[kept])
-                columns.append(which[kept] + space * len(self.weights))
-                values.append(weight[kept])
-        owner, value = np.concatenate(owners), np.concatenate(values)
-        value /= np.sqrt(np.bincount(owner, value.astype(np.float64) ** 2, len(rows)))[owner]
-        return self._assemble(rows, owner, np.concatenate(columns), value, figures)
+                    weights = np.where(weight > 0, weight, self.weights.max())  # what nobody taught is rare
+                    figures[:, 3 * n + space] = np.bincount(found_rows, weights, len(rows))
+                is_kept = weight > 0
+                row_ids.append(found_rows[is_kept])
+                columns.append(found_columns[is_kept] + space * len(self.weights))
+                values.append(weight[is_kept])
+        row_id, value = np.concatenate(row_ids), np.concatenate(values)
+        value /= np.sqrt(np.bincount(row_id, value.astype(np.float64) ** 2, len(rows)))[row_id]
+        return self._assemble(rows, row_id, np.concatenate(columns), value, figures)
 
     def _assemble(
-        self, rows: TokenRows, owner: np.ndarray, column: np.ndarray, value: np.ndarray, figures: np.ndarray
+        self, rows: TokenRows, row_id: np.ndarray, column: np.ndarray, value: np.ndarray, figures: np.ndarray
     ) -> SparseMatrix:
         """One row of the matrix for each text or pair, figures behind the n-grams."""
         if self.pairs:
             figures = _shared_fractions(figures, rows)
-            owner = np.append(owner, np.repeat(np.arange(len(rows)), figures.shape[1]))
-            behind = len(PAIR_FIELDS) * len(self.weights) + np.arange(figures.shape[1])
-            column = np.append(column, np.tile(behind, len(rows)))
+            row_id = np.append(row_id, np.repeat(np.arange(len(rows)), figures.shape[1]))
+            figure_columns = len(PAIR_FIELDS) * len(self.weights) + np.arange(figures.shape[1])
+            column = np.append(column, np.tile(figure_columns, len(rows)))
             value = np.append(value, figures.ravel())
-        order = np.argsort(owner, kind="stable")
-        indptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(rows)))))
+        order = np.argsort(row_id, kind="stable")
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(row_id, minlength=len(rows)))))
         return SparseMatrix(indptr, column[order].astype(np.int32), value[order].astype(np.float32), self.width)
 
     # -- its state
@@ -255,31 +255,31 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
 def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
     """(B, figures) from the sums over each order's n-grams in the first text only, the second only, and both."""
     first, second, both = sums[:, 0:-1:3], sums[:, 1:-1:3], sums[:, 2:-1:3]
-    told = np.empty_like(sums)
-    for column, whole in enumerate((first + second + both, first + both, second + both)):
-        told[:, column:-1:3] = np.divide(both, whole, out=np.zeros_like(both), where=whole > 0)
+    fractions = np.empty_like(sums)
+    for column, total in enumerate((first + second + both, first + both, second + both)):
+        fractions[:, column:-1:3] = np.divide(both, total, out=np.zeros_like(both), where=total > 0)
     lengths = np.bincount(rows.rows() * 2 + rows.segments, minlength=2 * len(rows)).reshape(-1, 2)
-    told[:, -1] = lengths.min(axis=1) / np.maximum(lengths.max(axis=1), 1)
-    return told
+    fractions[:, -1] = lengths.min(axis=1) / np.maximum(lengths.max(axis=1), 1)
+    return fractions
 
 
-def _frequent_ngrams(rows: TokenRows, vocabulary: int, order: int, least: int) -> tuple[NgramIndex, np.ndarray]:
+def _frequent_ngrams(rows: TokenRows, vocabulary: int, order: int, min_count: int) -> tuple[NgramIndex, np.ndarray]:
     """The n-grams that occur `least` times, and how often each single token does."""
-    tokens, places = rows.tokens.astype(np.int64), rows.token_positions()
-    often = np.bincount(tokens, minlength=vocabulary)
+    tokens, positions = rows.tokens.astype(np.int64), rows.token_positions()
+    token_counts = np.bincount(tokens, minlength=vocabulary)
     ngrams, levels = NgramIndex(vocabulary, (), ()), []
-    numbers = np.where(often[tokens] >= least, tokens, -1)
+    numbers = np.where(token_counts[tokens] >= min_count, tokens, -1)
     for n in range(2, order + 1):
-        inside = np.flatnonzero(places >= n - 1)
-        inside = inside[numbers[inside - 1] >= 0]
-        keys, times = np.unique(numbers[inside - 1] * vocabulary + tokens[inside], return_counts=True)
-        levels.append(keys[times >= least])
+        eligible = np.flatnonzero(positions >= n - 1)
+        eligible = eligible[numbers[eligible - 1] >= 0]
+        keys, counts = np.unique(numbers[eligible - 1] * vocabulary + tokens[eligible], return_counts=True)
+        levels.append(keys[counts >= min_count])
         ngrams = NgramIndex.from_sorted_keys(vocabulary, levels)
         if n < order:
-            found = ngrams.find_many(n, numbers[inside - 1], tokens[inside])
+            ids = ngrams.find_many(n, numbers[eligible - 1], tokens[eligible])
             numbers = np.full(len(tokens), -1)
-            numbers[inside] = found
-    return ngrams, often
+            numbers[eligible] = ids
+    return ngrams, token_counts
 
 
 # --- Words to be tagged ---
@@ -288,7 +288,7 @@ WORD_OFFSETS = (-2, -1, 0, 1, 2)  # tokens around a word that are features
 PAIR_OFFSETS = (-1, 0, 1, 2)  # second tokens of the bigrams that are features
 SHAPE_OFFSETS = (-1, 0, 1)  # tokens whose shapes are features, one by one and all together
 MAX_OFFSET = 2
-WORD_FEATURES_MANY = (
+LARGE_TAGGED_WORDS = (
     1 << 17
 )  # words; in larger training sets bigrams that occur once are dropped: as good, twice as fast
 OUTSIDE = -1  # the token of a feature for positions outside the row and for skipped ids
@@ -310,60 +310,66 @@ class WordFeatures:
     def fit(
         cls,
         rows: TokenRows,
-        places: np.ndarray,
+        positions: np.ndarray,
         *,
         vocabulary: int,
         skipped: np.ndarray,
-        least: int | None,
+        min_count: int | None,
         shapes: np.ndarray | None = None,
     ) -> WordFeatures:
         """From rows, the tokens with the numbers `places` being asked about."""
-        if least is None:
-            least = 2 if len(places) > WORD_FEATURES_MANY else 1
-        around, here = pad_rows(rows, vocabulary, skipped)
-        asked = np.zeros(len(around), bool)
+        if min_count is None:
+            min_count = 2 if len(positions) > LARGE_TAGGED_WORDS else 1
+        padded, padded_positions = pad_rows(rows, vocabulary, skipped)
+        is_second = np.zeros(len(padded), bool)
         for offset in PAIR_OFFSETS:
-            asked[here[places] + offset] = True
-        ends = np.flatnonzero(asked)
-        keys, times = np.unique(around[ends - 1] * (vocabulary + 1) + around[ends], return_counts=True)
-        return cls(NgramIndex.from_sorted_keys(vocabulary + 1, [keys[times >= least]]), skipped, shapes)
+            is_second[padded_positions[positions] + offset] = True
+        ends = np.flatnonzero(is_second)
+        keys, counts = np.unique(padded[ends - 1] * (vocabulary + 1) + padded[ends], return_counts=True)
+        return cls(NgramIndex.from_sorted_keys(vocabulary + 1, [keys[counts >= min_count]]), skipped, shapes)
 
     @property
     def width(self) -> int:
-        shaped = 0 if self.shapes is None else len(SHAPE_OFFSETS) * len(SHAPES) + len(SHAPES) ** len(SHAPE_OFFSETS)
-        return self._num_token_features + shaped
+        num_shape_features = (
+            0 if self.shapes is None else len(SHAPE_OFFSETS) * len(SHAPES) + len(SHAPES) ** len(SHAPE_OFFSETS)
+        )
+        return self._num_token_features + num_shape_features
 
     @property
     def _num_token_features(self) -> int:
         """Features that are tokens or pairs of them; those of shapes stand behind."""
         return len(WORD_OFFSETS) * self.pairs.vocabulary + len(PAIR_OFFSETS) * self.pairs.count(2)
 
-    def of(self, rows: TokenRows, places: np.ndarray) -> SparseMatrix:
+    def of(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
         """A row for each of these tokens."""
-        around, here = pad_rows(rows, self.pairs.vocabulary - 1, self.skipped)
+        padded, padded_positions = pad_rows(rows, self.pairs.vocabulary - 1, self.skipped)
         size = self.pairs.vocabulary
-        parts = []
-        for begin in range(0, len(places), CHUNK):
-            at = here[places[begin : begin + CHUNK]]
-            columns = [around[at + offset] + number * size for number, offset in enumerate(WORD_OFFSETS)]
+        matrices = []
+        for begin in range(0, len(positions), CHUNK):
+            centers = padded_positions[positions[begin : begin + CHUNK]]
+            columns = [padded[centers + offset] + number * size for number, offset in enumerate(WORD_OFFSETS)]
             for number, offset in enumerate(PAIR_OFFSETS):
-                found = self.pairs.find_many(2, around[at + offset - 1], around[at + offset])
-                columns.append(np.where(found < 0, -1, found + len(WORD_OFFSETS) * size + number * self.pairs.count(2)))
-            columns += self._shape_columns(around, at)
-            table = np.stack(columns, axis=1).astype(np.int32)
-            there = table >= 0
-            indptr = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
-            parts.append(SparseMatrix(indptr, table[there], np.ones(int(indptr[-1]), np.float32), self.width))
-        return stack_rows(parts, self.width)
+                pair_ids = self.pairs.find_many(2, padded[centers + offset - 1], padded[centers + offset])
+                columns.append(
+                    np.where(pair_ids < 0, -1, pair_ids + len(WORD_OFFSETS) * size + number * self.pairs.count(2))
+                )
+            columns += self._shape_columns(padded, centers)
+            column_table = np.stack(columns, axis=1).astype(np.int32)
+            is_present = column_table >= 0
+            indptr = np.concatenate(([0], np.cumsum(is_present.sum(axis=1))))
+            matrices.append(
+                SparseMatrix(indptr, column_table[is_present], np.ones(int(indptr[-1]), np.float32), self.width)
+            )
+        return stack_rows(matrices, self.width)
 
-    def _shape_columns(self, around: np.ndarray, at: np.ndarray) -> list[np.ndarray]:
+    def _shape_columns(self, padded: np.ndarray, centers: np.ndarray) -> list[np.ndarray]:
         """Columns of the shapes around the words `at` these places: each by itself, and all of them as one."""
         if self.shapes is None:
             return []
-        each = [self.shapes[around[at + offset]] for offset in SHAPE_OFFSETS]
-        whole = np.ravel_multi_index(each, (len(SHAPES),) * len(SHAPE_OFFSETS))
-        alone = [self._num_token_features + number * len(SHAPES) + shape for number, shape in enumerate(each)]
-        return [*alone, self._num_token_features + len(SHAPE_OFFSETS) * len(SHAPES) + whole]
+        shapes = [self.shapes[padded[centers + offset]] for offset in SHAPE_OFFSETS]
+        joint = np.ravel_multi_index(shapes, (len(SHAPES),) * len(SHAPE_OFFSETS))
+        single = [self._num_token_features + number * len(SHAPES) + shape for number, shape in enumerate(shapes)]
+        return [*single, self._num_token_features + len(SHAPE_OFFSETS) * len(SHAPES) + joint]
 
     def feature(self, column: int) -> FeatureName:
         """What a column stands for: one token or two and how far the last is from the word, or shapes by name."""
@@ -372,9 +378,9 @@ class WordFeatures:
             number, shape = divmod(column - self._num_token_features, len(SHAPES))
             if number < len(SHAPE_OFFSETS):
                 return FeatureName((), f"written {SHAPES[shape]}, at {SHAPE_OFFSETS[number]:+d}")
-            whole = column - self._num_token_features - len(SHAPE_OFFSETS) * len(SHAPES)
-            named = np.unravel_index(whole, (len(SHAPES),) * len(SHAPE_OFFSETS))
-            return FeatureName((), f"written {', '.join(SHAPES[int(one)] for one in named)}, around it")
+            joint = column - self._num_token_features - len(SHAPE_OFFSETS) * len(SHAPES)
+            shape_ids = np.unravel_index(joint, (len(SHAPES),) * len(SHAPE_OFFSETS))
+            return FeatureName((), f"written {', '.join(SHAPES[int(shape_id)] for shape_id in shape_ids)}, around it")
         number, token = divmod(column, size)
         if number < len(WORD_OFFSETS):
             return FeatureName((clipped_token(token, size - 1),), f"{WORD_OFFSETS[number]:+d}")
@@ -400,7 +406,7 @@ def clipped_token(token: int, vocabulary: int) -> int:
 
 def pad_rows(rows: TokenRows, vocabulary: int, skipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All rows with an edge on both sides, as wide as features reach, and where in them each token stands."""
-    here = np.arange(len(rows.tokens)) + MAX_OFFSET * (2 * rows.rows() + 1)
-    around = np.full(len(rows.tokens) + 2 * MAX_OFFSET * len(rows), vocabulary, np.int64)
-    around[here] = np.where(np.isin(rows.tokens, skipped), vocabulary, rows.tokens)
-    return around, here
+    positions = np.arange(len(rows.tokens)) + MAX_OFFSET * (2 * rows.rows() + 1)
+    padded = np.full(len(rows.tokens) + 2 * MAX_OFFSET * len(rows), vocabulary, np.int64)
+    padded[positions] = np.where(np.isin(rows.tokens, skipped), vocabulary, rows.tokens)
+    return padded, positions

@@ -16,70 +16,70 @@ from forebear.statistical.lbfgs import LBFGSProgressFn, minimize, stable_dot
 LossFn = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
-def softmax_loss(right: np.ndarray, weights: np.ndarray) -> LossFn:
+def softmax_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
     """A softmax over the columns: -log of what the right one (R,) gets."""
-    here = np.arange(len(right))
+    rows = np.arange(len(gold))
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
-        highest = scores.max(axis=1, keepdims=True)
-        shares = np.exp(scores - highest)
-        total = shares.sum(axis=1, keepdims=True)
-        value = float(weights @ ((highest + np.log(total))[:, 0] - scores[here, right]))
-        shares /= total
-        shares[here, right] -= 1
-        return value, shares * weights[:, None]
+        max_scores = scores.max(axis=1, keepdims=True)
+        probs = np.exp(scores - max_scores)
+        total = probs.sum(axis=1, keepdims=True)
+        value = float(weights @ ((max_scores + np.log(total))[:, 0] - scores[rows, gold]))
+        probs /= total
+        probs[rows, gold] -= 1
+        return value, probs * weights[:, None]
 
     return loss
 
 
-def logistic_loss(right: np.ndarray, weights: np.ndarray) -> LossFn:
+def logistic_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
     """Each column for itself: -log of the probability of what is right (R, C), 1 for yes and 0 for no."""
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
-        value = float(weights @ (np.logaddexp(0, scores) - right * scores).sum(axis=1))
+        value = float(weights @ (np.logaddexp(0, scores) - gold * scores).sum(axis=1))
         # As a tanh, which is exact for scores of any size.
-        return value, ((1 + np.tanh(scores / 2)) / 2 - right) * weights[:, None]
+        return value, ((1 + np.tanh(scores / 2)) / 2 - gold) * weights[:, None]
 
     return loss
 
 
-def squared_loss(right: np.ndarray, weights: np.ndarray) -> LossFn:
+def squared_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
     """Half the squared distance to what is right (R, C)."""
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
-        away = scores - right
-        return float(weights @ (away * away).sum(axis=1)) / 2, away * weights[:, None]
+        errors = scores - gold
+        return float(weights @ (errors * errors).sum(axis=1)) / 2, errors * weights[:, None]
 
     return loss
 
 
-def group_softmax_loss(begins: np.ndarray, right: np.ndarray, weights: np.ndarray) -> LossFn:
+def group_softmax_loss(starts: np.ndarray, gold: np.ndarray, weights: np.ndarray) -> LossFn:
     """A softmax over the rows of a group, in each column for itself: -log of what the right row gets.
 
     begins   (G,) the first row of each group; none is empty
     right    (G, C) the number of the right row, among all; -1: the group asks for nothing in this column
     weights  (G, C)
     """
-    weights = np.where(right < 0, 0.0, weights)
-    columns = np.arange(right.shape[1])
+    weights = np.where(gold < 0, 0.0, weights)
+    columns = np.arange(gold.shape[1])
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
-        sizes = np.diff(np.append(begins, len(scores)))
-        highest = np.maximum.reduceat(scores, begins, axis=0)
-        shares = np.exp(scores - np.repeat(highest, sizes, axis=0))
-        total = np.add.reduceat(shares, begins, axis=0)
-        value = float((weights * (highest + np.log(total) - scores[right, columns])).sum())
-        shares *= np.repeat(weights / total, sizes, axis=0)
-        np.subtract.at(shares, (right, columns), weights)
-        return value, shares
+        sizes = np.diff(np.append(starts, len(scores)))
+        max_scores = np.maximum.reduceat(scores, starts, axis=0)
+        probs = np.exp(scores - np.repeat(max_scores, sizes, axis=0))
+        total = np.add.reduceat(probs, starts, axis=0)
+        value = float((weights * (max_scores + np.log(total) - scores[gold, columns])).sum())
+        probs *= np.repeat(weights / total, sizes, axis=0)
+        np.subtract.at(probs, (gold, columns), weights)
+        return value, probs
 
     return loss
 
 
 # --- Fitting ---
 
-PRECISION = 1e-4  # how far the weights may be from the best ones, as a share of their size
-BEND = 0.0005  # a usual p(1 - p) where a model is done: how much losses bend by the square of a feature
+WEIGHT_TOLERANCE = 1e-4  # how far the weights may be from the best ones, as a share of their size
+TYPICAL_CURVATURE = 0.0005  # a usual p(1 - p) where a model is done: how much losses bend by the square of a feature
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +96,12 @@ class LinearFit:
 def fit_linear(
     matrix: FeatureMatrix,
     loss: LossFn,
-    columns: int,
+    num_columns: int,
     *,
     penalty: float,
-    biased: bool,
+    has_bias: bool,
     total: float,
-    still: float = 0.0,
+    min_decrease: float = 0.0,
     seconds: float | None = None,
     progress: LBFGSProgressFn | None = None,
 ) -> LinearFit:
@@ -112,28 +112,38 @@ def fit_linear(
     take long; with `still` it also ends where ten steps lower the loss by less than this share of it.
     """
     width = matrix.shape[1]
-    many = width * columns
+    num_weights = width * num_columns
     # Common features bend the loss thousands of times more than rare ones. Measured in units in which all bend about
     # alike, the way down is five times as short.
-    units = np.repeat(1 / np.sqrt(penalty + BEND * matrix.column_square_sums()), columns)
-    if biased:
-        units = np.append(units, np.full(columns, 1 / np.sqrt(BEND * total)))
+    scales = np.repeat(1 / np.sqrt(penalty + TYPICAL_CURVATURE * matrix.column_square_sums()), num_columns)
+    if has_bias:
+        scales = np.append(scales, np.full(num_columns, 1 / np.sqrt(TYPICAL_CURVATURE * total)))
 
     def function(point: np.ndarray) -> tuple[float, np.ndarray]:
-        point = point * units
-        weights = point[:many].reshape(width, columns)
-        value, wrong = loss(matrix.multiply(weights) + point[many:] if biased else matrix.multiply(weights))
+        point = point * scales
+        weights = point[:num_weights].reshape(width, num_columns)
+        value, score_gradient = loss(
+            matrix.multiply(weights) + point[num_weights:] if has_bias else matrix.multiply(weights)
+        )
         gradient = np.empty_like(point)
-        gradient[:many] = (matrix.turned_times(wrong) + penalty * weights).ravel()
-        gradient[many:] = wrong.sum(axis=0)[: len(point) - many]
-        return (value + penalty / 2 * stable_dot(point[:many], point[:many])) / total, gradient * units / total
+        gradient[:num_weights] = (matrix.turned_times(score_gradient) + penalty * weights).ravel()
+        gradient[num_weights:] = score_gradient.sum(axis=0)[: len(point) - num_weights]
+        return (
+            value + penalty / 2 * stable_dot(point[:num_weights], point[:num_weights])
+        ) / total, gradient * scales / total
 
     def is_flat(point: np.ndarray, gradient: np.ndarray) -> bool:
-        size = max(1.0, float(np.linalg.norm(point[:many] * units[:many])))
-        return float(np.linalg.norm(gradient / units)) * total <= PRECISION * penalty * size
+        size = max(1.0, float(np.linalg.norm(point[:num_weights] * scales[:num_weights])))
+        return float(np.linalg.norm(gradient / scales)) * total <= WEIGHT_TOLERANCE * penalty * size
 
-    found = minimize(function, np.zeros(len(units)), is_flat, still=still, seconds=seconds, progress=progress)
-    point = found.solution * units
+    result = minimize(
+        function, np.zeros(len(scales)), is_flat, min_decrease=min_decrease, seconds=seconds, progress=progress
+    )
+    point = result.solution * scales
     return LinearFit(
-        point[:many].reshape(width, columns), point[many:], found.iterations, found.value, found.stop_reason
+        point[:num_weights].reshape(width, num_columns),
+        point[num_weights:],
+        result.iterations,
+        result.value,
+        result.stop_reason,
     )

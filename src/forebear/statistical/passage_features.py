@@ -69,12 +69,12 @@ class PassageFeatures:
     @classmethod
     def learned(cls, rows: TokenRows, *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray) -> PassageFeatures:
         keys = np.sort(rows.rows() * vocabulary + rows.tokens)
-        found = np.bincount(keys[np.diff(keys, prepend=-1) != 0] % vocabulary, minlength=vocabulary)
-        weights = np.log((1 + len(rows)) / (1 + found)) / max(1.0, np.log(1 + len(rows)))
+        document_counts = np.bincount(keys[np.diff(keys, prepend=-1) != 0] % vocabulary, minlength=vocabulary)
+        weights = np.log((1 + len(rows)) / (1 + document_counts)) / max(1.0, np.log(1 + len(rows)))
         weights[skipped] = 0
-        asks = (rows.segments == 0) & ~np.isin(rows.tokens, skipped)
-        times = np.bincount(rows.tokens[asks], minlength=vocabulary)
-        asking = np.sort(np.argsort(-times, kind="stable")[: min(MAX_QUESTION_WORDS, np.count_nonzero(times))])
+        is_question = (rows.segments == 0) & ~np.isin(rows.tokens, skipped)
+        counts = np.bincount(rows.tokens[is_question], minlength=vocabulary)
+        asking = np.sort(np.argsort(-counts, kind="stable")[: min(MAX_QUESTION_WORDS, np.count_nonzero(counts))])
         return cls(weights.astype(np.float32), asking, skipped, shapes)
 
     @property
@@ -83,23 +83,25 @@ class PassageFeatures:
 
     def of(self, rows: TokenRows) -> ColumnStack:
         """Each token's neighbours and figures, and how it looks beside what is asked."""
-        words, figures, asked = [], [np.zeros((0, len(FIGURES)), np.float32)], []
-        size = len(self.weights) + 1
-        for chunk in (one for one in rows.chunks() if len(one.tokens)):
-            around, here = pad_rows(chunk, size - 1, self.skipped)
+        words, figures, question_parts = [], [np.zeros((0, len(FIGURES)), np.float32)], []
+        vocab_size = len(self.weights) + 1
+        for chunk in (part for part in rows.chunks() if len(part.tokens)):
+            padded, positions = pad_rows(chunk, vocab_size - 1, self.skipped)
             columns = np.stack(
-                [around[here + at] + number * size for number, at in enumerate(NEIGHBOR_OFFSETS)], axis=1
+                [padded[positions + at] + number * vocab_size for number, at in enumerate(NEIGHBOR_OFFSETS)], axis=1
             )
-            indptr = np.arange(len(here) + 1) * len(NEIGHBOR_OFFSETS)
+            indptr = np.arange(len(positions) + 1) * len(NEIGHBOR_OFFSETS)
             values = np.ones(columns.size, np.float32)
-            words.append(SparseMatrix(indptr, columns.ravel().astype(np.int32), values, len(NEIGHBOR_OFFSETS) * size))
+            words.append(
+                SparseMatrix(indptr, columns.ravel().astype(np.int32), values, len(NEIGHBOR_OFFSETS) * vocab_size)
+            )
             figures.append(self._chunk(chunk))
-            asked.append(self._asked(chunk, figures[-1]))
-        of_words, of_questions = (
-            stack_rows(words, len(NEIGHBOR_OFFSETS) * size),
-            stack_repeated_rows(asked, len(self.asking) * NUM_LOOKS),
+            question_parts.append(self._question_features(chunk, figures[-1]))
+        word_matrix, question_matrix = (
+            stack_rows(words, len(NEIGHBOR_OFFSETS) * vocab_size),
+            stack_repeated_rows(question_parts, len(self.asking) * NUM_LOOKS),
         )
-        return ColumnStack((of_words, DenseMatrix(np.concatenate(figures)), of_questions))
+        return ColumnStack((word_matrix, DenseMatrix(np.concatenate(figures)), question_matrix))
 
     def feature(self, column: int) -> FeatureName:
         number, token = divmod(column, len(self.weights) + 1)
@@ -108,68 +110,82 @@ class PassageFeatures:
         column -= len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
         if column < len(FIGURES):
             return FeatureName((), FIGURES[column])
-        look, asked = divmod(column - len(FIGURES), len(self.asking))
+        look, question_word = divmod(column - len(FIGURES), len(self.asking))
         shape, edge = divmod(look, len(EDGES))
-        return FeatureName((int(self.asking[asked]),), f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}")
+        return FeatureName(
+            (int(self.asking[question_word]),), f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}"
+        )
 
-    def _asked(self, rows: TokenRows, figures: np.ndarray) -> RowRepeat:
+    def _question_features(self, rows: TokenRows, figures: np.ndarray) -> RowRepeat:
         """The commonest words of each row's question, for every look that its tokens have."""
-        owners, size = rows.rows(), len(self.asking)
-        asks = (rows.segments == 0) & np.isin(rows.tokens, self.asking)
-        keys = np.unique(owners[asks] * size + np.searchsorted(self.asking, rows.tokens[asks]))
+        row_ids, size = rows.rows(), len(self.asking)
+        is_question = (rows.segments == 0) & np.isin(rows.tokens, self.asking)
+        keys = np.unique(row_ids[is_question] * size + np.searchsorted(self.asking, rows.tokens[is_question]))
         counts = np.bincount(keys // max(1, size), minlength=len(rows))
-        begins, ends = (figures[:, FIGURES.index(f"{what} the clause")] > 0 for what in ("begins", "ends"))
-        looks = self.shapes[rows.tokens] * len(EDGES) + 2 * begins + ends
-        found, which = np.unique(owners * NUM_LOOKS + looks, return_inverse=True)
-        row, look = np.divmod(found, NUM_LOOKS)
+        begins_clause, ends_clause = (
+            figures[:, FIGURES.index(f"{what} the clause")] > 0 for what in ("begins", "ends")
+        )
+        looks = self.shapes[rows.tokens] * len(EDGES) + 2 * begins_clause + ends_clause
+        keys_of_looks, token_looks = np.unique(row_ids * NUM_LOOKS + looks, return_inverse=True)
+        row, look = np.divmod(keys_of_looks, NUM_LOOKS)
         entries = counts[row]
         indptr = np.concatenate(([0], np.cumsum(entries)))
         first = (np.cumsum(counts) - counts)[row]
         words = keys[np.repeat(first - indptr[:-1], entries) + np.arange(indptr[-1])] % max(1, size)
         columns = (np.repeat(look, entries) * size + words).astype(np.int32)
-        return RowRepeat(SparseMatrix(indptr, columns, np.ones(len(columns), np.float32), size * NUM_LOOKS), which)
+        return RowRepeat(
+            SparseMatrix(indptr, columns, np.ones(len(columns), np.float32), size * NUM_LOOKS), token_looks
+        )
 
     def _chunk(self, rows: TokenRows) -> np.ndarray:
-        tokens, owners = rows.tokens.astype(np.int64), rows.rows()
-        inside = (rows.segments == 1) & ~np.isin(tokens, self.skipped)
-        asks = (rows.segments == 0) & ~np.isin(tokens, self.skipped)
+        tokens, row_ids = rows.tokens.astype(np.int64), rows.rows()
+        in_passage = (rows.segments == 1) & ~np.isin(tokens, self.skipped)
+        in_question = (rows.segments == 0) & ~np.isin(tokens, self.skipped)
         size = len(self.weights)
-        keys = owners * size + tokens
-        asked = np.unique(keys[asks], return_index=True)
-        total = np.bincount(owners[asks][asked[1]], self.weights[tokens[asks][asked[1]]], len(rows))
-        matched = inside & np.isin(keys, asked[0])
-        weight = np.where(matched, self.weights[tokens], 0) / np.maximum(total, 1e-6)[owners]
-        with_next = np.append(asks[:-1] & asks[1:] & (owners[:-1] == owners[1:]), False)
+        keys = row_ids * size + tokens
+        question_keys = np.unique(keys[in_question], return_index=True)
+        total = np.bincount(
+            row_ids[in_question][question_keys[1]], self.weights[tokens[in_question][question_keys[1]]], len(rows)
+        )
+        matched = in_passage & np.isin(keys, question_keys[0])
+        weight = np.where(matched, self.weights[tokens], 0) / np.maximum(total, 1e-6)[row_ids]
+        with_next = np.append(in_question[:-1] & in_question[1:] & (row_ids[:-1] == row_ids[1:]), False)
         _, numbers = np.unique(keys, return_inverse=True)  # pairs as numbers of rows' own tokens, which stay small
         pairs = numbers * (len(keys) + 1) + np.append(numbers[1:], len(keys))
-        paired = np.append(inside[:-1] & inside[1:], False) & np.isin(pairs, pairs[with_next])
-        return self._figures(rows, inside, matched, weight, paired)
+        is_paired = np.append(in_passage[:-1] & in_passage[1:], False) & np.isin(pairs, pairs[with_next])
+        return self._figures(rows, in_passage, matched, weight, is_paired)
 
     def _figures(
-        self, rows: TokenRows, inside: np.ndarray, matched: np.ndarray, weight: np.ndarray, paired: np.ndarray
+        self, rows: TokenRows, in_passage: np.ndarray, matched: np.ndarray, weight: np.ndarray, is_paired: np.ndarray
     ) -> np.ndarray:
-        owners, here = rows.rows(), np.arange(len(rows.tokens))
-        ends = np.cumsum(rows.lengths)[owners]
-        begins = ends - rows.lengths[owners]
-        count = np.concatenate(([0], np.cumsum(inside)))
-        place, long = count[here] - count[begins], count[ends] - count[begins]
-        after_match, before_match = _neighbor_flags(matched, owners, 1), _neighbor_flags(matched, owners, -1)
-        before = _nearest_before(after_match, here, begins)
-        behind = len(here) - 1 - _nearest_before(before_match[::-1], here, (len(here) - ends)[::-1])[::-1]
-        told = [
-            ~inside, here == begins, inside & (place == 0), inside & (place == long - 1),
-            self.weights[rows.tokens], place / np.maximum(long, 1),
-            matched, weight, after_match, before_match, _neighbor_flags(paired, owners, 1), paired,
-            (before >= begins) / (1 + here - before), (behind < ends) / (1 + behind - here),
+        row_ids, positions = rows.rows(), np.arange(len(rows.tokens))
+        row_ends = np.cumsum(rows.lengths)[row_ids]
+        row_starts = row_ends - rows.lengths[row_ids]
+        count = np.concatenate(([0], np.cumsum(in_passage)))
+        passage_position, passage_length = count[positions] - count[row_starts], count[row_ends] - count[row_starts]
+        after_match, before_match = _neighbor_flags(matched, row_ids, 1), _neighbor_flags(matched, row_ids, -1)
+        before = _last_flag_before(after_match, positions, row_starts)
+        behind = (
+            len(positions)
+            - 1
+            - _last_flag_before(before_match[::-1], positions, (len(positions) - row_ends)[::-1])[::-1]
+        )
+        figure_columns = [
+            ~in_passage, positions == row_starts, in_passage & (passage_position == 0), in_passage & (passage_position == passage_length - 1),
+            self.weights[rows.tokens], passage_position / np.maximum(passage_length, 1),
+            matched, weight, after_match, before_match, _neighbor_flags(is_paired, row_ids, 1), is_paired,
+            (before >= row_starts) / (1 + positions - before), (behind < row_ends) / (1 + behind - positions),
         ]  # fmt: skip
-        for one in (weight, np.where(paired | _neighbor_flags(paired, owners, 1), weight, 0)):
-            sums = np.concatenate(([0.0], np.cumsum(one)))
-            told += [sums[here] - sums[np.maximum(here - size, begins)] for size in WINDOWS]
-            told += [sums[np.minimum(here + 1 + size, ends)] - sums[here + 1] for size in WINDOWS]
-        told += _part_figures(rows.tokens, owners, self.shapes[rows.tokens], inside, weight)
-        table = np.zeros((len(here), len(FIGURES)), np.float32)
-        for column, figures in enumerate(told):
-            table[:, column] = figures if column < 2 else np.where(inside, figures, 0)
+        for sums_of in (weight, np.where(is_paired | _neighbor_flags(is_paired, row_ids, 1), weight, 0)):
+            sums = np.concatenate(([0.0], np.cumsum(sums_of)))
+            figure_columns += [sums[positions] - sums[np.maximum(positions - size, row_starts)] for size in WINDOWS]
+            figure_columns += [
+                sums[np.minimum(positions + 1 + size, row_ends)] - sums[positions + 1] for size in WINDOWS
+            ]
+        figure_columns += _part_figures(rows.tokens, row_ids, self.shapes[rows.tokens], in_passage, weight)
+        table = np.zeros((len(positions), len(FIGURES)), np.float32)
+        for column, figures in enumerate(figure_columns):
+            table[:, column] = figures if column < 2 else np.where(in_passage, figures, 0)
         return table
 
     # -- its state
@@ -185,49 +201,49 @@ class PassageFeatures:
     ) -> PassageFeatures:
         weights, asking = arrays["weights_of_tokens"], arrays["asking"]
         if weights.dtype != np.float32 or weights.shape != (vocabulary,) or not np.isfinite(weights).all():
-            what = f"the array 'weights_of_tokens' holds {weights.dtype} {list(weights.shape)}"
-            raise ForebearError(f"{what} instead of {vocabulary} weights", hint="use an earlier checkpoint")
+            message = f"the array 'weights_of_tokens' holds {weights.dtype} {list(weights.shape)}"
+            raise ForebearError(f"{message} instead of {vocabulary} weights", hint="use an earlier checkpoint")
         if asking.dtype != np.uint8 or asking.shape != (vocabulary,):
-            what = f"the array 'asking' holds {asking.dtype} {list(asking.shape)} instead of {vocabulary} flags"
-            raise ForebearError(what, hint="use an earlier checkpoint")
+            message = f"the array 'asking' holds {asking.dtype} {list(asking.shape)} instead of {vocabulary} flags"
+            raise ForebearError(message, hint="use an earlier checkpoint")
         return cls(weights, np.flatnonzero(asking), skipped, shapes)
 
 
-def _neighbor_flags(flags: np.ndarray, owners: np.ndarray, by: int) -> np.ndarray:
+def _neighbor_flags(flags: np.ndarray, row_ids: np.ndarray, shift: int) -> np.ndarray:
     """The flag of the token before (by 1) or behind (by -1) each, in the same row."""
-    told = np.roll(flags, by) & (np.roll(owners, by) == owners)
-    told[: max(by, 0)] = False  # the roll comes round; one row alone would meet itself
-    told[len(told) + min(by, 0) :] = False
-    return told
+    result = np.roll(flags, shift) & (np.roll(row_ids, shift) == row_ids)
+    result[: max(shift, 0)] = False  # the roll comes round; one row alone would meet itself
+    result[len(result) + min(shift, 0) :] = False
+    return result
 
 
-def _nearest_before(flags: np.ndarray, here: np.ndarray, begins: np.ndarray) -> np.ndarray:
+def _last_flag_before(flags: np.ndarray, positions: np.ndarray, row_starts: np.ndarray) -> np.ndarray:
     """The last place up to each where a flag stands, or one before the row's begin."""
-    last = np.maximum.accumulate(np.where(flags, here, -1))
-    return np.where(last >= begins, last, begins - 1)
+    last = np.maximum.accumulate(np.where(flags, positions, -1))
+    return np.where(last >= row_starts, last, row_starts - 1)
 
 
 # --- Sentences, clauses and shorter stretches of a passage, and how much of its question is in or around each ---
 
 
 def _part_figures(
-    tokens: np.ndarray, owners: np.ndarray, shapes: np.ndarray, inside: np.ndarray, weights: np.ndarray
+    tokens: np.ndarray, row_ids: np.ndarray, shapes: np.ndarray, in_passage: np.ndarray, weights: np.ndarray
 ) -> list[np.ndarray]:
     """PART_FIGURES, (T,) each, of the tokens of rows (`owners`).
 
     inside   (T,) which of them are of a passage
     weights  (T,) what they are of their question: 0 where they do not stand in it
     """
-    stops = (shapes == STOP) | ~inside
+    stops = (shapes == STOP) | ~in_passage
     marks = (shapes == MARK) | stops
-    told: list[np.ndarray] = []
-    for bounds in (stops, marks):
-        part = PassageParts.closed_by(bounds, owners)
-        told += part.figures(part.having(tokens, weights), part.begins, part.ends | _next_flags(bounds))
-    bounds = marks | (weights > 0)
-    part = PassageParts.closed_by(bounds | _next_flags(bounds), owners)
-    around = np.where(bounds[part.begins], 0.0, part.around(weights))
-    return told + part.figures(around, part.begins & ~bounds, part.ends & ~bounds)
+    figures: list[np.ndarray] = []
+    for is_bound in (stops, marks):
+        part = PassageParts.closed_by(is_bound, row_ids)
+        figures += part.figures(part.having(tokens, weights), part.begins, part.ends | _next_flags(is_bound))
+    is_bound = marks | (weights > 0)
+    part = PassageParts.closed_by(is_bound | _next_flags(is_bound), row_ids)
+    scores_around = np.where(is_bound[part.begins], 0.0, part.around(weights))
+    return figures + part.figures(scores_around, part.begins & ~is_bound, part.ends & ~is_bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,11 +254,11 @@ class PassageParts:
     rows: np.ndarray
 
     @classmethod
-    def closed_by(cls, bounds: np.ndarray, owners: np.ndarray) -> PassageParts:
+    def closed_by(cls, is_bound: np.ndarray, row_ids: np.ndarray) -> PassageParts:
         """A part ends with a token that is a bound, and with its row."""
-        begins = np.ones(len(owners), bool)
-        begins[1:] = bounds[:-1] | (owners[1:] != owners[:-1])
-        return cls(np.cumsum(begins) - 1, owners[begins])
+        is_start = np.ones(len(row_ids), bool)
+        is_start[1:] = is_bound[:-1] | (row_ids[1:] != row_ids[:-1])
+        return cls(np.cumsum(is_start) - 1, row_ids[is_start])
 
     @property
     def begins(self) -> np.ndarray:
@@ -256,33 +272,39 @@ class PassageParts:
 
     def having(self, tokens: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """(P,) what the tokens in each part weigh, those that are alike counted once."""
-        some = np.flatnonzero(weights)
-        _, first = np.unique(self.number[some] * (int(tokens.max(initial=0)) + 1) + tokens[some], return_index=True)
-        return np.bincount(self.number[some][first], weights[some][first], len(self.rows))
+        positions = np.flatnonzero(weights)
+        _, first = np.unique(
+            self.number[positions] * (int(tokens.max(initial=0)) + 1) + tokens[positions], return_index=True
+        )
+        return np.bincount(self.number[positions][first], weights[positions][first], len(self.rows))
 
     def around(self, weights: np.ndarray) -> np.ndarray:
         """(P,) what the tokens near each part weigh, in its row."""
         sums = np.concatenate(([0.0], np.cumsum(weights)))
-        first, last = np.flatnonzero(self.begins), np.flatnonzero(self.ends)
-        begins, ends = np.searchsorted(self.rows, self.rows), np.searchsorted(self.rows, self.rows, side="right") - 1
+        part_starts, part_ends = np.flatnonzero(self.begins), np.flatnonzero(self.ends)
+        first_parts, last_parts = (
+            np.searchsorted(self.rows, self.rows),
+            np.searchsorted(self.rows, self.rows, side="right") - 1,
+        )
         return (
-            sums[np.minimum(last + LOOK_AFTER, last[ends]) + 1] - sums[np.maximum(first - LOOK_BEFORE, first[begins])]
+            sums[np.minimum(part_ends + LOOK_AFTER, part_ends[last_parts]) + 1]
+            - sums[np.maximum(part_starts - LOOK_BEFORE, part_starts[first_parts])]
         )
 
-    def figures(self, scores: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
+    def figures(self, scores: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray) -> list[np.ndarray]:
         """FIGURES_OF_EACH, from the scores of parts, and with which tokens (T,) a part may be said to begin and to end."""
         firsts = np.flatnonzero(np.diff(self.rows, prepend=-1))
         best = np.repeat(np.maximum.reduceat(scores, firsts) if len(firsts) else scores, self._counts(firsts))
-        compared = np.divide(scores, best, out=np.zeros(len(scores)), where=best > 0)
-        of = self.number
-        most = (compared > 1 - TIE_TOLERANCE)[of]
-        same = self.rows[1:] == self.rows[:-1]
+        relative = np.divide(scores, best, out=np.zeros(len(scores)), where=best > 0)
+        part_ids = self.number
+        is_best = (relative > 1 - TIE_TOLERANCE)[part_ids]
+        same_row = self.rows[1:] == self.rows[:-1]
         before, behind = np.zeros(len(scores)), np.zeros(len(scores))
-        before[1:], behind[:-1] = np.where(same, scores[:-1], 0), np.where(same, scores[1:], 0)
-        compared = compared[of]
+        before[1:], behind[:-1] = np.where(same_row, scores[:-1], 0), np.where(same_row, scores[1:], 0)
+        relative = relative[part_ids]
         return [
-            scores[of], compared, most, before[of], behind[of],
-            begins, begins & most, begins * compared, ends, ends & most, ends * compared,
+            scores[part_ids], relative, is_best, before[part_ids], behind[part_ids],
+            may_begin, may_begin & is_best, may_begin * relative, may_end, may_end & is_best, may_end * relative,
         ]  # fmt: skip
 
     def _counts(self, firsts: np.ndarray) -> np.ndarray:

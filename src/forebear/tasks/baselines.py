@@ -1,4 +1,4 @@
-"""What needs no learning, or nearly none, to do a task: who is no better has learned nothing."""
+"""Baselines for tasks: majority class, most frequent tag, sliding window for question answering."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import Task
 
-# An answer without any learning: the stretch of a passage whose surroundings have most of the question's words.
+# --- Sliding-window question answering: the span whose context shares most words with the question ---
 #
-# After the sliding windows of MCTest (Richardson et al. 2013) and SQuAD (Rajpurkar et al. 2016). Their candidates are
-# choices that somebody gave, or constituents that a parser found. Here they are the stretches between what the passage
-# and the question have in common, and between punctuation, which nobody has to give or find.
+# After MCTest (Richardson et al. 2013) and SQuAD (Rajpurkar et al. 2016), whose candidates are given choices or
+# constituents of a parse. Here, candidates are the spans between punctuation and words shared with the question.
 
 
-UNITS = re.compile(r"\w+|[^\w\s]")
-WINDOW = 20  # units to either side
-LONGEST = 12  # units of an answer
-BEHIND = 2  # how much farther a word counts that stands behind the answer: what is new comes late, in both languages
+UNIT = re.compile(r"\w+|[^\w\s]")
+WINDOW_UNITS = 20  # units of context on either side
+MAX_ANSWER_UNITS = 12  # units of an answer
+AFTER_ANSWER_FACTOR = 2  # distance factor of words after the answer: new information comes late, in both languages
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A word, a Chinese character, or a mark of punctuation: lower case, and where it stands."""
+    """A lower-case word, Chinese character, or punctuation mark with its offsets."""
 
     text: str
     start: int
@@ -45,10 +44,10 @@ class Unit:
 
 
 def units_of(text: str) -> list[Unit]:
-    """Words, single Chinese characters, and punctuation."""
+    """Split a text into words, single Chinese characters, and punctuation."""
     han = is_han(code_points(text)) if text else ()
     found = []
-    for match in UNITS.finditer(text):
+    for match in UNIT.finditer(text):
         begin = match.start()
         for place in range(begin, match.end()):
             if han[place]:
@@ -62,49 +61,49 @@ def units_of(text: str) -> list[Unit]:
 
 
 def sliding_window_answer(
-    question: str, passage: str, *, window: int = WINDOW, longest: int = LONGEST
+    question: str, passage: str, *, window: int = WINDOW_UNITS, longest: int = MAX_ANSWER_UNITS
 ) -> tuple[int, str]:
-    """Where the best answer begins in the passage, and the answer; (0, "") where the passage says nothing else.
+    """The offset of the best answer in the passage, and the answer; (0, "") if there is no candidate.
 
-    Every word of the question that stands within `window` units of a stretch counts once for it, by how rare it is in
-    the passage and how near to the stretch: log(1 + 1/times) / √distance. Of equals the last is taken. What is longer
-    than `longest` units loses its end, or its beginning where no word of the question stands right before it.
+    Every question word within `window` units of a candidate adds to its score once, by its rarity in the passage and
+    its distance: log(1 + 1/count) / √distance. The last of equal candidates wins. A candidate of more than `longest`
+    units is truncated at its end, or at its start if no question word directly precedes it.
     """
     units = units_of(passage)
-    shared = _shared(units_of(question), units)
-    times = Counter(unit.text for unit in units)
-    best, chosen = 0.0, (0, "")
-    for first, last in _stretches(units, shared):
-        around: dict[str, int] = {}  # word → how far it is
-        for place in range(max(0, first - window), min(len(units), last + window)):
-            if shared[place]:
-                away = first - place if place < first else BEHIND * (place - last + 1)
-                around[units[place].text] = min(away, around.get(units[place].text, away))
-        score = sum(log(1 + 1 / times[word]) / sqrt(away) for word, away in around.items())
+    shared = _question_units(units_of(question), units)
+    counts = Counter(unit.text for unit in units)
+    best, answer = 0.0, (0, "")
+    for first, last in _candidate_spans(units, shared):
+        distances: dict[str, int] = {}  # word → distance
+        for position in range(max(0, first - window), min(len(units), last + window)):
+            if shared[position]:
+                distance = first - position if position < first else AFTER_ANSWER_FACTOR * (position - last + 1)
+                distances[units[position].text] = min(distance, distances.get(units[position].text, distance))
+        score = sum(log(1 + 1 / counts[word]) / sqrt(distance) for word, distance in distances.items())
         if score >= best:
-            before = first > 0 and shared[first - 1]
-            begin = first if before or last - first <= longest else last - longest
-            end = min(last, begin + longest)
-            best, chosen = score, (units[begin].start, passage[units[begin].start : units[end - 1].end])
-    return chosen
+            follows_question = first > 0 and shared[first - 1]
+            start = first if follows_question or last - first <= longest else last - longest
+            end = min(last, start + longest)
+            best, answer = score, (units[start].start, passage[units[start].start : units[end - 1].end])
+    return answer
 
 
-def _shared(question: list[Unit], passage: list[Unit]) -> list[bool]:
+def _question_units(question: list[Unit], passage: list[Unit]) -> list[bool]:
     """Which units of the passage are also in the question.
 
-    A Chinese character alone says too little: 度 of 摄氏度 is not that of 温度. It needs a neighbour from the question.
+    A single Chinese character is ambiguous (度 in 摄氏度 and 温度), so it needs a neighbor from the question.
     """
     words = {unit.text for unit in question if not unit.is_mark}
-    pairs = {(one.text, two.text) for one, two in pairwise(question)}
-    told = [not unit.is_han and unit.text in words for unit in passage]
-    for place, (one, two) in enumerate(pairwise(passage)):
-        if (one.text, two.text) in pairs and not one.is_mark and not two.is_mark:
-            told[place] = told[place + 1] = True
-    return told
+    pairs = {(left.text, right.text) for left, right in pairwise(question)}
+    is_shared = [not unit.is_han and unit.text in words for unit in passage]
+    for position, (left, right) in enumerate(pairwise(passage)):
+        if (left.text, right.text) in pairs and not left.is_mark and not right.is_mark:
+            is_shared[position] = is_shared[position + 1] = True
+    return is_shared
 
 
-def _stretches(units: list[Unit], shared: list[bool]) -> list[tuple[int, int]]:
-    """Units on end that are neither shared nor punctuation: (first, last + 1) of each."""
+def _candidate_spans(units: list[Unit], shared: list[bool]) -> list[tuple[int, int]]:
+    """(first, last + 1) of runs of units that are neither shared nor punctuation."""
     found, first = [], None
     for place, unit in enumerate(units):
         if shared[place] or unit.is_mark:

@@ -1,4 +1,4 @@
-"""What is this text? One label of several, any number of labels, or a number."""
+"""Text classification (single-label, multi-label, regression) and sentence-pair classification."""
 
 from __future__ import annotations
 
@@ -28,26 +28,30 @@ Kind = Literal["one", "several", "number"]
 
 @dataclass(frozen=True)
 class LabelPrediction:
-    """A text (or two) and what it was found to be: the likeliest label, all that are likelier than not, or a number."""
+    """One or two texts with the most probable label, all labels above 0.5, or a number."""
 
     texts: tuple[str, ...]
     label: str | tuple[str, ...] | float
     probabilities: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"text": self.texts[0]} if len(self.texts) == 1 else {"texts": list(self.texts)}
-        told["label"] = list(self.label) if isinstance(self.label, tuple) else self.label
+        result: dict[str, Any] = {"text": self.texts[0]} if len(self.texts) == 1 else {"texts": list(self.texts)}
+        result["label"] = list(self.label) if isinstance(self.label, tuple) else self.label
         rounded = {label: round(p, 6) for label, p in self.probabilities.items()}
-        return told | ({"probabilities": rounded} if rounded else {})
+        return result | ({"probabilities": rounded} if rounded else {})
 
 
 @dataclass(frozen=True)
 class Classification(Task):
-    """labels       in the order of their numbers, none where a number is asked
-    kind         one label, several, or a number
-    temperature  by which logits are divided, so that probabilities are as sure as they may be
-    centre       of numbers, and their spread: a network answers in these units
-    windows      a text longer than a row is read in so many windows at most, evenly over its length
+    """Classification of single texts.
+
+    Attributes:
+        labels: Labels in id order; empty for regression.
+        kind: One label, several, or a number.
+        temperature: Calibrated divisor of logits.
+        centre: Mean of numeric labels.
+        spread: Standard deviation of numeric labels; the network predicts standardized numbers.
+        windows: Maximum number of windows of a text that exceeds the maximum length.
     """
 
     verb: ClassVar[str] = "classify"
@@ -62,18 +66,20 @@ class Classification(Task):
 
     @classmethod
     def from_examples(cls, examples: Sequence[LabeledExample], **options: Any) -> Classification:
-        given = [example.label for example in examples if example.label is not None]
-        if not given:
+        labels = [example.label for example in examples if example.label is not None]
+        if not labels:
             raise InputError("no example has a label", hint="name the column with --label-column")
-        if all(isinstance(label, float) for label in given):
-            values = np.array(given, float)
+        if all(isinstance(label, float) for label in labels):
+            values = np.array(labels, float)
             return cls(kind="number", centre=float(values.mean()), spread=float(values.std()) or 1.0, **options)
-        several = any(isinstance(label, tuple) for label in given)
-        counts = Counter(one for label in given for one in (label if isinstance(label, tuple) else (str(label),)))
-        if (len(counts) < 2 and not several) or not counts:
-            what = f"there is only one label: {', '.join(counts) or 'none'}"
-            raise InputError(what, hint="give examples of at least two classes; nothing can be told apart otherwise")
-        return cls(labels=tuple(sorted(counts, key=_natural)), kind="several" if several else "one", **options)
+        is_multi_label = any(isinstance(label, tuple) for label in labels)
+        counts = Counter(name for label in labels for name in (label if isinstance(label, tuple) else (str(label),)))
+        if (len(counts) < 2 and not is_multi_label) or not counts:
+            message = f"there is only one label: {', '.join(counts) or 'none'}"
+            raise InputError(message, hint="give examples of at least two classes; nothing can be told apart otherwise")
+        return cls(
+            labels=tuple(sorted(counts, key=_natural_sort_key)), kind="several" if is_multi_label else "one", **options
+        )
 
     @property
     def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the kind
@@ -96,67 +102,82 @@ class Classification(Task):
         return max(1, len(self.labels))
 
     def encode(
-        self, examples: Sequence[LabeledExample], tokenizer: Tokenizer, layout: InputFormat, *, learning: bool = False
+        self,
+        examples: Sequence[LabeledExample],
+        tokenizer: Tokenizer,
+        input_format: InputFormat,
+        *,
+        is_training: bool = False,
     ) -> ExampleRows:
         ids, counts = tokenizer.encode_many([example.texts[0] for example in examples])
-        made, cut, room = [], 0, layout.max_text_tokens(1)
-        for number, text in enumerate(np.split(ids, np.cumsum(counts)[:-1])):
-            begins = _windows(len(text), room, self.windows)
-            cut += max(0, len(text) - room * len(begins))
-            made += [ExampleRow(number, *layout.make_row(text[begin : begin + room])) for begin in begins]
-        grouped = len(made) > len(examples)
+        rows, num_truncated, max_tokens = [], 0, input_format.max_text_tokens(1)
+        for index, text in enumerate(np.split(ids, np.cumsum(counts)[:-1])):
+            starts = _windows(len(text), max_tokens, self.windows)
+            num_truncated += max(0, len(text) - max_tokens * len(starts))
+            rows += [ExampleRow(index, *input_format.make_row(text[start : start + max_tokens])) for start in starts]
+        grouped = len(rows) > len(examples)
         return ExampleRows.from_rows(
-            made, tells=layout.segments, grouped=grouped, of_examples=self._targets(examples), cut=cut
+            rows,
+            uses_segments=input_format.segments,
+            grouped=grouped,
+            example_targets=self._targets(examples),
+            num_truncated=num_truncated,
         )
 
     def _targets(self, examples: Sequence[LabeledExample]) -> TargetArrays:
-        """What is right of each example, as numbers."""
+        """The targets of the examples."""
         if self.kind == "number":
-            given = [np.nan if example.label is None else example.label for example in examples]
-            return {"label": ((np.array(given, np.float32) - self.centre) / self.spread).astype(np.float32)}
-        numbers = {label: number for number, label in enumerate(self.labels)}
+            values = [np.nan if example.label is None else example.label for example in examples]
+            return {"label": ((np.array(values, np.float32) - self.centre) / self.spread).astype(np.float32)}
+        label_ids = {label: number for number, label in enumerate(self.labels)}
         if self.kind == "one":
-            return {"label": np.array([numbers.get(str(one.label), IGNORE_INDEX) for one in examples], np.int64)}
+            return {
+                "label": np.array([label_ids.get(str(example.label), IGNORE_INDEX) for example in examples], np.int64)
+            }
         targets = np.full((len(examples), len(self.labels)), IGNORE_INDEX, np.int64)
         for row, example in zip(targets, examples, strict=True):
             if example.label is not None:
                 row[:] = 0
-                row[[numbers[one] for one in _several(example.label) if one in numbers]] = 1
+                row[[label_ids[example] for example in _label_tuple(example.label) if example in label_ids]] = 1
         return {"label": targets}
 
-    def build_heads(self, making: HeadSpec) -> dict[str, nn.Module]:
+    def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.heads import LabelHead
 
         head = LabelHead(
-            making.width,
+            head_spec.width,
             self.num_answers,
-            making.read,
+            head_spec.read,
             kind=self.kind,
-            dense=making.dense,
-            mixture=making.make_mix(),
-            dropout=making.dropout,
-            weights=making.weights,
+            dense=head_spec.dense,
+            mixture=head_spec.make_mix(),
+            dropout=head_spec.dropout,
+            weights=head_spec.weights,
         )
         return {"label": head}
 
     def predictions(
         self, examples: Sequence[LabeledExample], rows: ExampleRows, logits: Logits
     ) -> list[LabelPrediction]:
-        made = []
+        predictions = []
         for example, scores in zip(examples, logits["label"], strict=True):
             if self.kind == "number":
                 value = float(scores[0]) * self.spread + self.centre
-                made.append(LabelPrediction(example.texts, value, {}))
+                predictions.append(LabelPrediction(example.texts, value, {}))
                 continue
-            p = self.probabilities(scores)
-            told = dict(zip(self.labels, p.tolist(), strict=True))
-            best = self.labels[int(p.argmax())]
-            chosen = best if self.kind == "one" else tuple(label for label, one in told.items() if one > 0.5)
-            made.append(LabelPrediction(example.texts, chosen, told))
-        return made
+            probabilities = self.probabilities(scores)
+            label_probabilities = dict(zip(self.labels, probabilities.tolist(), strict=True))
+            best = self.labels[int(probabilities.argmax())]
+            predicted = (
+                best
+                if self.kind == "one"
+                else tuple(label for label, probability in label_probabilities.items() if probability > 0.5)
+            )
+            predictions.append(LabelPrediction(example.texts, predicted, label_probabilities))
+        return predictions
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """(labels,) of one example."""
+        """(labels,) probabilities of one example."""
         scores = logits.astype(np.float64) / self.temperature
         if self.kind == "several":
             return 1 / (1 + np.exp(-scores))
@@ -164,51 +185,53 @@ class Classification(Task):
 
     def judge(self, example: LabeledExample, answer: LabelPrediction) -> Judgment:
         if self.kind == "number":
-            wanted, said = float(example.label or 0.0), float(answer.label)  # pyright: ignore[reportArgumentType]
-            return Judgment(abs(wanted - said) < self.spread / 2, f"{wanted:g}", f"{said:.4g}")
-        wanted, said = _several(example.label), _several(answer.label)
-        sure = answer.probabilities[said[0]] if self.kind == "one" else None
-        return Judgment({*wanted} == {*said}, ",".join(wanted), ",".join(said), sure)
+            expected, predicted = float(example.label or 0.0), float(answer.label)  # pyright: ignore[reportArgumentType]
+            return Judgment(abs(expected - predicted) < self.spread / 2, f"{expected:g}", f"{predicted:.4g}")
+        expected, predicted = _label_tuple(example.label), _label_tuple(answer.label)
+        probability = answer.probabilities[predicted[0]] if self.kind == "one" else None
+        return Judgment({*expected} == {*predicted}, ",".join(expected), ",".join(predicted), probability)
 
     def calibrate(self, examples: Sequence[LabeledExample], rows: ExampleRows, logits: Logits) -> Classification:
-        """With the temperature under which the held-out labels are likeliest."""
-        told = rows.targets["label"]
-        asked = is_supervised(told)
-        if self.kind == "number" or not asked.any():
+        """Fit the temperature to the labels of the dev set."""
+        targets = rows.targets["label"]
+        supervised = is_supervised(targets)
+        if self.kind == "number" or not supervised.any():
             return self
-        found = metrics.fit_temperature(np.stack(logits["label"])[asked], told[asked])
-        return replace(self, temperature=found)
+        temperature = metrics.fit_temperature(np.stack(logits["label"])[supervised], targets[supervised])
+        return replace(self, temperature=temperature)
 
     def evaluate(self, examples: Sequence[LabeledExample], answers: Sequence[LabelPrediction]) -> dict[str, Any]:
-        told = [(one.label, answer.label) for one, answer in zip(examples, answers, strict=True)]
-        right = [label for label, _ in told if label is not None]
-        said = [answer for label, answer in told if label is not None]
+        pairs = [(name.label, answer.label) for name, answer in zip(examples, answers, strict=True)]
+        gold = [label for label, _ in pairs if label is not None]
+        predicted_labels = [answer for label, answer in pairs if label is not None]
         if self.kind == "number":
-            return metrics.regression_metrics(np.array(right, float), np.array(said, float))
-        unseen = sorted({one for label in right for one in _several(label)} - {*self.labels})
-        labels = (*self.labels, *unseen)  # nobody can have learned them: they count as mistakes, and are told
-        numbers = {label: number for number, label in enumerate(labels)}
+            return metrics.regression_metrics(np.array(gold, float), np.array(predicted_labels, float))
+        unseen = sorted({name for label in gold for name in _label_tuple(label)} - {*self.labels})
+        labels = (*self.labels, *unseen)  # unseen in training: they count as errors, and are reported
+        label_ids = {label: number for number, label in enumerate(labels)}
         if self.kind == "several":
-            matrices = [np.zeros((len(right), len(labels)), bool) for _ in range(2)]
-            for matrix, side in zip(matrices, (right, said), strict=True):
-                for row, label in zip(matrix, side, strict=True):
-                    row[[numbers[one] for one in _several(label)]] = True
+            matrices = [np.zeros((len(gold), len(labels)), bool) for _ in range(2)]
+            for matrix, values in zip(matrices, (gold, predicted_labels), strict=True):
+                for row, label in zip(matrix, values, strict=True):
+                    row[[label_ids[name] for name in _label_tuple(label)]] = True
             return metrics.multi_label_metrics(matrices[0], matrices[1], labels) | {"unseen": unseen}
-        true, predicted = (np.array([numbers[str(one)] for one in side], np.int64) for side in (right, said))
+        true, predicted = (
+            np.array([label_ids[str(name)] for name in values], np.int64) for values in (gold, predicted_labels)
+        )
         return metrics.classification_metrics(true, predicted, labels) | {"unseen": unseen}
 
 
-def _several(label: Any) -> tuple[str, ...]:
+def _label_tuple(label: Any) -> tuple[str, ...]:
     return label if isinstance(label, tuple) else (str(label),)
 
 
-def _natural(label: str) -> tuple[Any, ...]:
-    """Numbers by their value, before words."""
+def _natural_sort_key(label: str) -> tuple[Any, ...]:
+    """Sorts numeric labels by value, before others."""
     return (0, int(label), label) if label.isascii() and label.isdecimal() else (1, 0, label)
 
 
 def _windows(length: int, room: int, most: int) -> list[int]:
-    """Where windows of `room` tokens begin in a text: side by side, or evenly apart where they would be too many."""
+    """Starts of windows in a long text: adjacent, or evenly spaced if there would be too many."""
     if length <= room:
         return [0]
     count = -(-length // room)
@@ -217,7 +240,7 @@ def _windows(length: int, room: int, most: int) -> list[int]:
     return np.linspace(0, length - room, most).round().astype(int).tolist()
 
 
-# What are these two texts to each other? A paraphrase, an entailment, a question and its answer.
+# --- Sentence pairs: paraphrase, entailment, question and answer ---
 
 
 ORDERED_PAIR_WORDS = (
@@ -233,10 +256,10 @@ ORDERED_PAIR_WORDS = (
 
 @dataclass(frozen=True)
 class PairClassification(Classification):
-    """Two texts in one row, so that each is read in the light of the other.
+    """Classification of text pairs by a cross-encoder.
 
-    ordered  the first is not to the second what the second is to the first, as in entailment; else a network that only
-             looks back is shown both orders (GPT's similarity)
+    Attributes:
+        ordered: Whether the relation is asymmetric, as entailment; causal models encode symmetric pairs in both orders.
     """
 
     texts: ClassVar[int] = 2
@@ -246,34 +269,43 @@ class PairClassification(Classification):
     @classmethod
     def from_examples(cls, examples: Sequence[LabeledExample], **options: Any) -> Classification:
         labels = {str(example.label).lower() for example in examples}
-        ordered = any(mark in label for label in labels for mark in ORDERED_PAIR_WORDS)
+        ordered = any(word in label for label in labels for word in ORDERED_PAIR_WORDS)
         return super().from_examples(examples, **{"ordered": ordered, **options})
 
     def encode(
-        self, examples: Sequence[LabeledExample], tokenizer: Tokenizer, layout: InputFormat, *, learning: bool = False
+        self,
+        examples: Sequence[LabeledExample],
+        tokenizer: Tokenizer,
+        input_format: InputFormat,
+        *,
+        is_training: bool = False,
     ) -> ExampleRows:
         ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts])
-        parts = np.split(ids, np.cumsum(counts)[:-1])
-        both = layout.both_orders and not self.ordered
-        made, cut, room = [], 0, layout.max_text_tokens(2)
-        for number in range(len(examples)):
-            first, second = truncate_pair(parts[2 * number], parts[2 * number + 1], room)
-            cut += len(parts[2 * number]) + len(parts[2 * number + 1]) - len(first) - len(second)
-            made.append(ExampleRow(number, *layout.make_row(first, second)))
-            if both:
-                made.append(ExampleRow(number, *layout.make_row(second, first)))
+        token_ids = np.split(ids, np.cumsum(counts)[:-1])
+        both_orders = input_format.both_orders and not self.ordered
+        rows, num_truncated, max_tokens = [], 0, input_format.max_text_tokens(2)
+        for index in range(len(examples)):
+            first, second = truncate_pair(token_ids[2 * index], token_ids[2 * index + 1], max_tokens)
+            num_truncated += len(token_ids[2 * index]) + len(token_ids[2 * index + 1]) - len(first) - len(second)
+            rows.append(ExampleRow(index, *input_format.make_row(first, second)))
+            if both_orders:
+                rows.append(ExampleRow(index, *input_format.make_row(second, first)))
         return ExampleRows.from_rows(
-            made, tells=layout.segments, grouped=both, of_examples=self._targets(examples), cut=cut
+            rows,
+            uses_segments=input_format.segments,
+            grouped=both_orders,
+            example_targets=self._targets(examples),
+            num_truncated=num_truncated,
         )
 
 
-def truncate_pair(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Both texts, the longer one cut at its end until they have room."""
-    spare = room - len(first) - len(second)
+def truncate_pair(first: np.ndarray, second: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """Truncate the longer text until both fit into `max_tokens`."""
+    spare = max_tokens - len(first) - len(second)
     if spare >= 0:
         return first, second
-    short = min(len(first), len(second))
-    if 2 * short > room:
-        return first[: room - room // 2], second[: room // 2]
-    longer = room - short
-    return (first[:longer], second) if len(first) > len(second) else (first, second[:longer])
+    shorter = min(len(first), len(second))
+    if 2 * shorter > max_tokens:
+        return first[: max_tokens - max_tokens // 2], second[: max_tokens // 2]
+    remaining = max_tokens - shorter
+    return (first[:remaining], second) if len(first) > len(second) else (first, second[:remaining])

@@ -1,7 +1,7 @@
-"""How good answers are: labels, several labels at once, and numbers, against what people said.
+"""Task metrics: classification, regression, question answering, calibration, entity F1, tagging accuracy.
 
-Labels are given as numbers into a list of names. Where a figure has nothing to divide by (a class that nobody
-predicted, numbers that are all alike) it is 0.
+Labels are ids into a list of names. A metric without a denominator (a class that is never predicted, constant numbers)
+is 0.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from forebear.numerics import (
 )
 
 Average = Literal["macro", "micro", "weighted"]
-MOST_SHOWN = 200  # classes of which the table of confusions is worth its room
+MAX_CONFUSION_CLASSES = 200  # classes up to which the confusion matrix is reported
 
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Of each class: how often it was said rightly, how often it was said at all, how often it was meant."""
+    """True positives, predictions and gold labels of each class."""
 
     hits: np.ndarray
     num_predicted: np.ndarray
@@ -55,7 +55,7 @@ class ClassCounts:
         return _ratio(2 * self.hits, self.num_predicted + self.num_gold)
 
     def average_f1(self, average: Average) -> float:
-        """Of all classes alike (macro), of all cases together (micro), or of classes by how often they are meant."""
+        """F1 averaged over classes (macro), over all examples (micro), or over classes by support (weighted)."""
         if average == "micro":
             return float(_ratio(2 * self.hits.sum(), self.num_predicted.sum() + self.num_gold.sum()))
         if average == "weighted":
@@ -63,22 +63,22 @@ class ClassCounts:
         return float(self.f1.mean()) if len(self.f1) else 0.0
 
     def occurring(self) -> ClassCounts:
-        """Without the classes that were neither said nor meant: they would lower a mean for nothing."""
-        there = (self.num_predicted + self.num_gold) > 0
-        return ClassCounts(self.hits[there], self.num_predicted[there], self.num_gold[there])
+        """Only the classes that occur in predictions or gold labels, so that others do not lower the mean."""
+        occurs = (self.num_predicted + self.num_gold) > 0
+        return ClassCounts(self.hits[occurs], self.num_predicted[occurs], self.num_gold[occurs])
 
     def to_dict(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        figures = zip(names, self.precision.tolist(), self.recall.tolist(), self.f1.tolist(), self.num_gold.tolist(),
+        rows = zip(names, self.precision.tolist(), self.recall.tolist(), self.f1.tolist(), self.num_gold.tolist(),
                       strict=True)  # fmt: skip
         return {
             name: {"precision": precision, "recall": recall, "f1": f1, "support": int(support)}
-            for name, precision, recall, f1, support in figures
+            for name, precision, recall, f1, support in rows
         }
 
 
 def classification_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """One label a case. Means are over the classes that occur in either; rows of `confusion` are what was meant."""
-    true, predicted = _ids(true, predicted, len(labels))
+    """Metrics of single-label classification; means are over occurring classes, rows of `confusion` are gold labels."""
+    true, predicted = _validate_ids(true, predicted, len(labels))
     counts = counted(true, predicted, len(labels))
     occurring = counts.occurring()
     return {
@@ -89,12 +89,12 @@ def classification_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequ
         "mcc": matthews(counts, len(true)),
         "examples": len(true),
         "per_class": counts.to_dict(labels),
-        "confusion": confusion(true, predicted, len(labels)).tolist() if len(labels) <= MOST_SHOWN else None,
+        "confusion": confusion(true, predicted, len(labels)).tolist() if len(labels) <= MAX_CONFUSION_CLASSES else None,
     }
 
 
 def multi_label_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """Any number of labels a case, (N, L) yes or no. The macro mean is over all labels."""
+    """Metrics of multi-label classification from (N, L) booleans; the macro mean is over all labels."""
     true, predicted = np.asarray(true, bool), np.asarray(predicted, bool)
     if true.shape != predicted.shape or true.shape[1:] != (len(labels),):
         raise InputError(f"answers of the shape {predicted.shape}, not {true.shape}, for {len(labels)} labels")
@@ -125,32 +125,34 @@ def accuracy(true: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.mean(np.asarray(true) == np.asarray(predicted)))
 
 
-def confusion(true: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """(classes, classes) how often what was meant (the row) was taken for what (the column)."""
-    true, predicted = _ids(true, predicted, classes)
-    return np.bincount(true * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+def confusion(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+    """(classes, classes) confusion matrix: rows are gold labels, columns predictions."""
+    true, predicted = _validate_ids(true, predicted, num_classes)
+    return np.bincount(true * num_classes + predicted, minlength=num_classes * num_classes).reshape(
+        num_classes, num_classes
+    )
 
 
 def counted(true: np.ndarray, predicted: np.ndarray, classes: int) -> ClassCounts:
-    true, predicted = _ids(true, predicted, classes)
+    true, predicted = _validate_ids(true, predicted, classes)
     hits = np.bincount(true[true == predicted], minlength=classes)
     return ClassCounts(hits, np.bincount(predicted, minlength=classes), np.bincount(true, minlength=classes))
 
 
-def matthews(counts: ClassCounts, cases: int) -> float:
-    """Matthews' correlation of what was said and what was meant, for any number of classes: 1 right, 0 by chance."""
-    # In floating numbers: the fourth power of a million cases is more than 64 bits hold.
-    said, meant, every = counts.num_predicted.astype(float), counts.num_gold.astype(float), float(cases)
-    together = counts.hits.sum() * every - said @ meant
-    alone = (every**2 - said @ said) * (every**2 - meant @ meant)
-    return float(together / np.sqrt(alone)) if alone > 0 else 0.0
+def matthews(counts: ClassCounts, num_examples: int) -> float:
+    """Matthews correlation coefficient for any number of classes: 1 for perfect, 0 for random predictions."""
+    # In floating point: the fourth power of a million exceeds 64-bit integers.
+    predicted, gold, total = counts.num_predicted.astype(float), counts.num_gold.astype(float), float(num_examples)
+    covariance = counts.hits.sum() * total - predicted @ gold
+    variances = (total**2 - predicted @ predicted) * (total**2 - gold @ gold)
+    return float(covariance / np.sqrt(variances)) if variances > 0 else 0.0
 
 
-def _ratio(part: Any, whole: Any) -> np.ndarray:
-    return np.divide(part, whole, out=np.zeros(np.shape(part)), where=np.asarray(whole) != 0)
+def _ratio(numerator: Any, denominator: Any) -> np.ndarray:
+    return np.divide(numerator, denominator, out=np.zeros(np.shape(numerator)), where=np.asarray(denominator) != 0)
 
 
-def _ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def _validate_ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
     true, predicted = np.asarray(true), np.asarray(predicted)
     require_same_length(true, predicted)
     for ids in (true, predicted):
@@ -159,52 +161,60 @@ def _ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[np.ndar
     return true.astype(np.int64, copy=False), predicted.astype(np.int64, copy=False)
 
 
-# How well a question was answered: exact match and F1 as SQuAD defines them, and for Chinese as CMRC 2018 does.
+# --- Question answering: exact match and F1 as in SQuAD, for Chinese as in CMRC 2018 ---
 
 
 Language = Literal["english", "chinese"]
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
-# Just these, and no others, are removed by CMRC 2018's script (whose …… never matches, as it looks at one character).
+# Exactly these are removed by CMRC 2018's script (its …… never matches, as it compares single characters).
 CMRC_PUNCTUATION = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 CMRC_HAN = "\u4e00-\u9fa5"
-# Between Chinese characters, words as in the Penn Treebank, which that script asks NLTK for: marks stand alone, but not
-# a comma before a digit, nor a full stop or an apostrophe inside; 's and n't are words of their own.
-MARKS = r";@#$%&?!\[\](){}<>\"–—―‘"
-SHORTENED = r"(?:'(?:s|m|d|ll|re|ve)|n't)(?!\w)"
-LAST = rf"(?=[\])}}>\"'”’\s]*(?:$|[{CMRC_HAN}]))"  # nothing but closing marks until the end, or the next Chinese one
-INSIDE = rf"[^\s{CMRC_HAN}{MARKS},.']|,(?=\d)|(?<!\.)\.(?!\.|{LAST})|(?<=\w)'(?=\w)"
-WORD = re.compile(rf"[{CMRC_HAN}]|{SHORTENED}|\.\.+|[{MARKS}]|(?:(?!{SHORTENED})(?:{INSIDE}))+|[,.']")
+# Between Chinese characters, Penn Treebank words, for which that script uses NLTK: punctuation is separate, except a
+# comma before a digit and a full stop or apostrophe inside a word; 's and n't are words.
+SEPARATE_PUNCTUATION = r";@#$%&?!\[\](){}<>\"–—―‘"
+CONTRACTION = r"(?:'(?:s|m|d|ll|re|ve)|n't)(?!\w)"
+CLOSING_LOOKAHEAD = (
+    rf"(?=[\])}}>\"'”’\s]*(?:$|[{CMRC_HAN}]))"  # only closing marks until the end or the next Chinese character
+)
+WORD_CHARACTER = rf"[^\s{CMRC_HAN}{SEPARATE_PUNCTUATION},.']|,(?=\d)|(?<!\.)\.(?!\.|{CLOSING_LOOKAHEAD})|(?<=\w)'(?=\w)"
+WORD = re.compile(
+    rf"[{CMRC_HAN}]|{CONTRACTION}|\.\.+|[{SEPARATE_PUNCTUATION}]|(?:(?!{CONTRACTION})(?:{WORD_CHARACTER}))+|[,.']"
+)
 
 
 def answer_scores(
     golds: Sequence[Sequence[str]], predicted: Sequence[str], language: Language | None = None
 ) -> dict[str, Any]:
-    """Shares from 0 to 1 over all questions, and apart over those that have an answer and those that have none.
+    """Exact match and F1 (0 to 1) over all questions, and over answerable and unanswerable ones separately.
 
-    golds     the answers that people gave to each question; none if it has no answer, which "" then matches
-    language  whose definition is asked for; by itself, Chinese if more than half of the golds' text is
+    Args:
+        golds: Gold answers of each question; empty if unanswerable, which "" then matches.
+        predicted: Predicted answers.
+        language: Whose definition to use; None: Chinese if more than half of the gold text is.
     """
     if len(golds) != len(predicted):
         raise InputError(f"{len(predicted)} answers to {len(golds)} questions")
     if not golds:
         raise InputError("there are no questions to measure with", hint="give at least one")
-    chosen = language or answer_language(golds)
-    scores = np.array([answer_score(gold, text, chosen) for gold, text in zip(golds, predicted, strict=True)])
+    metric_language = language or answer_language(golds)
+    scores = np.array([answer_score(gold, text, metric_language) for gold, text in zip(golds, predicted, strict=True)])
     answered = np.array([bool(gold) for gold in golds])
-    facts = {**_means(scores), "language": chosen}
-    for name, which in (("has_answer", answered), ("no_answer", ~answered)):
-        if which.any():
-            facts[name] = _means(scores[which])
-    return facts
+    metrics = {**_mean_scores(scores), "language": metric_language}
+    for name, mask in (("has_answer", answered), ("no_answer", ~answered)):
+        if mask.any():
+            metrics[name] = _mean_scores(scores[mask])
+    return metrics
 
 
 def best_no_answer_threshold(golds: Sequence[Sequence[str]], predicted: Sequence[str], gaps: Sequence[float]) -> float:
-    """How large a gap has to be before nothing is answered, so that F1 is best; of several such, the nearest to 0.
+    """The "no answer" threshold with the best F1; the nearest to 0 if several are.
 
-    predicted  what would be answered
-    gaps       how much likelier it seems that there is no answer
+    Args:
+        golds: Gold answers of each question.
+        predicted: Best candidate of each question.
+        gaps: Margin of "no answer" over that candidate.
     """
     language = answer_language(golds)
     gains = [
@@ -212,25 +222,25 @@ def best_no_answer_threshold(golds: Sequence[Sequence[str]], predicted: Sequence
         for gold, text in zip(golds, predicted, strict=True)
     ]
     order = np.argsort(gaps, kind="stable")
-    wide = np.asarray(gaps, float)[order]
-    edges = np.concatenate([wide[:1] - 1, (wide[1:] + wide[:-1]) / 2, wide[-1:] + 1])
-    totals = np.append(np.cumsum(np.array(gains)[order][::-1])[::-1], 0.0)  # gained with each edge as the threshold
+    sorted_gaps = np.asarray(gaps, float)[order]
+    edges = np.concatenate([sorted_gaps[:1] - 1, (sorted_gaps[1:] + sorted_gaps[:-1]) / 2, sorted_gaps[-1:] + 1])
+    totals = np.append(np.cumsum(np.array(gains)[order][::-1])[::-1], 0.0)  # gain with each edge as the threshold
     best = totals >= totals.max() - 1e-9
-    if best[np.searchsorted(wide, 0.0, side="right")]:
+    if best[np.searchsorted(sorted_gaps, 0.0, side="right")]:
         return 0.0
     return float(edges[best][np.abs(edges[best]).argmin()])
 
 
 def answer_score(golds: Sequence[str], predicted: str, language: Language) -> tuple[float, float]:
-    """(exact match, F1) of an answer: the best that it has with any of the golds."""
-    plain, overlap = (plain_chinese, chinese_f1) if language == "chinese" else (plain_english, english_f1)
-    wanted = [gold for gold in golds if plain(gold)] or [""]
-    exact = plain(predicted) in [plain(gold) for gold in wanted]
-    return float(exact), max(overlap(gold, predicted) for gold in wanted)
+    """(exact match, F1) of an answer: the maximum over gold answers."""
+    normalize, f1 = (plain_chinese, chinese_f1) if language == "chinese" else (plain_english, english_f1)
+    references = [gold for gold in golds if normalize(gold)] or [""]
+    exact = normalize(predicted) in [normalize(gold) for gold in references]
+    return float(exact), max(f1(gold, predicted) for gold in references)
 
 
 def answer_language(golds: Sequence[Sequence[str]]) -> Language:
-    """By what the golds say: a Chinese character counts as much as a Latin word."""
+    """The language of the gold answers; a Chinese character counts as much as a Latin word."""
     text = "".join(answer for gold in golds for answer in gold)
     _, counts = count_classes(code_points(text, surrogates="keep"), [len(text)])
     han, latin = int(counts[0, CLASS_IDS["Han"]]), int(counts[0, CLASS_IDS["Latin"]])
@@ -238,122 +248,121 @@ def answer_language(golds: Sequence[Sequence[str]]) -> Language:
 
 
 def plain_english(text: str) -> str:
-    """SQuAD's normal form: in small letters, without punctuation and articles, single spaces."""
+    """SQuAD's normalization: lower case, no punctuation, no articles, single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
 
 
 def english_f1(gold: str, predicted: str) -> float:
-    """Of the words that both have, in any order."""
-    wanted, given = plain_english(gold).split(), plain_english(predicted).split()
-    return _f1((Counter(wanted) & Counter(given)).total(), wanted, given)
+    """F1 of shared words, in any order."""
+    gold_words, predicted_words = plain_english(gold).split(), plain_english(predicted).split()
+    return _f1((Counter(gold_words) & Counter(predicted_words)).total(), gold_words, predicted_words)
 
 
 def plain_chinese(text: str) -> str:
-    """CMRC 2018's normal form: in small letters, without punctuation; white space inside stays."""
+    """CMRC 2018's normalization: lower case, no punctuation; inner white space stays."""
     return text.lower().strip().translate(CMRC_PUNCTUATION)
 
 
 def chinese_f1(gold: str, predicted: str) -> float:
-    """Of the longest run of Chinese characters and Latin words that both have."""
-    wanted, given = WORD.findall(plain_chinese(gold)), WORD.findall(plain_chinese(predicted))
-    return _f1(longest_common(wanted, given), wanted, given)
+    """F1 of the longest common run of Chinese characters and Latin words."""
+    gold_words, predicted_words = WORD.findall(plain_chinese(gold)), WORD.findall(plain_chinese(predicted))
+    return _f1(longest_common(gold_words, predicted_words), gold_words, predicted_words)
 
 
 def longest_common(left: Sequence[str], right: Sequence[str]) -> int:
-    """The length of the longest run that stands in both; as fast as there are few words that both have."""
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(right):
-        places.setdefault(word, []).append(place)
-    longest, runs = 0, {}  # by the place in `right` where they end, those that end with the word before
+    """The length of the longest common run; fast if the sequences share few words."""
+    positions: dict[str, list[int]] = {}
+    for position, word in enumerate(right):
+        positions.setdefault(word, []).append(position)
+    longest, runs = 0, {}  # run length by its end position in `right`, for the previous word
     for word in left:
-        runs = {place: runs.get(place - 1, 0) + 1 for place in places.get(word, ())}
+        runs = {position: runs.get(position - 1, 0) + 1 for position in positions.get(word, ())}
         longest = max(longest, *runs.values(), 0)
     return longest
 
 
-def _f1(common: int, wanted: Sequence[str], given: Sequence[str]) -> float:
-    if not wanted or not given:
-        return float(not wanted and not given)
-    return 2 * common / (len(wanted) + len(given))
+def _f1(common: int, gold: Sequence[str], predicted: Sequence[str]) -> float:
+    if not gold or not predicted:
+        return float(not gold and not predicted)
+    return 2 * common / (len(gold) + len(predicted))
 
 
-def _means(scores: np.ndarray) -> dict[str, Any]:
+def _mean_scores(scores: np.ndarray) -> dict[str, Any]:
     exact, f1 = scores.mean(0).tolist()
     return {"exact_match": exact, "f1": f1, "questions": len(scores)}
 
 
-# Whether a model is right as often as it says: reliability, calibration error, and the temperature that mends it.
+# --- Calibration: reliability, expected calibration error, temperature scaling ---
 #
-# Everywhere targets decide what the logits (N, C) are: (N,) numbers of classes, of which one is right (softmax), or
-# (N, C) yes or no, each class by itself (sigmoid).
+# The targets decide what logits (N, C) mean: class ids (N,) for softmax, booleans (N, C) for sigmoid.
 
 
-BINS = 10
-COLDEST, HOTTEST = 0.05, 20.0  # what is all right, or all wrong, has no best temperature
-MIN_CALIBRATION_EXAMPLES = 50  # cases that say nothing about how sure a model may be
-COLD, HOT = 0.2, 5.0  # temperatures beyond these are an accident of the cases
-CLOSE_ENOUGH, MOST_STEPS = 1e-9, 200
+NUM_BINS = 10
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds for cases that are all right or all wrong
+MIN_CALIBRATION_EXAMPLES = 50  # fewer examples are not enough to calibrate
+MIN_TRUSTED_TEMPERATURE, MAX_TRUSTED_TEMPERATURE = 0.2, 5.0  # temperatures beyond these are due to chance
+TOLERANCE, MAX_NEWTON_STEPS = 1e-9, 200
 
 
 def calibration(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.0) -> dict[str, Any]:
-    """What is known of a model's confidence: calibration error, log-loss in nats, Brier's score, and the bins.
+    """Calibration metrics: expected calibration error, log loss in nats, Brier score, and the bins.
 
-    With softmax an answer's confidence is that of its best class; with sigmoid each class of each case counts.
+    With softmax, confidence is the probability of the best class; with sigmoid, each class of each example counts.
     """
-    logits, targets = _checked(logits, targets)
-    probable = probabilities(logits, is_sigmoid=targets.ndim == 2, temperature=temperature)
+    logits, targets = _validate_logits(logits, targets)
+    class_probabilities = probabilities(logits, is_sigmoid=targets.ndim == 2, temperature=temperature)
     if targets.ndim == 2:
-        confidence, right = probable.ravel(), targets.ravel()
+        confidence, is_right = class_probabilities.ravel(), targets.ravel()
     else:
-        confidence, right = probable.max(1), probable.argmax(1) == targets
-    bins = reliability(confidence, right)
+        confidence, is_right = class_probabilities.max(1), class_probabilities.argmax(1) == targets
+    bins = reliability(confidence, is_right)
     return {
         "calibration_error": calibration_error(bins),
         "log_loss": log_loss(logits, targets, temperature),
-        "brier": brier(probable, targets),
+        "brier": brier(class_probabilities, targets),
         "temperature": float(temperature),
         "bins": bins,
     }
 
 
-def reliability(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
-    """Answers by confidence, in bins of equal width, upper ends included: how sure, and how often right, on average."""
-    confidence, right = np.asarray(confidence, np.float64), np.asarray(right, np.float64)
+def reliability(confidence: np.ndarray, is_right: np.ndarray, bins: int = NUM_BINS) -> list[dict[str, Any]]:
+    """Mean confidence and accuracy in confidence bins of equal width, upper ends included."""
+    confidence, is_right = np.asarray(confidence, np.float64), np.asarray(is_right, np.float64)
     edges = np.arange(1, bins) / bins
-    which = np.searchsorted(edges, confidence, side="left")
-    count = np.bincount(which, minlength=bins)
-    some = np.maximum(count, 1)
-    sure = np.bincount(which, confidence, minlength=bins) / some
-    often = np.bincount(which, right, minlength=bins) / some
+    bin_ids = np.searchsorted(edges, confidence, side="left")
+    count = np.bincount(bin_ids, minlength=bins)
+    divisors = np.maximum(count, 1)
+    mean_confidence = np.bincount(bin_ids, confidence, minlength=bins) / divisors
+    accuracies = np.bincount(bin_ids, is_right, minlength=bins) / divisors
     return [
-        {"from": place / bins, "to": (place + 1) / bins, "count": int(count[place])}
-        | ({"confidence": float(sure[place]), "accuracy": float(often[place])} if count[place] else {})
-        for place in range(bins)
+        {"from": index / bins, "to": (index + 1) / bins, "count": int(count[index])}
+        | ({"confidence": float(mean_confidence[index]), "accuracy": float(accuracies[index])} if count[index] else {})
+        for index in range(bins)
     ]
 
 
 def calibration_error(bins: list[dict[str, Any]]) -> float:
-    """The distance between confidence and accuracy, over all answers (expected calibration error)."""
-    total = sum(one["count"] for one in bins)
-    return sum(one["count"] * abs(one["confidence"] - one["accuracy"]) for one in bins if one["count"]) / max(total, 1)
+    """Expected calibration error: mean distance between confidence and accuracy."""
+    total = sum(row["count"] for row in bins)
+    return sum(row["count"] * abs(row["confidence"] - row["accuracy"]) for row in bins if row["count"]) / max(total, 1)
 
 
 def log_loss(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.0) -> float:
-    """−ln of the probability of what is true: a mean over cases, with sigmoid over every class of every case."""
-    logits, targets = _checked(logits, targets)
+    """Mean negative log-likelihood over examples (softmax), or over all classes of all examples (sigmoid)."""
+    logits, targets = _validate_logits(logits, targets)
     scaled = logits / temperature
     if targets.ndim == 2:
         return float(np.mean(np.logaddexp(0.0, np.where(targets, -scaled, scaled))))
     return float(np.mean(-log_softmax(scaled)[np.arange(len(targets)), targets]))
 
 
-def brier(probable: np.ndarray, targets: np.ndarray) -> float:
-    """The squared distance of probabilities to the truth: summed over classes (softmax), or a mean of all (sigmoid)."""
+def brier(class_probabilities: np.ndarray, targets: np.ndarray) -> float:
+    """Brier score: squared error of probabilities, summed over classes (softmax) or averaged (sigmoid)."""
     targets = np.asarray(targets)
     if targets.ndim == 2:
-        return float(np.mean((probable - targets) ** 2))
-    meant = np.asarray(probable)[np.arange(len(targets)), targets]
-    return float(np.mean((np.square(probable)).sum(1) - 2 * meant + 1))
+        return float(np.mean((class_probabilities - targets) ** 2))
+    gold_probabilities = np.asarray(class_probabilities)[np.arange(len(targets)), targets]
+    return float(np.mean((np.square(class_probabilities)).sum(1) - 2 * gold_probabilities + 1))
 
 
 def probabilities(logits: np.ndarray, *, is_sigmoid: bool = False, temperature: float = 1.0) -> np.ndarray:
@@ -362,48 +371,56 @@ def probabilities(logits: np.ndarray, *, is_sigmoid: bool = False, temperature: 
 
 
 def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
-    """The best temperature, as far as these cases can be trusted; 1 where they are too few."""
-    return 1.0 if len(targets) < MIN_CALIBRATION_EXAMPLES else min(max(temperature(logits, targets), COLD), HOT)
+    """The best temperature within trusted bounds; 1 if there are too few examples."""
+    return (
+        1.0
+        if len(targets) < MIN_CALIBRATION_EXAMPLES
+        else min(max(temperature(logits, targets), MIN_TRUSTED_TEMPERATURE), MAX_TRUSTED_TEMPERATURE)
+    )
 
 
 def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
-    """By what to divide the logits so that the log-loss of these cases is least, from COLDEST to HOTTEST.
+    """The divisor of logits, from MIN_TEMPERATURE to MAX_TEMPERATURE, with the lowest log loss on held-out examples.
 
-    Give cases from which nothing was learned. 1 where every temperature is as good.
+    It is 1 if all temperatures are equally good.
     """
-    logits, targets = _checked(logits, targets)
+    logits, targets = _validate_logits(logits, targets)
     if not (logits.any() if targets.ndim == 2 else np.ptp(logits, axis=1).any()):
         return 1.0
-    # The loss has no dents as a function of 1/T: its slope only rises, so that its zero is shut in from both sides.
-    low, high = 1 / HOTTEST, 1 / COLDEST
-    if _slope(logits, targets, low)[0] >= 0:
-        return HOTTEST
-    if _slope(logits, targets, high)[0] <= 0:
-        return COLDEST
-    at = 1.0
-    for _ in range(MOST_STEPS):
-        slope, curve = _slope(logits, targets, at)
-        low, high = (at, high) if slope < 0 else (low, at)
-        step = at - slope / curve if curve > 0 else low
-        nearer = step if low < step < high else (low * high) ** 0.5  # Newton's step, or the middle of what is left
-        if abs(nearer - at) <= CLOSE_ENOUGH * at:
-            return 1 / nearer
-        at = nearer
-    return 1 / at
+    # The loss is convex in 1/T: its derivative rises, so that its zero can be bracketed.
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
+    if _loss_derivatives(logits, targets, low)[0] >= 0:
+        return MAX_TEMPERATURE
+    if _loss_derivatives(logits, targets, high)[0] <= 0:
+        return MIN_TEMPERATURE
+    inverse = 1.0
+    for _ in range(MAX_NEWTON_STEPS):
+        slope, curvature = _loss_derivatives(logits, targets, inverse)
+        low, high = (inverse, high) if slope < 0 else (low, inverse)
+        step = inverse - slope / curvature if curvature > 0 else low
+        next_inverse = (
+            step if low < step < high else (low * high) ** 0.5
+        )  # Newton's step, or the geometric mean of the bracket
+        if abs(next_inverse - inverse) <= TOLERANCE * inverse:
+            return 1 / next_inverse
+        inverse = next_inverse
+    return 1 / inverse
 
 
-def _slope(logits: np.ndarray, targets: np.ndarray, cold: float) -> tuple[float, float]:
-    """The log-loss's first and second derivative by 1/T, where that is `cold`."""
+def _loss_derivatives(logits: np.ndarray, targets: np.ndarray, inverse: float) -> tuple[float, float]:
+    """First and second derivative of the log loss with respect to 1/T."""
     if targets.ndim == 2:
-        probable = sigmoid(logits * cold)
-        return float(np.mean(logits * (probable - targets))), float(np.mean(logits**2 * probable * (1 - probable)))
-    probable = probabilities(logits * cold)
-    mean = (probable * logits).sum(1)
-    spread = (probable * (logits - mean[:, None]) ** 2).sum(1)
-    return float(np.mean(mean - logits[np.arange(len(targets)), targets])), float(np.mean(spread))
+        class_probabilities = sigmoid(logits * inverse)
+        return float(np.mean(logits * (class_probabilities - targets))), float(
+            np.mean(logits**2 * class_probabilities * (1 - class_probabilities))
+        )
+    class_probabilities = probabilities(logits * inverse)
+    mean = (class_probabilities * logits).sum(1)
+    variance = (class_probabilities * (logits - mean[:, None]) ** 2).sum(1)
+    return float(np.mean(mean - logits[np.arange(len(targets)), targets])), float(np.mean(variance))
 
 
-def _checked(logits: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _validate_logits(logits: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     logits, targets = np.asarray(logits, np.float64), np.asarray(targets)
     if logits.ndim != 2 or targets.shape not in (logits.shape, logits.shape[:1]) or not len(logits):
         raise InputError(f"logits of the shape {logits.shape} for targets of the shape {targets.shape}")
@@ -412,111 +429,117 @@ def _checked(logits: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.nd
     return logits, targets
 
 
-# How many entities a tagger finds: precision, recall and F1 of whole entities, read leniently and strictly.
+# --- Entity F1, lenient (conlleval) and strict (IOBES) ---
 
 
-LETTERS = "OBIES"
-OUTSIDE, BEGIN, ENTITIES_METRIC_INSIDE, END, SINGLE = range(len(LETTERS))
-UNNAMED = "_"  # the kind of a bare B, as of Chinese words
+TAG_LETTERS = "OBIES"
+OUTSIDE_TAG, BEGIN_TAG, INSIDE_TAG, END_TAG, SINGLE_TAG = range(len(TAG_LETTERS))
+UNNAMED_TYPE = "_"  # entity type of a bare B, as in Chinese word segmentation
 
 
 @dataclass(frozen=True)
 class EntitySpans:
-    """Entities of many sequences, laid one after the other: where each begins and ends, and the number of its kind."""
+    """Entities of many concatenated sequences: start, end and type id of each."""
 
     first: np.ndarray
     end: np.ndarray
     kind: np.ndarray
-    is_whole: np.ndarray  # written as IOBES demands: from B to E, or S
+    is_whole: np.ndarray  # valid IOBES: from B to E, or S
 
 
 def entity_f1(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Of sequences in IOBES (or in BIO, whose strict figures mean nothing): right are first, last and kind together.
+    """Entity metrics of IOBES sequences (or BIO, without meaningful strict metrics); span and type must both match.
 
-    `precision`, `recall`, `f1`, `macro_f1` and `per_kind` read as conlleval and seqeval do: an I after O or after
-    another kind begins an entity. Those in `strict` count what is written as IOBES demands and nothing else.
+    `precision`, `recall`, `f1`, `macro_f1` and `per_kind` follow conlleval and seqeval: an I after O or after another
+    type starts an entity. The metrics in `strict` count only valid IOBES entities.
     """
     if [*map(len, true)] != [*map(len, predicted)]:
         raise InputError("the predicted sequences of tags are not as long as the true ones")
-    numbers: dict[str, int] = {tag: number for number, tag in enumerate({"O"}.union(*true, *predicted))}
-    parts = [split_tag(tag) for tag in numbers]
-    kinds = sorted({kind or UNNAMED for letter, kind in parts if letter != "O"})
-    places = {kind: number for number, kind in enumerate(kinds)}
-    codes = np.array([LETTERS.index(letter) for letter, _ in parts], np.int8)
-    kind_of = np.array([places.get(kind or UNNAMED, -1) for _, kind in parts])
-    meant, said = (_found(_laid_out(sequences, numbers), codes, kind_of) for sequences in (true, predicted))
+    tag_ids: dict[str, int] = {tag: tag_id for tag_id, tag in enumerate({"O"}.union(*true, *predicted))}
+    split_tags = [split_tag(tag) for tag in tag_ids]
+    kinds = sorted({kind or UNNAMED_TYPE for letter, kind in split_tags if letter != "O"})
+    kind_ids = {kind: tag_id for tag_id, kind in enumerate(kinds)}
+    codes = np.array([TAG_LETTERS.index(letter) for letter, _ in split_tags], np.int8)
+    kind_of = np.array([kind_ids.get(kind or UNNAMED_TYPE, -1) for _, kind in split_tags])
+    gold, found = (
+        _entity_boundaries(_flatten_tags(sequences, tag_ids), codes, kind_of) for sequences in (true, predicted)
+    )
     words = sum(map(len, true))
-    lenient = _facts(_counts(meant, said, len(kinds)), kinds)
-    strict = _facts(_counts(_whole(meant), _whole(said), len(kinds)), kinds)
+    lenient = _entity_metrics(_match_counts(gold, found, len(kinds)), kinds)
+    strict = _entity_metrics(_match_counts(_strict_entities(gold), _strict_entities(found), len(kinds)), kinds)
     return {**lenient, "strict": strict, "sequences": len(true), "words": words}
 
 
-def _laid_out(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:
-    """The numbers of all tags, with an O before each sequence and one at the end."""
+def _flatten_tags(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:
+    """The ids of all tags, with an O before each sequence and one at the end."""
     tags = chain.from_iterable(chain(("O",), tags) for tags in (*sequences, ()))
     return np.fromiter(map(numbers.__getitem__, tags), np.int64)
 
 
-def _found(laid_out: np.ndarray, codes: np.ndarray, kind_of: np.ndarray) -> EntitySpans:
-    code, kind = codes[laid_out], kind_of[laid_out]
-    goes_on = np.zeros(len(code), bool)
-    goes_on[1:] = ((code[:-1] == BEGIN) | (code[:-1] == ENTITIES_METRIC_INSIDE)) & (
-        (code[1:] == ENTITIES_METRIC_INSIDE) | (code[1:] == END)
+def _entity_boundaries(tag_sequence: np.ndarray, codes: np.ndarray, kind_of: np.ndarray) -> EntitySpans:
+    code, kind = codes[tag_sequence], kind_of[tag_sequence]
+    continues = np.zeros(len(code), bool)
+    continues[1:] = ((code[:-1] == BEGIN_TAG) | (code[:-1] == INSIDE_TAG)) & (
+        (code[1:] == INSIDE_TAG) | (code[1:] == END_TAG)
     )
-    goes_on[1:] &= kind[:-1] == kind[1:]
-    borders = np.flatnonzero(~goes_on)  # where anything begins: an entity or an O; the last is the O at the end
-    begins = np.flatnonzero(code[borders] != OUTSIDE)
-    first, end = borders[begins], borders[begins + 1]
-    is_whole = (code[first] == SINGLE) | ((code[first] == BEGIN) & (code[end - 1] == END))
+    continues[1:] &= kind[:-1] == kind[1:]
+    boundaries = np.flatnonzero(~continues)  # starts of entities and of O tags; the last is the final O
+    entity_starts = np.flatnonzero(code[boundaries] != OUTSIDE_TAG)
+    first, end = boundaries[entity_starts], boundaries[entity_starts + 1]
+    is_whole = (code[first] == SINGLE_TAG) | ((code[first] == BEGIN_TAG) & (code[end - 1] == END_TAG))
     return EntitySpans(first, end, kind[first], is_whole)
 
 
-def _whole(found: EntitySpans) -> EntitySpans:
-    keep = found.is_whole
-    return EntitySpans(found.first[keep], found.end[keep], found.kind[keep], found.is_whole[keep])
+def _strict_entities(entities: EntitySpans) -> EntitySpans:
+    mask = entities.is_whole
+    return EntitySpans(entities.first[mask], entities.end[mask], entities.kind[mask], entities.is_whole[mask])
 
 
-def _counts(meant: EntitySpans, said: EntitySpans, kinds: int) -> ClassCounts:
-    """At most one entity begins at a place, so that two are compared where both readings have one."""
-    _, left, right = np.intersect1d(meant.first, said.first, assume_unique=True, return_indices=True)
-    same = (meant.end[left] == said.end[right]) & (meant.kind[left] == said.kind[right])
-    every = (meant.kind[left[same]], said.kind, meant.kind)
-    return ClassCounts(*(np.bincount(some, minlength=kinds) for some in every))
+def _match_counts(gold: EntitySpans, predicted: EntitySpans, num_kinds: int) -> ClassCounts:
+    """Match entities by their start; at most one entity starts at a position."""
+    _, left, right = np.intersect1d(gold.first, predicted.first, assume_unique=True, return_indices=True)
+    is_match = (gold.end[left] == predicted.end[right]) & (gold.kind[left] == predicted.kind[right])
+    matched = (gold.kind[left[is_match]], predicted.kind, gold.kind)
+    return ClassCounts(*(np.bincount(kind_ids, minlength=num_kinds) for kind_ids in matched))
 
 
-def _facts(counts: ClassCounts, kinds: Sequence[str]) -> dict[str, Any]:
-    total = ClassCounts(*(np.array([some.sum()]) for some in (counts.hits, counts.num_predicted, counts.num_gold)))
-    there = (counts.num_predicted + counts.num_gold) > 0
-    named = [kind for kind, is_there in zip(kinds, there, strict=True) if is_there]
+def _entity_metrics(counts: ClassCounts, kinds: Sequence[str]) -> dict[str, Any]:
+    total = ClassCounts(
+        *(np.array([counts_array.sum()]) for counts_array in (counts.hits, counts.num_predicted, counts.num_gold))
+    )
+    occurs = (counts.num_predicted + counts.num_gold) > 0
+    names = [kind for kind, is_present in zip(kinds, occurs, strict=True) if is_present]
     return {
         "precision": float(total.precision[0]),
         "recall": float(total.recall[0]),
         "f1": float(total.f1[0]),
         "macro_f1": counts.occurring().average_f1("macro"),
         "entities": int(counts.num_gold.sum()),
-        "per_kind": counts.occurring().to_dict(named),
+        "per_kind": counts.occurring().to_dict(names),
     }
 
 
-# How often a tagger is right, word by word: for tags that stand for themselves, such as parts of speech.
+# --- Accuracy of plain tags, such as parts of speech ---
 
 
 def tagging_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """`accuracy` of words, `sentence_accuracy` of sentences without any mistake, and each tag by itself."""
+    """Accuracy of words and of whole sentences, and metrics of each tag."""
     if [*map(len, true)] != [*map(len, predicted)]:
         raise InputError("the predicted sequences of tags are not as long as the true ones")
     names = sorted({*chain.from_iterable(true), *chain.from_iterable(predicted)})
-    numbers = {name: number for number, name in enumerate(names)}
-    meant, said = (_words_metric_numbers(sequences, numbers) for sequences in (true, predicted))
-    counts = ClassCounts(*(np.bincount(some, minlength=len(names)) for some in (meant[meant == said], said, meant)))
-    whole = sum(tuple(one) == tuple(other) for one, other in zip(true, predicted, strict=True))
+    tag_ids = {name: number for number, name in enumerate(names)}
+    gold, found = (_flatten_tag_ids(sequences, tag_ids) for sequences in (true, predicted))
+    counts = ClassCounts(*(np.bincount(ids, minlength=len(names)) for ids in (gold[gold == found], found, gold)))
+    num_exact = sum(
+        tuple(gold_tags) == tuple(predicted_tags) for gold_tags, predicted_tags in zip(true, predicted, strict=True)
+    )
     return {
-        "accuracy": float((meant == said).mean()) if len(meant) else 0.0,
-        "sentence_accuracy": whole / len(true) if true else 0.0,
+        "accuracy": float((gold == found).mean()) if len(gold) else 0.0,
+        "sentence_accuracy": num_exact / len(true) if true else 0.0,
         "macro_f1": counts.occurring().average_f1("macro") if names else 0.0,
         "per_kind": counts.occurring().to_dict(names),
         "sequences": len(true),
-        "words": len(meant),
+        "words": len(gold),
     }
 
 
@@ -526,18 +549,18 @@ def of_unknown(
     predicted: Sequence[Sequence[str]],
     known: Collection[str],
 ) -> dict[str, Any]:
-    """The same of words that are not among those `known`, the training examples' own: how many, and how often right."""
-    every = zip(*(chain.from_iterable(one) for one in (words, true, predicted)), strict=True)
-    right = [meant == said for word, meant, said in every if word not in known]
-    return {"unknown_words": len(right), "accuracy_unknown": sum(right) / len(right) if right else None}
+    """The number of out-of-vocabulary words (not in `known`, the training words), and the accuracy on them."""
+    words_with_tags = zip(*(chain.from_iterable(sequence) for sequence in (words, true, predicted)), strict=True)
+    is_right = [gold == predicted_tag for word, gold, predicted_tag in words_with_tags if word not in known]
+    return {"unknown_words": len(is_right), "accuracy_unknown": sum(is_right) / len(is_right) if is_right else None}
 
 
 def oov_tagging_accuracy(examples: Sequence[Any], answers: Sequence[Any], known: Collection[str]) -> dict[str, Any]:
-    """The same of tagged sentences and of what was said of them; those without tags do not count."""
-    both = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
-    words, true = [one.words for one, _ in both], [one.tags for one, _ in both]
-    return of_unknown(words, true, [answer.tags for _, answer in both], known)
+    """Accuracy on out-of-vocabulary words of tagged examples; unlabeled examples are ignored."""
+    labeled = [(example, answer) for example, answer in zip(examples, answers, strict=True) if example.tags is not None]
+    words, true = [example.words for example, _ in labeled], [example.tags for example, _ in labeled]
+    return of_unknown(words, true, [answer.tags for _, answer in labeled], known)
 
 
-def _words_metric_numbers(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:
+def _flatten_tag_ids(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:
     return np.fromiter(map(numbers.__getitem__, chain.from_iterable(sequences)), np.int64)

@@ -1,4 +1,4 @@
-"""Which of these goes on, or answers, best? Each is read behind the same beginning, and gets a score."""
+"""Multiple choice: each choice is encoded with the same context and gets a score."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-ABSENT = -1e4  # the score of a choice that is not there, where others have more of them
+ABSENT = -1e4  # score of padding choices, where other examples have more
 
 
 @dataclass(frozen=True)
 class ChoicePrediction:
-    """A beginning, what might follow, the number (from 0) of what was chosen, and how probable each is."""
+    """A context with choices, the index of the predicted choice, and the probability of each."""
 
     text: str
     choices: tuple[str, ...]
@@ -47,9 +47,10 @@ class ChoicePrediction:
 
 @dataclass(frozen=True)
 class MultipleChoice(Task):
-    """Nothing is to be known beforehand: not even how many choices there are.
+    """Multiple choice with any number of choices.
 
-    temperature  by which scores are divided, so that probabilities are as sure as they may be
+    Attributes:
+        temperature: Calibrated divisor of scores.
     """
 
     verb: ClassVar[str] = "choose"
@@ -73,53 +74,72 @@ class MultipleChoice(Task):
         return "choice", True
 
     def encode(
-        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, layout: InputFormat, *, learning: bool = False
+        self,
+        examples: Sequence[ChoiceExample],
+        tokenizer: Tokenizer,
+        input_format: InputFormat,
+        *,
+        is_training: bool = False,
     ) -> ExampleRows:
         ids, counts = tokenizer.encode_many([text for one in examples for text in (one.text, *one.choices)])
         parts = iter(np.split(ids, np.cumsum(counts)[:-1]))
-        made, cut, room = [], 0, layout.max_text_tokens(2)
+        made, cut, room = [], 0, input_format.max_text_tokens(2)
         for number, example in enumerate(examples):
             text = next(parts)
             for choice in (next(parts) for _ in example.choices):
                 first, second = truncate_pair(text, choice, room)
                 cut += len(text) + len(choice) - len(first) - len(second)
-                made.append(ExampleRow(number, *layout.make_row(first, second)))
+                made.append(ExampleRow(number, *input_format.make_row(first, second)))
         right = np.array([IGNORE_INDEX if one.right is None else one.right for one in examples], np.int64)
-        return ExampleRows.from_rows(made, tells=layout.segments, grouped=True, of_examples={"choice": right}, cut=cut)
+        return ExampleRows.from_rows(
+            made,
+            uses_segments=input_format.segments,
+            grouped=True,
+            example_targets={"choice": right},
+            num_truncated=cut,
+        )
 
-    def build_heads(self, making: HeadSpec) -> dict[str, nn.Module]:
+    def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.heads import ChoiceHead
 
-        how: dict[str, Any] = {"dense": making.dense, "mixture": making.make_mix(), "dropout": making.dropout}
-        return {"choice": ChoiceHead(making.width, making.read, **how)}
+        how: dict[str, Any] = {"dense": head_spec.dense, "mixture": head_spec.make_mix(), "dropout": head_spec.dropout}
+        return {"choice": ChoiceHead(head_spec.width, head_spec.read, **how)}
 
     def predictions(
         self, examples: Sequence[ChoiceExample], rows: ExampleRows, logits: Logits
     ) -> list[ChoicePrediction]:
-        made = []
+        predictions = []
         for example, scores in zip(examples, logits["choice"], strict=True):
-            p = softmax((scores - scores.max()).astype(np.float64) / self.temperature)
-            made.append(ChoicePrediction(example.text, example.choices, int(p.argmax()), tuple(p.tolist())))
-        return made
+            probabilities = softmax((scores - scores.max()).astype(np.float64) / self.temperature)
+            predictions.append(
+                ChoicePrediction(
+                    example.text, example.choices, int(probabilities.argmax()), tuple(probabilities.tolist())
+                )
+            )
+        return predictions
 
     def calibrate(self, examples: Sequence[ChoiceExample], rows: ExampleRows, logits: Logits) -> MultipleChoice:
-        """With the temperature under which the held-out choices are likeliest."""
-        told = [(scores, one.right) for one, scores in zip(examples, logits["choice"], strict=True)]
-        told = [(scores, right) for scores, right in told if right is not None]
-        scores = np.full((len(told), max((len(one) for one, _ in told), default=0)), ABSENT)
-        for row, (one, _) in zip(scores, told, strict=True):
-            row[: len(one)] = one - one.max()
-        right = np.array([right for _, right in told], np.int64)
+        """Fit the temperature to the choices of the dev set."""
+        labeled = [
+            (scores, example_scores.right) for example_scores, scores in zip(examples, logits["choice"], strict=True)
+        ]
+        labeled = [(scores, right) for scores, right in labeled if right is not None]
+        scores = np.full((len(labeled), max((len(example_scores) for example_scores, _ in labeled), default=0)), ABSENT)
+        for row, (example_scores, _) in zip(scores, labeled, strict=True):
+            row[: len(example_scores)] = example_scores - example_scores.max()
+        right = np.array([right for _, right in labeled], np.int64)
         return replace(self, temperature=metrics.fit_temperature(scores, right))
 
     def judge(self, example: ChoiceExample, answer: ChoicePrediction) -> Judgment:
-        wanted = "" if example.right is None else example.choices[example.right]
-        sure = answer.probabilities[answer.choice]
-        return Judgment(example.right == answer.choice, wanted, example.choices[answer.choice], sure)
+        expected = "" if example.right is None else example.choices[example.right]
+        probability = answer.probabilities[answer.choice]
+        return Judgment(example.right == answer.choice, expected, example.choices[answer.choice], probability)
 
     def evaluate(self, examples: Sequence[ChoiceExample], answers: Sequence[ChoicePrediction]) -> dict[str, Any]:
-        told = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.right is not None]
-        right = sum(one.right == answer.choice for one, answer in told)
-        chance = sum(1 / len(one.choices) for one, _ in told)
-        count = max(1, len(told))
-        return {"accuracy": right / count, "chance": chance / count, "examples": len(told)}
+        labeled = [
+            (example, answer) for example, answer in zip(examples, answers, strict=True) if example.right is not None
+        ]
+        num_right = sum(example.right == answer.choice for example, answer in labeled)
+        chance = sum(1 / len(example.choices) for example, _ in labeled)
+        count = max(1, len(labeled))
+        return {"accuracy": num_right / count, "chance": chance / count, "examples": len(labeled)}

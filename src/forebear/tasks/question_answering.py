@@ -1,4 +1,4 @@
-"""Where in the passage is the answer? A start and an end, each with a probability for every token."""
+"""Extractive question answering: start and end probabilities for every token of a passage."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
 
-OVERLAP = 4  # a window repeats at least a fourth of the one before it, and as much as the longest answer, up to half
-OTHERS = 2  # windows without the answer that are learned from, for each example
-BEST = 20  # starts and ends that are tried with each other
-LEAST = 1e-300  # probability that still has a logarithm
-NO_ANSWER = 0  # the place in a row that stands for "not here": its first token
+OVERLAP_DIVISOR = 4  # windows overlap by a fourth or the longest answer, at most by half
+MAX_NEGATIVE_WINDOWS = 2  # training windows without the answer, per example
+MAX_SPAN_CANDIDATES = 20  # starts and ends that are combined
+MIN_PROBABILITY = 1e-300  # avoids log(0)
+NO_ANSWER = 0  # the position for "no answer": the first token
 
 
 @dataclass(frozen=True)
 class AnswerCandidate:
-    """A part of the passage that may be the answer."""
+    """A candidate answer span."""
 
     text: str
     start: int
@@ -45,16 +45,17 @@ class AnswerCandidate:
 
 @dataclass(frozen=True)
 class AnswerPrediction:
-    """The answer to a question: the best of the candidates, or None where there seems to be none.
+    """The answer to a question: the best candidate, or None if the question seems unanswerable.
 
-    table  the tokens of the window that holds the best: their text, and how probably each begins and ends the answer
+    Attributes:
+        is_linear: (text, start probability, end probability) of the tokens in the window of the best candidate.
     """
 
     question: str
     passage: str
     best: AnswerCandidate | None
     candidates: tuple[AnswerCandidate, ...]
-    no_answer_score: float  # how probable it is that there is no answer
+    no_answer_score: float  # probability of no answer
     is_linear: tuple[tuple[str, float, float], ...]
 
     @property
@@ -63,9 +64,9 @@ class AnswerPrediction:
 
     @property
     def margin(self) -> float:
-        """How much likelier "no answer" is than the best candidate, in nats."""
+        """Log-probability of no answer minus that of the best candidate, in nats."""
         candidate = self.candidates[0].probability if self.candidates else 0.0
-        return float(np.log(max(self.no_answer_score, LEAST)) - np.log(max(candidate, LEAST)))
+        return float(np.log(max(self.no_answer_score, MIN_PROBABILITY)) - np.log(max(candidate, MIN_PROBABILITY)))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -74,17 +75,22 @@ class AnswerPrediction:
             "start": None if self.best is None else self.best.start,
             "probability": None if self.best is None else round(self.best.probability, 6),
             "no_answer": round(self.no_answer_score, 6),
-            "candidates": [one.to_dict() for one in self.candidates],
-            "table": [{"token": token, "start": round(s, 6), "end": round(e, 6)} for token, s, e in self.is_linear],
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "table": [
+                {"token": token, "start": round(start, 6), "end": round(end, 6)} for token, start, end in self.is_linear
+            ],
         }
 
 
 @dataclass(frozen=True)
 class QuestionAnswering(Task):
-    """longest     tokens of an answer at most
-    unanswered  whether some questions have no answer; else one is always given
-    threshold   by how much "no answer" must be likelier (in nats) before it is said
-    top         candidates that are told
+    """Extractive question answering.
+
+    Attributes:
+        longest: Maximum tokens of an answer.
+        unanswered: Whether questions may be unanswerable.
+        threshold: Minimum margin (nats) of "no answer" over the best candidate.
+        top: Number of candidates in a prediction.
     """
 
     verb: ClassVar[str] = "answer"
@@ -97,171 +103,213 @@ class QuestionAnswering(Task):
 
     @classmethod
     def from_examples(cls, examples: Sequence[QuestionExample], **options: Any) -> QuestionAnswering:
-        given = [example.answers for example in examples if example.answers is not None]
-        if not any(given):
+        answer_lists = [example.answers for example in examples if example.answers is not None]
+        if not any(answer_lists):
             raise InputError("no question has an answer", hint="give answers that stand in their passages")
-        # A token is at least a character: no answer has more tokens than the longest has characters.
-        longest = max(len(span.text) for answers in given for span in answers)
-        return cls(**{"longest": min(longest, 80), "unanswered": not all(given), **options})
+        # A token has at least one character, so characters bound the tokens of an answer.
+        longest = max(len(span.text) for answers in answer_lists for span in answers)
+        return cls(**{"longest": min(longest, 80), "unanswered": not all(answer_lists), **options})
 
     @property
     def linear_kind(self) -> tuple[str, bool]:
         return "span", True
 
     def encode(
-        self, examples: Sequence[QuestionExample], tokenizer: Tokenizer, layout: InputFormat, *, learning: bool = False
+        self,
+        examples: Sequence[QuestionExample],
+        tokenizer: Tokenizer,
+        input_format: InputFormat,
+        *,
+        is_training: bool = False,
     ) -> ExampleRows:
-        made: list[ExampleRow] = []
-        cut = 0
-        cutting = _CachingTokenizer(tokenizer)
-        for number, example in enumerate(examples):
-            question = cutting.of(example.question).ids
-            kept = question[: max(1, layout.max_text_tokens(2) // 2)]
-            cut += len(question) - len(kept)
-            windows = list(self._windows(number, kept, cutting.of(example.passage), example, layout))
-            made += _taught(windows, number) if learning else windows
-        return ExampleRows.from_rows(made, tells=layout.segments, grouped=False, cut=cut)
+        rows: list[ExampleRow] = []
+        num_truncated = 0
+        caching_tokenizer = _CachingTokenizer(tokenizer)
+        for index, example in enumerate(examples):
+            question = caching_tokenizer.of(example.question).ids
+            truncated = question[: max(1, input_format.max_text_tokens(2) // 2)]
+            num_truncated += len(question) - len(truncated)
+            windows = list(
+                self._windows(index, truncated, caching_tokenizer.of(example.passage), example, input_format)
+            )
+            rows += _select_training_windows(windows, index) if is_training else windows
+        return ExampleRows.from_rows(
+            rows, uses_segments=input_format.segments, grouped=False, num_truncated=num_truncated
+        )
 
     def _windows(
-        self, number: int, question: np.ndarray, passage: TokenEncoding, example: QuestionExample, layout: InputFormat
+        self,
+        number: int,
+        question: np.ndarray,
+        passage: TokenEncoding,
+        example: QuestionExample,
+        input_format: InputFormat,
     ) -> Iterator[ExampleRow]:
-        room = layout.max_text_tokens(2) - len(question)
-        first, last = _tokens_of(passage, example)
-        length, begin = len(passage.ids), 0
+        max_tokens = input_format.max_text_tokens(2) - len(question)
+        first, last = _answer_tokens(passage, example)
+        length, start = len(passage.ids), 0
         while True:
-            window = passage.ids[begin : begin + room]
-            at = layout.last_text_start(question, window)
-            inside = begin <= first and last < begin + len(window) and first >= 0
-            places = (at + first - begin, at + last - begin) if inside else (NO_ANSWER, NO_ANSWER)
-            places = (IGNORE_INDEX, IGNORE_INDEX) if example.answers is None else places
-            marks = np.full((at + len(window) + len(layout.after), 2), IGNORE_INDEX, np.int64)
-            marks[at : at + len(window)] = passage.spans[begin : begin + len(window)] or 0
-            yield ExampleRow(number, *layout.make_row(question, window), {"start": places[0], "end": places[1]}, marks)
-            if begin + room >= length:
+            window = passage.ids[start : start + max_tokens]
+            offset = input_format.last_text_start(question, window)
+            has_answer = start <= first and last < start + len(window) and first >= 0
+            targets = (offset + first - start, offset + last - start) if has_answer else (NO_ANSWER, NO_ANSWER)
+            targets = (IGNORE_INDEX, IGNORE_INDEX) if example.answers is None else targets
+            answer_spans = np.full((offset + len(window) + len(input_format.after), 2), IGNORE_INDEX, np.int64)
+            answer_spans[offset : offset + len(window)] = passage.spans[start : start + len(window)] or 0
+            yield ExampleRow(
+                number, *input_format.make_row(question, window), {"start": targets[0], "end": targets[1]}, answer_spans
+            )
+            if start + max_tokens >= length:
                 return
-            begin += max(1, room - min(room // 2, max(room // OVERLAP, self.longest)))
+            start += max(1, max_tokens - min(max_tokens // 2, max(max_tokens // OVERLAP_DIVISOR, self.longest)))
 
-    def build_heads(self, making: HeadSpec) -> dict[str, nn.Module]:
+    def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.heads import PointerHead
 
-        how: dict[str, Any] = {"dropout": making.dropout}
-        return {name: PointerHead(making.width, mixture=making.make_mix(), **how) for name in ("start", "end")}
+        options: dict[str, Any] = {"dropout": head_spec.dropout}
+        return {
+            name: PointerHead(head_spec.width, mixture=head_spec.make_mix(), **options) for name in ("start", "end")
+        }
 
     def predictions(
         self, examples: Sequence[QuestionExample], rows: ExampleRows, logits: Logits
     ) -> list[AnswerPrediction]:
-        made = []
-        for number, example in enumerate(examples):
+        predictions = []
+        for index, example in enumerate(examples):
             windows = [
                 _PassageWindow(
                     rows.row_answer_spans(row),
                     log_softmax(logits["start"][row].astype(np.float64)),
                     log_softmax(logits["end"][row].astype(np.float64)),
                 )
-                for row in rows.row_range(number)
+                for row in rows.row_range(index)
             ]
-            made.append(self._answer(example, windows))
-        return made
+            predictions.append(self._answer(example, windows))
+        return predictions
 
     def _answer(self, example: QuestionExample, windows: Sequence[_PassageWindow]) -> AnswerPrediction:
-        found: list[tuple[float, int, int, int]] = []  # log P, window, first and last token
-        for number, window in enumerate(windows):
-            found += [(score, number, first, last) for score, first, last in window.spans(self.longest)]
-        found.sort(key=lambda one: -one[0])
-        candidates: dict[tuple[int, int], AnswerCandidate] = {}  # windows overlap: the same place may be found twice
-        for score, number, first, last in found:
-            begin, end = int(windows[number].marks[first, 0]), int(windows[number].marks[last, 1])
-            written = example.passage[begin:end]
-            begin += len(written) - len(written.lstrip())  # pieces of bytes take the space before a word with them
-            if begin < end and len(candidates) < self.top:
-                one = AnswerCandidate(example.passage[begin:end], begin, float(np.exp(score)))
-                candidates.setdefault((begin, end), one)
-        told = tuple(candidates.values())
-        none = min((float(window.start[NO_ANSWER] + window.end[NO_ANSWER]) for window in windows), default=0.0)
-        best = told[0] if told else None
-        table = windows[found[0][1]].table(example.passage) if found else ()
-        answer = AnswerPrediction(example.question, example.passage, best, told, float(np.exp(none)), table)
+        spans: list[tuple[float, int, int, int]] = []  # log P, window, first and last token
+        for window_index, window in enumerate(windows):
+            spans += [(score, window_index, first, last) for score, first, last in window.spans(self.longest)]
+        spans.sort(key=lambda span: -span[0])
+        candidates: dict[tuple[int, int], AnswerCandidate] = {}  # windows overlap: a span may occur twice
+        for score, window_index, first, last in spans:
+            start, end = int(windows[window_index].marks[first, 0]), int(windows[window_index].marks[last, 1])
+            raw_text = example.passage[start:end]
+            start += len(raw_text) - len(raw_text.lstrip())  # byte-level tokens include the preceding space
+            if start < end and len(candidates) < self.top:
+                span = AnswerCandidate(example.passage[start:end], start, float(np.exp(score)))
+                candidates.setdefault((start, end), span)
+        ranked = tuple(candidates.values())
+        no_answer_score = min(
+            (float(window.start[NO_ANSWER] + window.end[NO_ANSWER]) for window in windows), default=0.0
+        )
+        best = ranked[0] if ranked else None
+        table = windows[spans[0][1]].table(example.passage) if spans else ()
+        answer = AnswerPrediction(
+            example.question, example.passage, best, ranked, float(np.exp(no_answer_score)), table
+        )
         return replace(answer, best=None) if self.unanswered and answer.margin > self.threshold else answer
 
     def calibrate(self, examples: Sequence[QuestionExample], rows: ExampleRows, logits: Logits) -> QuestionAnswering:
-        """With the threshold for "no answer" with which the held-out questions are answered best."""
-        always = replace(self, threshold=np.inf).predictions(examples, rows, logits)
-        told = [(one, answer) for one, answer in zip(examples, always, strict=True) if one.answers is not None]
-        if not self.unanswered or len(told) < metrics.MIN_CALIBRATION_EXAMPLES:
+        """Choose the "no answer" threshold with the best F1 on the dev set."""
+        forced_answers = replace(self, threshold=np.inf).predictions(examples, rows, logits)
+        labeled = [
+            (example, answer)
+            for example, answer in zip(examples, forced_answers, strict=True)
+            if example.answers is not None
+        ]
+        if not self.unanswered or len(labeled) < metrics.MIN_CALIBRATION_EXAMPLES:
             return self
-        golds = [_texts(one) for one, _ in told]
-        found = best_no_answer_threshold(
-            golds, [answer.text for _, answer in told], [answer.margin for _, answer in told]
+        golds = [_answer_texts(example) for example, _ in labeled]
+        threshold = best_no_answer_threshold(
+            golds, [answer.text for _, answer in labeled], [answer.margin for _, answer in labeled]
         )
-        return replace(self, threshold=found)
+        return replace(self, threshold=threshold)
 
     def judge(self, example: QuestionExample, answer: AnswerPrediction) -> Judgment:
-        wanted = _texts(example)
-        right = answer_scores([wanted], [answer.text])["exact_match"] == 1
+        expected = _answer_texts(example)
+        is_right = answer_scores([expected], [answer.text])["exact_match"] == 1
         return Judgment(
-            right, " | ".join(wanted), answer.text, answer.best.probability if answer.best else answer.no_answer_score
+            is_right,
+            " | ".join(expected),
+            answer.text,
+            answer.best.probability if answer.best else answer.no_answer_score,
         )
 
     def evaluate(self, examples: Sequence[QuestionExample], answers: Sequence[AnswerPrediction]) -> dict[str, Any]:
-        told = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.answers is not None]
-        return answer_scores([_texts(one) for one, _ in told], [answer.text for _, answer in told]) | {
-            "examples": len(told)
-        }
+        labeled = [
+            (example, answer) for example, answer in zip(examples, answers, strict=True) if example.answers is not None
+        ]
+        return answer_scores(
+            [_answer_texts(example) for example, _ in labeled], [answer.text for _, answer in labeled]
+        ) | {"examples": len(labeled)}
 
 
-def _texts(example: QuestionExample) -> tuple[str, ...]:
+def _answer_texts(example: QuestionExample) -> tuple[str, ...]:
     return tuple(span.text for span in example.answers or ())
 
 
 @dataclass(frozen=True, eq=False)
 class _PassageWindow:
-    """What a row says of the part of the passage that it holds: log P of each token as the answer's start and end."""
+    """A window of the passage with log-probabilities of each token as start and end of the answer."""
 
     marks: np.ndarray
     start: np.ndarray
     end: np.ndarray
 
     def spans(self, longest: int) -> Iterator[tuple[float, int, int]]:
-        """The likeliest pairs of a first and a last token that make a span."""
-        places = np.flatnonzero(self.marks[:, 0] != IGNORE_INDEX)
-        if not len(places):
+        """The most probable (score, first token, last token) spans."""
+        positions = np.flatnonzero(self.marks[:, 0] != IGNORE_INDEX)
+        if not len(positions):
             return
-        firsts = places[np.argsort(-self.start[places])[:BEST]]
-        lasts = places[np.argsort(-self.end[places])[:BEST]]
-        spans = (lasts[None] >= firsts[:, None]) & (lasts[None] < firsts[:, None] + longest)
-        scores = np.where(spans, self.start[firsts][:, None] + self.end[lasts][None], -np.inf)
-        for best in np.argsort(-scores, axis=None, kind="stable")[: min(BEST, np.count_nonzero(spans))].tolist():
-            first, last = divmod(best, len(lasts))
-            yield float(scores[first, last]), int(firsts[first]), int(lasts[last])
+        start_positions = positions[np.argsort(-self.start[positions])[:MAX_SPAN_CANDIDATES]]
+        end_positions = positions[np.argsort(-self.end[positions])[:MAX_SPAN_CANDIDATES]]
+        spans = (end_positions[None] >= start_positions[:, None]) & (
+            end_positions[None] < start_positions[:, None] + longest
+        )
+        scores = np.where(spans, self.start[start_positions][:, None] + self.end[end_positions][None], -np.inf)
+        for best in np.argsort(-scores, axis=None, kind="stable")[
+            : min(MAX_SPAN_CANDIDATES, np.count_nonzero(spans))
+        ].tolist():
+            first, last = divmod(best, len(end_positions))
+            yield float(scores[first, last]), int(start_positions[first]), int(end_positions[last])
 
     def table(self, passage: str) -> tuple[tuple[str, float, float], ...]:
-        inside = self.marks[:, 0] != IGNORE_INDEX
-        told = zip(self.marks[inside].tolist(), np.exp(self.start[inside]), np.exp(self.end[inside]), strict=True)
-        return tuple((passage[begin:end], float(s), float(e)) for (begin, end), s, e in told)
+        is_passage = self.marks[:, 0] != IGNORE_INDEX
+        tokens = zip(
+            self.marks[is_passage].tolist(), np.exp(self.start[is_passage]), np.exp(self.end[is_passage]), strict=True
+        )
+        return tuple(
+            (passage[begin:end], float(start_probability), float(end_probability))
+            for (begin, end), start_probability, end_probability in tokens
+        )
 
 
 class _CachingTokenizer:
-    """A tokenizer that remembers the last texts: many questions are asked of one passage."""
+    """A tokenizer with a cache of recent texts, as many questions share a passage."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.of = lru_cache(maxsize=64)(tokenizer.encode)
 
 
-def _tokens_of(passage: TokenEncoding, example: QuestionExample) -> tuple[int, int]:
-    """The first and the last token of the (first) answer; -1 where there is none."""
+def _answer_tokens(passage: TokenEncoding, example: QuestionExample) -> tuple[int, int]:
+    """The first and the last token of the first answer; -1 without one."""
     if not example.answers:
         return -1, -1
     span = example.answers[0]
-    begin, end = span.start, span.start + len(span.text)
-    inside = [number for number, (a, b) in enumerate(passage.spans) if a < end and b > begin]
-    return (inside[0], inside[-1]) if inside else (-1, -1)
+    start, end = span.start, span.start + len(span.text)
+    tokens = [
+        index for index, (token_start, token_end) in enumerate(passage.spans) if token_start < end and token_end > start
+    ]
+    return (tokens[0], tokens[-1]) if tokens else (-1, -1)
 
 
-def _taught(windows: Sequence[ExampleRow], number: int) -> list[ExampleRow]:
-    """Those with the answer and a few of the others: of a long passage nearly all windows would teach "not here"."""
-    holding = [row for row in windows if row.targets["start"] not in (NO_ANSWER, IGNORE_INDEX)]
-    others = [row for row in windows if row.targets["start"] in (NO_ANSWER, IGNORE_INDEX)]
-    if len(others) > OTHERS:
-        chosen = np.random.default_rng(number).choice(len(others), OTHERS, replace=False)
-        others = [others[one] for one in sorted(chosen.tolist())]
-    return holding + others
+def _select_training_windows(windows: Sequence[ExampleRow], number: int) -> list[ExampleRow]:
+    """Windows with the answer and a few others; otherwise "no answer" dominates in long passages."""
+    positives = [row for row in windows if row.targets["start"] not in (NO_ANSWER, IGNORE_INDEX)]
+    negatives = [row for row in windows if row.targets["start"] in (NO_ANSWER, IGNORE_INDEX)]
+    if len(negatives) > MAX_NEGATIVE_WINDOWS:
+        sampled = np.random.default_rng(number).choice(len(negatives), MAX_NEGATIVE_WINDOWS, replace=False)
+        negatives = [negatives[index] for index in sorted(sampled.tolist())]
+    return positives + negatives

@@ -1,4 +1,4 @@
-"""What is each word? A part of a name, or a part of speech: a tag for every word, however long the text."""
+"""Sequence tagging (entities, parts of speech) with windows for long texts, and CRF decoding in NumPy."""
 
 from __future__ import annotations
 
@@ -28,97 +28,97 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-# Chains of labels, each judged as a whole, as a CRF does: the best one, and how probable each label is at each place.
+# --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy twin of nn/crf ---
 #
-# The arithmetic of `networks.crf` without torch: learned moves are given as numbers. All chains are gone through
-# together, word by word; the longest come first, so that those that still go on are the first few.
-#
-# K labels · N words of all chains, one chain behind the other · scores add up: start, words, moves (from, to), end
+# All sequences advance together, word by word, the longest first, so that the unfinished ones are always the first few.
+# K labels · N words of all sequences, concatenated · scores add up: start, emissions, transitions (from, to), end
 
 
-CHAINS_FORBIDDEN, WORST = -1e12, -1e6  # what a forbidden move costs, and the least that a word may say of a label
-MUCH = 1 << 24  # moves from label to label, of all words; below, loading compiled loops takes longer
-LEAST = 1e-300  # what is rarer counts as this rare, so that its logarithm is a number
+FORBIDDEN, MIN_EMISSION = -1e12, -1e6  # score of forbidden transitions; lower bound of emission scores
+MUCH = 1 << 24  # transitions of all words; below, loading the compiled kernel takes longer
+MIN_WEIGHT = 1e-300  # avoids log(0)
 
 
 def chain_viterbi(
-    scores: np.ndarray, lengths: Sequence[int], moves: np.ndarray, start: np.ndarray, end: np.ndarray
+    scores: np.ndarray, lengths: Sequence[int], transitions: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """(N,) the labels whose scores (N, K), moves (K, K), start and end add up to most: Viterbi's way."""
+    """(N,) the labels with the highest total score (Viterbi)."""
     if scores.size * len(start) > MUCH:
         from forebear.kernels import crf
 
-        return crf.viterbi(scores, np.asarray(lengths, np.int64), moves, start, end)
-    times, came_from, found = _times(lengths), np.zeros(scores.shape, np.int64), np.zeros(len(scores), np.int64)
-    if not times:
-        return found
-    total = scores[times[0]] + start
-    for here in times[1:]:
-        through = total[: len(here), :, None] + moves
-        came_from[here] = through.argmax(1)
-        total[: len(here)] = through.max(1) + scores[here]
+        return crf.viterbi(scores, np.asarray(lengths, np.int64), transitions, start, end)
+    steps, backpointers, best = _time_steps(lengths), np.zeros(scores.shape, np.int64), np.zeros(len(scores), np.int64)
+    if not steps:
+        return best
+    total = scores[steps[0]] + start
+    for words in steps[1:]:
+        path_scores = total[: len(words), :, None] + transitions
+        backpointers[words] = path_scores.argmax(1)
+        total[: len(words)] = path_scores.max(1) + scores[words]
     label = (total + end).argmax(1)
-    for here in reversed(times):
-        found[here] = label[: len(here)]
-        label[: len(here)] = came_from[here, label[: len(here)]]
-    return found
+    for words in reversed(steps):
+        best[words] = label[: len(words)]
+        label[: len(words)] = backpointers[words, label[: len(words)]]
+    return best
 
 
 def constrained_viterbi(scores: np.ndarray, lengths: Sequence[int], *allowed: np.ndarray) -> np.ndarray:
-    """The same where moves, starts and ends are allowed or not; if no chain is, one with as few forbidden as can be."""
-    return chain_viterbi(np.maximum(scores, WORST), lengths, *(np.where(one, 0.0, CHAINS_FORBIDDEN) for one in allowed))
+    """Viterbi with allowed or forbidden transitions, starts and ends; violates as few as possible if it must."""
+    return chain_viterbi(
+        np.maximum(scores, MIN_EMISSION), lengths, *(np.where(mask, 0.0, FORBIDDEN) for mask in allowed)
+    )
 
 
 def chain_marginals(
-    scores: np.ndarray, lengths: Sequence[int], moves: np.ndarray, start: np.ndarray, end: np.ndarray
+    scores: np.ndarray, lengths: Sequence[int], transitions: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """(N, K) P of each label at each place, over all chains: forwards and backwards."""
-    times, weights = _times(lengths), np.exp(moves.astype(np.float64))
-    scores, found = scores.astype(np.float64), np.zeros(scores.shape)
-    if not times:
-        return found
-    before = _level(scores[times[0]] + start)
-    found[times[0]] = before
-    for here in times[1:]:
-        before = _level(_moved(before[: len(here)], weights) + scores[here])
-        found[here] = before
-    after = np.tile(end.astype(np.float64), (len(times[0]), 1))
-    for here in reversed(times):
-        found[here] += after[: len(here)]
-        after[: len(here)] = _moved(_level(after[: len(here)] + scores[here]), weights.T)
-    p = np.exp(_level(found))
-    return p / p.sum(1, keepdims=True)
+    """(N, K) marginal probability of each label at each word (forward–backward)."""
+    steps, weights = _time_steps(lengths), np.exp(transitions.astype(np.float64))
+    scores, totals = scores.astype(np.float64), np.zeros(scores.shape)
+    if not steps:
+        return totals
+    forward = _subtract_max(scores[steps[0]] + start)
+    totals[steps[0]] = forward
+    for words in steps[1:]:
+        forward = _subtract_max(_transition_logsumexp(forward[: len(words)], weights) + scores[words])
+        totals[words] = forward
+    backward = np.tile(end.astype(np.float64), (len(steps[0]), 1))
+    for words in reversed(steps):
+        totals[words] += backward[: len(words)]
+        backward[: len(words)] = _transition_logsumexp(_subtract_max(backward[: len(words)] + scores[words]), weights.T)
+    probabilities = np.exp(_subtract_max(totals))
+    return probabilities / probabilities.sum(1, keepdims=True)
 
 
-def _times(lengths: Sequence[int]) -> list[np.ndarray]:
-    """For each moment the numbers of the words that stand there, that of the longest chain first."""
+def _time_steps(lengths: Sequence[int]) -> list[np.ndarray]:
+    """For each time step the word indices, that of the longest sequence first."""
     sizes = np.asarray(lengths, np.int64)
-    begins, order = np.cumsum(sizes) - sizes, np.argsort(-sizes, kind="stable")
-    alive = len(sizes) - np.searchsorted(np.sort(sizes), np.arange(sizes.max(initial=0)), side="right")
-    return [begins[order[:count]] + time for time, count in enumerate(alive.tolist())]
+    starts, order = np.cumsum(sizes) - sizes, np.argsort(-sizes, kind="stable")
+    num_alive = len(sizes) - np.searchsorted(np.sort(sizes), np.arange(sizes.max(initial=0)), side="right")
+    return [starts[order[:count]] + time for time, count in enumerate(num_alive.tolist())]
 
 
-def _level(scores: np.ndarray) -> np.ndarray:
-    """The same with 0 as the largest of each row."""
+def _subtract_max(scores: np.ndarray) -> np.ndarray:
+    """Shift each row so that its maximum is 0."""
     return scores - scores.max(1, keepdims=True)
 
 
-def _moved(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _transition_logsumexp(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(B, K) ln Σ_j e^score_j weight_jk."""
-    return np.log(np.maximum(np.exp(scores) @ weights, LEAST))
+    return np.log(np.maximum(np.exp(scores) @ weights, MIN_WEIGHT))
 
 
-FORBIDDEN_SCORE = -1e4  # what a move costs that IOBES does not allow
-TOGETHER = 1024  # sentences whose chains are judged at once
-MARGIN = 8  # a word is asked about where at least an eighth of a row stands before and behind it, in a long text
-LONGER = 0.1  # of the Chinese words have several characters, where words were tagged and not characters
-SHORT = 4  # characters of what stands between spaces in Chinese, on average, where these are words already
+FORBIDDEN_SCORE = -1e4  # score of transitions that IOBES does not allow
+BATCH_SENTENCES = 1024  # sentences that are decoded together
+MARGIN_DIVISOR = 8  # in long texts, words are predicted with at least an eighth of a window as context
+MIN_LONG_WORD_SHARE = 0.1  # of Chinese words with several characters, above which words and not characters are tagged
+SHORT = 4  # characters between spaces, on average, up to which Chinese text is already segmented
 _WORDS = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
 
 
 @dataclass(frozen=True)
 class EntityPrediction:
-    """A name: its words from `first` to before `last`, what kind it is, and how sure that is."""
+    """An entity: words start to end (exclusive), its type, and its probability."""
 
     text: str
     label: str
@@ -133,15 +133,15 @@ class EntityPrediction:
 
 @dataclass(frozen=True)
 class TagPrediction:
-    """The words of a text, the tag of each, the names that they make up, and how probable each tag is for each word."""
+    """The words of a text with tags, entities, and the probability of each tag for each word."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     entities: tuple[EntityPrediction, ...]
     labels: tuple[str, ...]
     probabilities: np.ndarray  # (words, labels)
-    is_plain: bool = False  # tags stand for themselves, and make up no names
-    scheme: str | None = "IOBES"  # in which tags are written; None: labels are somebody else's
+    is_plain: bool = False  # tags mark no entities
+    scheme: str | None = "IOBES"  # tag scheme of the output; None: labels of an imported model
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -158,11 +158,14 @@ class TagPrediction:
 
 @dataclass(frozen=True)
 class SequenceTagging(Task):
-    """tags        O, and B, I, E, S for each kind of name; of the scheme "plain" the tags as they are written
-    characters  words are single characters, as Chinese is mostly tagged; else they are words
-    scheme      in which the examples were written; "plain": each tag stands for itself, as parts of speech do
-    crf         the tags of a sentence are judged together
-    segmented   words of Chinese have several characters: a plain text is cut into such words first
+    """Sequence tagging.
+
+    Attributes:
+        tags: O, and B, I, E, S for each entity type; plain tags as they are.
+        characters: Whether words are single characters, as usual in Chinese data.
+        scheme: Tag scheme of the training examples; "plain": tags that mark no entities, such as parts of speech.
+        crf: Whether tags are decoded by a CRF.
+        segmented: Whether raw Chinese text is segmented into words first.
     """
 
     verb: ClassVar[str] = "tag"
@@ -175,22 +178,26 @@ class SequenceTagging(Task):
 
     @classmethod
     def from_examples(cls, examples: Sequence[TaggedExample], **options: Any) -> SequenceTagging:
-        given = [example.tags for example in examples if example.tags is not None]
-        if not given:
+        tag_sequences = [example.tags for example in examples if example.tags is not None]
+        if not tag_sequences:
             raise InputError("no sentence has tags", hint="give a file with a word and its tag a line")
-        alone = all(len(word) == 1 for example in examples for word in example.words)
-        options = {"characters": alone, "segmented": not alone and _has_long_words(examples), **options}
+        is_character_level = all(len(word) == 1 for example in examples for word in example.words)
+        options = {
+            "characters": is_character_level,
+            "segmented": not is_character_level and _has_long_words(examples),
+            **options,
+        }
         if options.get("scheme") == iobes.PLAIN_SCHEME:
-            return cls(**{"tags": tuple(sorted({*chain.from_iterable(given)})), **options})
-        kinds = sorted({tag.partition("-")[2] for tags in given for tag in tags if tag != "O"})
+            return cls(**{"tags": tuple(sorted({*chain.from_iterable(tag_sequences)})), **options})
+        kinds = sorted({tag.partition("-")[2] for tags in tag_sequences for tag in tags if tag != "O"})
         if not kinds:
             raise InputError("no word has a tag but O", hint="give sentences that hold something to find")
-        marks = tuple(f"{part}-{kind}" for kind in kinds for part in "BIES")
-        return cls(**{"tags": ("O", *marks), **options})
+        entity_tags = tuple(f"{letter}-{kind}" for kind in kinds for letter in "BIES")
+        return cls(**{"tags": ("O", *entity_tags), **options})
 
     @property
     def is_plain(self) -> bool:
-        """Whether tags stand for themselves and make up no names."""
+        """Whether tags mark no entities."""
         return self.scheme == iobes.PLAIN_SCHEME
 
     @property
@@ -206,138 +213,161 @@ class SequenceTagging(Task):
         return len(self.tags)
 
     def split_words(self, text: str) -> tuple[str, ...]:
-        """A plain text as the words that this task is about."""
+        """Split raw text into the words of this task."""
         if self.characters:
             return tuple(character for character in text if not character.isspace())
         if self.segmented and has_han(text):
-            return tuple(_cut(text))
-        return tuple(_WORDS.findall(text)) if not has_han(text) else tuple(_mixed(text))
+            return tuple(_segment_words(text))
+        return tuple(_WORDS.findall(text)) if not has_han(text) else tuple(_split_mixed_text(text))
 
     def has_tag(self, tags: Iterable[str]) -> bool:
-        """Whether all of them are tags that were learned, or tags of names that were, whatever their scheme."""
+        """Whether all tags, or their entity types in any scheme, are known to the task."""
         if self.is_plain:
             return {*self.tags}.issuperset(tags)
         return {*map(entity_kind, self.tags)}.issuperset(map(entity_kind, tags))
 
     def encode(
-        self, examples: Sequence[TaggedExample], tokenizer: Tokenizer, layout: InputFormat, *, learning: bool = False
+        self,
+        examples: Sequence[TaggedExample],
+        tokenizer: Tokenizer,
+        input_format: InputFormat,
+        *,
+        is_training: bool = False,
     ) -> ExampleRows:
-        spaced = tokenizer.kind == "bytepair"  # its pieces hold the space before a word
-        texts = [text for example in examples for text in (_spaced(example.words) if spaced else example.words)]
+        needs_spaces = tokenizer.kind == "bytepair"  # its tokens include the preceding space
+        texts = [
+            text for example in examples for text in (_join_words(example.words) if needs_spaces else example.words)
+        ]
         ids, counts = tokenizer.encode_many(texts)
-        nothing = tokenizer.unk_id if tokenizer.unk_id is not None else (*layout.before, 0)[0]
-        pieces = iter(np.split(ids, np.cumsum(counts)[:-1]))
-        made: list[ExampleRow] = []
-        for number, example in enumerate(examples):
-            own = [next(pieces) for _ in example.words]
-            own = [piece if len(piece) else np.array([nothing], np.int32) for piece in own]  # not even unknown
-            made += self._rows(number, example, own, layout)
-        return ExampleRows.from_rows(made, tells=layout.segments, grouped=False)
+        fallback_id = tokenizer.unk_id if tokenizer.unk_id is not None else (*input_format.before, 0)[0]
+        word_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
+        rows: list[ExampleRow] = []
+        for index, example in enumerate(examples):
+            example_words = [next(word_ids) for _ in example.words]
+            example_words = [
+                token_ids if len(token_ids) else np.array([fallback_id], np.int32) for token_ids in example_words
+            ]  # a word without any token
+            rows += self._rows(index, example, example_words, input_format)
+        return ExampleRows.from_rows(rows, uses_segments=input_format.segments, grouped=False)
 
     def _rows(
-        self, number: int, example: TaggedExample, pieces: list[np.ndarray], layout: InputFormat
+        self, number: int, example: TaggedExample, pieces: list[np.ndarray], input_format: InputFormat
     ) -> Iterator[ExampleRow]:
-        room = layout.max_text_tokens(1)
-        pieces = [piece[:room] for piece in pieces]
-        numbers = {tag: at for at, tag in enumerate(self.tags)}
-        right = [numbers.get(tag, IGNORE_INDEX) for tag in example.tags or ()]
-        for begin, end, asked in _windows([len(piece) for piece in pieces], room):
+        max_tokens = input_format.max_text_tokens(1)
+        pieces = [piece[:max_tokens] for piece in pieces]
+        tag_ids = {tag: tag_id for tag_id, tag in enumerate(self.tags)}
+        targets_of_words = [tag_ids.get(tag, IGNORE_INDEX) for tag in example.tags or ()]
+        for begin, end, supervised in _windows([len(piece) for piece in pieces], max_tokens):
             text = np.concatenate(pieces[begin:end]) if begin < end else np.empty(0, np.int32)
-            tokens, segments = layout.make_row(text)
-            starts = len(layout.before) + np.cumsum([0, *map(len, pieces[begin : end - 1])])  # of the words in the row
-            marks, target = (np.full(len(tokens), IGNORE_INDEX, np.int64) for _ in range(2))
-            for word in asked:
-                marks[starts[word - begin]] = word
-                target[starts[word - begin]] = right[word] if right else IGNORE_INDEX
-            yield ExampleRow(number, tokens, segments, {"tag": target}, marks)
+            tokens, segments = input_format.make_row(text)
+            word_offsets = len(input_format.before) + np.cumsum(
+                [0, *map(len, pieces[begin : end - 1])]
+            )  # of the words in the sequence
+            answer_spans, target = (np.full(len(tokens), IGNORE_INDEX, np.int64) for _ in range(2))
+            for word in supervised:
+                answer_spans[word_offsets[word - begin]] = word
+                target[word_offsets[word - begin]] = targets_of_words[word] if targets_of_words else IGNORE_INDEX
+            yield ExampleRow(number, tokens, segments, {"tag": target}, answer_spans)
 
-    def build_heads(self, making: HeadSpec) -> dict[str, nn.Module]:
+    def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.crf import CRFLayer
         from forebear.nn.heads import TagHead
 
         crf = CRFLayer(*self.transitions) if self.crf else None
         return {
-            "tag": TagHead(making.width, len(self.tags), crf=crf, mixture=making.make_mix(), dropout=making.dropout)
+            "tag": TagHead(
+                head_spec.width, len(self.tags), crf=crf, mixture=head_spec.make_mix(), dropout=head_spec.dropout
+            )
         }
 
     @cached_property
     def transitions(self) -> iobes.TagTransitions:
-        """Which tags may follow which, begin and end."""
+        """Allowed transitions, start and end tags."""
         return iobes.free_transitions(len(self.tags)) if self.is_plain else iobes.legal_transitions(self.tags)
 
     def predictions(self, examples: Sequence[TaggedExample], rows: ExampleRows, logits: Logits) -> list[TagPrediction]:
         lengths = [len(example.words) for example in examples]
-        scores, made = np.zeros((sum(lengths), len(self.tags))), []
-        begins = [0, *accumulate(lengths)]
-        for number, begin in enumerate(begins[:-1]):
+        scores, predictions = np.zeros((sum(lengths), len(self.tags))), []
+        starts = [0, *accumulate(lengths)]
+        for number, begin in enumerate(starts[:-1]):
             for row in rows.row_range(number) if lengths[number] else ():
-                marks = rows.row_answer_spans(row)
-                scores[begin + marks[marks != IGNORE_INDEX]] = logits["tag"][row][marks != IGNORE_INDEX]
-        for first in range(0, len(examples), TOGETHER):
-            some = examples[first : first + TOGETHER]
-            part = slice(begins[first], begins[first + len(some)])
-            best, p = self._judged(scores[part], lengths[first : first + TOGETHER], logits)
-            ends = [end - part.start for end in begins[first + 1 : first + len(some)]]
-            parts = zip(some, np.split(best, ends), np.split(p, ends), strict=True)
-            made += [self._told(example.words, *judged) for example, *judged in parts]
-        return made
+                answer_spans = rows.row_answer_spans(row)
+                scores[begin + answer_spans[answer_spans != IGNORE_INDEX]] = logits["tag"][row][
+                    answer_spans != IGNORE_INDEX
+                ]
+        for first in range(0, len(examples), BATCH_SENTENCES):
+            batch = examples[first : first + BATCH_SENTENCES]
+            rows_of_batch = slice(starts[first], starts[first + len(batch)])
+            best, probabilities = self._decode(scores[rows_of_batch], lengths[first : first + BATCH_SENTENCES], logits)
+            split_at = [end - rows_of_batch.start for end in starts[first + 1 : first + len(batch)]]
+            decoded = zip(batch, np.split(best, split_at), np.split(probabilities, split_at), strict=True)
+            predictions += [self._make_prediction(example.words, *outputs) for example, *outputs in decoded]
+        return predictions
 
-    def _judged(self, scores: np.ndarray, lengths: Sequence[int], logits: Logits) -> tuple[np.ndarray, np.ndarray]:
-        """(N,) the label of each word, and (N, K) how probable each is."""
+    def _decode(self, scores: np.ndarray, lengths: Sequence[int], logits: Logits) -> tuple[np.ndarray, np.ndarray]:
+        """(N,) best label of each word, and (N, K) label probabilities."""
         if not self.crf:
             return constrained_viterbi(scores, lengths, *self.transitions), softmax(scores)
-        moves = zip(self.transitions, logits["moves"], strict=True)
-        moves = [np.where(may, learned, FORBIDDEN_SCORE) for may, learned in moves]
-        return chain_viterbi(scores, lengths, *moves), chain_marginals(scores, lengths, *moves)
+        transitions = zip(self.transitions, logits["moves"], strict=True)
+        transitions = [np.where(is_allowed, learned, FORBIDDEN_SCORE) for is_allowed, learned in transitions]
+        return chain_viterbi(scores, lengths, *transitions), chain_marginals(scores, lengths, *transitions)
 
-    def _told(self, words: tuple[str, ...], best: np.ndarray, p: np.ndarray) -> TagPrediction:
-        tags = tuple(self.tags[one] for one in best)
+    def _make_prediction(self, words: tuple[str, ...], best: np.ndarray, probabilities: np.ndarray) -> TagPrediction:
+        tags = tuple(self.tags[tag_id] for tag_id in best)
         entities = []
         for first, last, kind in () if self.is_plain else iobes.entity_spans(tags):
-            sure = float(np.exp(np.mean(np.log(np.maximum(p[range(first, last), best[first:last]], 1e-300)))))
-            text = "".join(words[first:last] if self.characters else _spaced(words[first:last]))
-            entities.append(EntityPrediction(text, kind, first, last, sure))
-        return TagPrediction(words, tags, tuple(entities), self.tags, p, self.is_plain)
+            confidence = float(
+                np.exp(np.mean(np.log(np.maximum(probabilities[range(first, last), best[first:last]], 1e-300))))
+            )
+            text = "".join(words[first:last] if self.characters else _join_words(words[first:last]))
+            entities.append(EntityPrediction(text, kind, first, last, confidence))
+        return TagPrediction(words, tags, tuple(entities), self.tags, probabilities, self.is_plain)
 
     def to_source_format(self, answer: TagPrediction) -> TagPrediction:
-        """In the scheme of the examples, with the probabilities of those labels together that it writes alike."""
+        """Convert to the tag scheme of the examples; probabilities of labels that become equal are summed."""
         if self.is_plain or not any(tag.startswith("E") for tag in self.tags):
             return replace(answer, scheme=self.scheme if self.is_plain else None)
         if self.scheme == "IOBES":
             return answer
-        written = iobes.scheme_labels(self.tags, self.scheme)  # pyright: ignore[reportArgumentType] - a word in JSON
-        labels = tuple(dict.fromkeys(written))
-        together = np.zeros((len(answer.words), len(labels)))
-        for number, label in enumerate(written):
-            together[:, labels.index(label)] += answer.probabilities[:, number]
+        source_labels = iobes.scheme_labels(self.tags, self.scheme)  # pyright: ignore[reportArgumentType] - a word in JSON
+        labels = tuple(dict.fromkeys(source_labels))
+        merged = np.zeros((len(answer.words), len(labels)))
+        for number, label in enumerate(source_labels):
+            merged[:, labels.index(label)] += answer.probabilities[:, number]
         tags = tuple(iobes.from_iobes(answer.tags, self.scheme))  # pyright: ignore[reportArgumentType]
-        return replace(answer, tags=tags, labels=labels, probabilities=together, scheme=self.scheme)
+        return replace(answer, tags=tags, labels=labels, probabilities=merged, scheme=self.scheme)
 
     def judge(self, example: TaggedExample, answer: TagPrediction) -> Judgment:
         if self.is_plain:
-            both = list(zip(example.words, example.tags or (), answer.tags, strict=False))
-            wanted, said = (" ".join(f"{one[0]}/{one[at]}" for one in both if one[1] != one[2]) for at in (1, 2))
-            return Judgment(wanted == said, wanted, said)
-        wanted, said = (_named(example.words, tags) for tags in (example.tags or (), answer.tags))
-        return Judgment(wanted == said, wanted, said)
+            word_tags = list(zip(example.words, example.tags or (), answer.tags, strict=False))
+            expected, predicted = (
+                " ".join(f"{row[0]}/{row[column]}" for row in word_tags if row[1] != row[2]) for column in (1, 2)
+            )
+            return Judgment(expected == predicted, expected, predicted)
+        expected, predicted = (_entity_text(example.words, tags) for tags in (example.tags or (), answer.tags))
+        return Judgment(expected == predicted, expected, predicted)
 
     def evaluate(self, examples: Sequence[TaggedExample], answers: Sequence[TagPrediction]) -> dict[str, Any]:
-        told = [(one.tags, answer.tags) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
-        figure = tagging_accuracy if self.is_plain else entity_f1
-        figures = figure([right for right, _ in told], [said for _, said in told])
-        return figures | {"examples": len(told)}
+        pairs = [
+            (example.tags, answer.tags)
+            for example, answer in zip(examples, answers, strict=True)
+            if example.tags is not None
+        ]
+        metric_fn = tagging_accuracy if self.is_plain else entity_f1
+        metrics = metric_fn([gold for gold, _ in pairs], [predicted for _, predicted in pairs])
+        return metrics | {"examples": len(pairs)}
 
 
-def _named(words: Sequence[str], tags: Sequence[str]) -> str:
-    """The names in a sentence, in words."""
-    found = iobes.entity_spans(tags)
-    return "; ".join(f"{''.join(_spaced(words[first:last]))} {kind}" for first, last, kind in found)
+def _entity_text(words: Sequence[str], tags: Sequence[str]) -> str:
+    """The entities of a sentence, as text."""
+    spans = iobes.entity_spans(tags)
+    return "; ".join(f"{''.join(_join_words(words[first:last]))} {kind}" for first, last, kind in spans)
 
 
 def _windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]]:
-    """(first word, last word + 1, the words that are asked about) of each row; every word is asked once."""
+    """(first word, last word + 1, predicted words) of each window; every word is predicted once."""
     ends = np.cumsum([0, *sizes])
-    count, margin, done = len(sizes), room // MARGIN, 0
+    count, margin, done = len(sizes), room // MARGIN_DIVISOR, 0
     while True:
         begin = int(np.searchsorted(ends, ends[done] - margin)) if ends[-1] > room else 0
         begin = min(max(begin, 0), done)
@@ -345,7 +375,7 @@ def _windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]
         until = count
         if end < count:
             until = max(done + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
-        if until > end:  # a long word: the one before it is not seen
+        if until > end:  # a long word: its context is dropped
             begin, end = done, max(done + 1, int(np.searchsorted(ends, ends[done] + room, side="right")) - 1)
             until = min(until, end)
         yield begin, min(end, count), range(done, min(until, count))
@@ -354,31 +384,31 @@ def _windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]
             return
 
 
-def _spaced(words: Sequence[str]) -> Iterator[str]:
-    """The words as they follow one another: with a space before those of spaced writing, but not before the first."""
+def _join_words(words: Sequence[str]) -> Iterator[str]:
+    """The words with spaces between them as written: none next to Chinese characters."""
     if words:
         yield words[0]
-    for before, word in pairwise(words):
-        yield word if has_han(before[-1:]) or has_han(word[:1]) else f" {word}"
+    for previous, word in pairwise(words):
+        yield word if has_han(previous[-1:]) or has_han(word[:1]) else f" {word}"
 
 
 def _has_long_words(examples: Sequence[TaggedExample]) -> bool:
-    """Whether a good part of the Chinese words have several characters: then single ones are not what was tagged."""
+    """Whether enough Chinese words have several characters, so that words were tagged, not characters."""
     chinese = [word for example in examples for word in example.words if has_han(word)]
-    return sum(len(word) > 1 for word in chinese) > LONGER * len(chinese)
+    return sum(len(word) > 1 for word in chinese) > MIN_LONG_WORD_SHARE * len(chinese)
 
 
-def _cut(text: str) -> Iterator[str]:
-    """Words of text that holds Chinese: those that spaces part already, as in 我 爱 北京, or those that are found."""
-    parts = text.split()
-    chinese = [part for part in parts if has_han(part)]
+def _segment_words(text: str) -> Iterator[str]:
+    """Words of Chinese text: separated by spaces already, as in 我 爱 北京, or found by the segmenter."""
+    tokens = text.split()
+    chinese = [token for token in tokens if has_han(token)]
     if len(chinese) > 1 and sum(map(len, chinese)) <= SHORT * len(chinese):
-        yield from parts
+        yield from tokens
     else:
         yield from (word for word in Segmenter().split(text) if not word.isspace())
 
 
-def _mixed(text: str) -> Iterator[str]:
-    """Words of text that holds Chinese: its characters one by one, and others as words."""
+def _split_mixed_text(text: str) -> Iterator[str]:
+    """Words of mixed text: single Chinese characters, and other words."""
     for word in _WORDS.findall(text):
         yield from word if has_han(word) else (word,)

@@ -1,4 +1,4 @@
-"""A task: an objective whose targets a person wrote, with the heads that answer it and the figures that judge it."""
+"""The Task base class (rows, heads, predictions, metrics), the task registry, and batched prediction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forebear.nn.encoder import ScalarMix
     from forebear.nn.model import Model
 
-# The only list of them: name, and where its class is.
+# The task registry: name → module:class.
 TASKS = {
     "classification": "forebear.tasks.classification:Classification",
     "pairs": "forebear.tasks.classification:PairClassification",
@@ -31,16 +31,21 @@ TASKS = {
     "choice": "forebear.tasks.multiple_choice:MultipleChoice",
 }
 
-Logits = Mapping[str, Sequence[np.ndarray]]  # of each head, an array for each example (label, choice) or row
+Logits = Mapping[str, Sequence[np.ndarray]]  # head → one array per example (label, choice) or row
 
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """What heads are made for: an encoder of this width and depth, and whether they read all of its layers.
+    """What heads are built for.
 
-    read     the vector that stands for a row
-    dense    whether a layer stands between it and the answer
-    weights  of labels, where mistakes about some are to count more
+    Attributes:
+        width: Hidden size of the encoder.
+        depth: Number of layers of the encoder.
+        read: Pooling of a sequence.
+        dense: Whether a dense layer precedes the output layer.
+        features: Whether heads read a scalar mix of all layers.
+        dropout: Dropout rate of the head.
+        weights: Class weights.
     """
 
     width: int
@@ -59,7 +64,7 @@ class HeadSpec:
 
 @dataclass(frozen=True)
 class Judgment:
-    """An answer held against what people said: both in words, and how sure it was, where it says."""
+    """A prediction compared with its gold answer, both as text, with its probability if there is one."""
 
     right: bool
     wanted: str
@@ -69,17 +74,19 @@ class Judgment:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Fields are what was learned of the task itself (its labels, say); they survive JSON.
+    """A downstream task. Its fields (labels, for example) are derived from training examples and stored as JSON.
 
-    verb   what a run is asked to do it
-    score  the figure by which it is judged, of those that `measured` tells; more is better
+    Class attributes:
+        verb: The command that runs the task.
+        score: The metric of `evaluate` that selects the best weights; higher is better.
+        texts: Texts per example, where that is fixed.
     """
 
     verb: ClassVar[str]
     score: ClassVar[str]
-    texts: ClassVar[int] = 1  # in an example, where it has so many
+    texts: ClassVar[int] = 1
 
-    # Fields that only some have, and what they say where there is none; to the rest they are no fields.
+    # Fields of some tasks only; for the others these are plain class attributes with neutral values.
     if TYPE_CHECKING:
         labels: tuple[str, ...] = ()
         tags: tuple[str, ...] = ()
@@ -93,104 +100,105 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def from_examples(cls, examples: Sequence[Any], **options: Any) -> Task:
-        """The task that these examples are of; an error where nothing can be learned from them."""
+        """The task of these examples; InputError if nothing can be learned from them."""
 
     @abstractmethod
     def encode(
-        self, examples: Sequence[Any], tokenizer: Tokenizer, layout: InputFormat, *, learning: bool = False
+        self, examples: Sequence[Any], tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
-        """The examples as rows with targets; what has no label, or an unknown one, asks for nothing.
+        """The examples as sequences with targets; missing and unknown labels are not supervised.
 
-        For `learning`, rows that could teach little may be left out.
+        With `is_training`, uninformative sequences may be dropped.
         """
 
     @abstractmethod
-    def build_heads(self, making: HeadSpec) -> dict[str, nn.Module]:
-        """What answers."""
+    def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
+        """The heads of the task."""
 
     @abstractmethod
     def predictions(self, examples: Sequence[Any], rows: ExampleRows, logits: Logits) -> list[Any]:
-        """What the heads' logits say of each example."""
+        """A prediction for each example from the logits of the heads."""
 
     @abstractmethod
     def evaluate(self, examples: Sequence[Any], answers: Sequence[Any]) -> dict[str, Any]:
-        """How right these answers are; examples without a label do not count."""
+        """Metrics of these predictions; unlabeled examples are ignored."""
 
     @abstractmethod
     def judge(self, example: Any, answer: Any) -> Judgment:
-        """Whether an answer is right, for a list of mistakes."""
+        """Compare a prediction with its gold answer, for error analysis."""
 
     def to_source_format(self, answer: Any) -> Any:
-        """An answer as the examples to learn from would write it, for people; figures are of answers as they are."""
+        """A prediction in the notation of the training examples, for output; metrics use predictions as they are."""
         return answer
 
     def calibrate(self, examples: Sequence[Any], rows: ExampleRows, logits: Logits) -> Task:
-        """The same, as sure of itself as held-out examples say it may be."""
+        """The task with temperature or threshold calibrated on the dev set."""
         return self
 
     @property
     @abstractmethod
     def linear_kind(self) -> tuple[str, bool]:
-        """What kind of linear model does it, and whether that reads two texts."""
+        """The kind of linear baseline for the task, and whether it reads two texts."""
 
     @property
     def num_answers(self) -> int:
-        """Different answers, where they are always the same."""
+        """The number of classes, where it is fixed."""
         return 1
 
     @property
     def is_multi_label(self) -> bool:
-        """Whether any number of answers may be right at once."""
+        """Whether an example may have any number of labels."""
         return False
 
     @property
     def pools_rows(self) -> bool:
-        """Whether one vector stands for a whole text; else every token is looked at."""
+        """Whether a text is pooled to one vector; otherwise every token has an output."""
         return False
 
     @property
     def name(self) -> str:
-        place = f"{type(self).__module__}:{type(self).__name__}"
-        return next(name for name, kind in TASKS.items() if kind == place)
+        class_path = f"{type(self).__module__}:{type(self).__name__}"
+        return next(name for name, path in TASKS.items() if path == class_path)
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, **asdict(self)}
 
 
 def task_class(name: str) -> type[Task]:
-    """The class of a task, loaded when it is asked for."""
+    """The class of a task, imported on demand."""
     if name not in TASKS:
         raise InputError(f"no task named {name!r}", hint=f"there are: {', '.join(TASKS)}")
-    module, _, kind = TASKS[name].partition(":")
-    return getattr(import_module(module), kind)
+    module, _, class_name = TASKS[name].partition(":")
+    return getattr(import_module(module), class_name)
 
 
-def task_from_json(told: Mapping[str, Any]) -> Task:
-    """The task that `to_json` told of."""
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+def task_from_json(settings: Mapping[str, Any]) -> Task:
+    """The inverse of `Task.to_dict`."""
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
     fields.pop("name")
     try:
-        return task_class(told["name"])(**fields)
+        return task_class(settings["name"])(**fields)
     except TypeError as error:
         hint = "it was made by another version of forebear"
         raise InputError(f"the task's fields do not fit: {error}", hint=hint) from error
 
 
-# What a model says of examples: rows in batches of like length, never padded, answers in the order of the examples.
+# --- Prediction: packed batches of similar length, logits in the order of the examples ---
 
 
-AT_ONCE = 4096  # tokens: enough for the processor, little for memory
-OF_EXAMPLES = ("label",)  # heads that answer an example as a whole
-OF_ROWS = ("choice",)  # heads that answer each row
-OF_TOKENS = ("tag", "start", "end")  # heads that answer each token; all others are of no task
+AT_ONCE = 4096  # tokens per batch: enough to use the processor, little memory
+EXAMPLE_HEADS = ("label",)  # heads with one output per example
+ROW_HEADS = ("choice",)  # heads with one output per sequence
+TOKEN_HEADS = ("tag", "start", "end")  # heads with one output per token; other heads belong to no task
 
 ProgressFn = Callable[[int, int], object]
 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A model that counts and gives logits for arrays. `moves` is what it has learned of which tag follows which,
-    begins and ends, where it tags."""
+    """A torch-free model that computes logits from arrays; `moves` are its CRF transition, start and end scores."""
 
     @property
     def moves(self) -> Sequence[np.ndarray] | None: ...
@@ -199,41 +207,41 @@ class Scorer(Protocol):
 
 
 def predict_logits(model: Model | Scorer, rows: ExampleRows, progress: ProgressFn | None = None) -> Logits:
-    """The logits of each head: for each example (label, choice), or for each row one for each of its tokens.
+    """The logits of each head: per example (label, choice), or per sequence with one row per token.
 
-    `model` is a network, or one that counts and gives logits for arrays.
+    `model` is a network or a torch-free Scorer.
     """
     rows = rows.per_row()
-    answer = model.logits if isinstance(model, Scorer) else _asked_of_network(model, int(rows.lengths.sum()))
-    examples: dict[str, list[Any]] = {}
-    told: dict[str, list[Any]] = {}
-    done = 0
-    for chosen in _batches(rows.example_lengths):
-        batch = rows.make_batch(chosen)
-        for name, array in answer(batch.inputs).items():
-            if name in OF_EXAMPLES:
-                kept = examples.setdefault(name, [None] * len(rows))
-                for example, logits in zip(chosen, array, strict=True):
-                    kept[example] = logits
-            elif name in OF_ROWS:
-                kept = examples.setdefault(name, [None] * len(rows))
-                counts = [len(rows.row_range(example)) for example in chosen]
-                for example, logits in zip(chosen, np.split(array, np.cumsum(counts)[:-1]), strict=True):
-                    kept[example] = logits
+    score = model.logits if isinstance(model, Scorer) else _network_scorer(model, int(rows.lengths.sum()))
+    example_logits: dict[str, list[Any]] = {}
+    row_logits: dict[str, list[Any]] = {}
+    num_done = 0
+    for batch_examples in _length_batches(rows.example_lengths):
+        batch = rows.make_batch(batch_examples)
+        for name, array in score(batch.inputs).items():
+            if name in EXAMPLE_HEADS:
+                stored = example_logits.setdefault(name, [None] * len(rows))
+                for example, logits in zip(batch_examples, array, strict=True):
+                    stored[example] = logits
+            elif name in ROW_HEADS:
+                stored = example_logits.setdefault(name, [None] * len(rows))
+                counts = [len(rows.row_range(example)) for example in batch_examples]
+                for example, logits in zip(batch_examples, np.split(array, np.cumsum(counts)[:-1]), strict=True):
+                    stored[example] = logits
             else:
-                kept = told.setdefault(name, [None] * len(rows.lengths))
-                numbers = [row for example in chosen for row in rows.row_range(example)]
-                parts = np.split(array, np.cumsum(rows.lengths[numbers])[:-1])
-                for row, logits in zip(numbers, parts, strict=True):
-                    kept[row] = logits
-        done += len(chosen)
+                stored = row_logits.setdefault(name, [None] * len(rows.lengths))
+                row_ids = [row for example in batch_examples for row in rows.row_range(example)]
+                logits_of_rows = np.split(array, np.cumsum(rows.lengths[row_ids])[:-1])
+                for row, logits in zip(row_ids, logits_of_rows, strict=True):
+                    stored[row] = logits
+        num_done += len(batch_examples)
         if progress is not None:
-            progress(done, len(rows))
-    return {**examples, **told, **_moves(model)}
+            progress(num_done, len(rows))
+    return {**example_logits, **row_logits, **_crf_scores(model)}
 
 
-def _moves(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
-    """What a chain of tags has learned of which follows which, begins and ends; none without one."""
+def _crf_scores(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
+    """The transition, start and end scores of a CRF; empty without one."""
     if isinstance(model, Scorer):
         return {} if model.moves is None else {"moves": model.moves}
     from forebear.nn.heads import TagHead
@@ -246,31 +254,31 @@ def _moves(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
     return {"moves": [tensor.detach().float().cpu().numpy() for tensor in learned]}
 
 
-def _asked_of_network(model: Model, tokens: int) -> Callable[[TargetArrays], dict[str, np.ndarray]]:
+def _network_scorer(model: Model, tokens: int) -> Callable[[TargetArrays], dict[str, np.ndarray]]:
     import torch
 
     from forebear.nn.encode_rows import pack_for_batch
 
     model = pack_for_batch(model.eval(), tokens)
-    heads = [name for name in model.heads if name in (*OF_EXAMPLES, *OF_ROWS, *OF_TOKENS)]
+    heads = [name for name in model.heads if name in (*EXAMPLE_HEADS, *ROW_HEADS, *TOKEN_HEADS)]
 
-    def answer(inputs: TargetArrays) -> dict[str, np.ndarray]:
+    def score(inputs: TargetArrays) -> dict[str, np.ndarray]:
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.items()}
             return {name: logits.float().cpu().numpy() for name, logits in model.logits(tensors, heads).items()}
 
-    return answer
+    return score
 
 
-def _batches(sizes: np.ndarray) -> Iterator[list[int]]:
+def _length_batches(sizes: np.ndarray) -> Iterator[list[int]]:
     """Numbers of examples, the longest first, about AT_ONCE tokens together."""
     batch: list[int] = []
     size = 0
-    for number in np.argsort(-sizes, kind="stable").tolist():
-        if batch and size + int(sizes[number]) > AT_ONCE:
+    for example in np.argsort(-sizes, kind="stable").tolist():
+        if batch and size + int(sizes[example]) > AT_ONCE:
             yield batch
             batch, size = [], 0
-        batch.append(number)
-        size += int(sizes[number])
+        batch.append(example)
+        size += int(sizes[example])
     if batch:
         yield batch

@@ -1,4 +1,4 @@
-"""Ways of adapting a pre-trained encoder to a task: all of it learns, its upper layers, or only what reads it."""
+"""Adapt a pre-trained encoder to a task: fine-tuning, frozen layers, or feature extraction."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ How = Literal["finetune", "freeze", "features"]
 MAX_POOLED_READERS = (
     "convolution",
     "recurrent",
-)  # readers of whose vectors the largest numbers stand for a row, not the means
+)  # task encoders with max pooling instead of mean
 
 
 @dataclass(frozen=True)
 class Adaptation:
-    """how            finetune: every weight learns; freeze: the lower layers stay as they are; features: the whole
-                   encoder does, and a head learns to read a mixture of all its layers (ELMo's way)
-    freeze_layers  with freeze: how many layers stay, beside the embedding; None: half of them
-    layer_decay    each layer learns with this share of the rate of the one above it
-    read           the vector that stands for a row: first, last, mean or max; None: as in the milestone's paper, and
-                   the mean where features are read
-    language       how much predicting the next token counts beside the task, for encoders that can (GPT)
-    dropout        share of numbers that heads do not see in training
-    balanced       mistakes about rare labels count more, so that all labels count alike
-    reader         what reads vectors of words, where they are all that was pre-trained; it learns from nothing. With
-                   freeze the vectors stay and it learns; with features the head reads their mean, and of two texts
-                   how much each word differs from its likes in the other
-    reader_width   of what it reads; None: that of the vectors
-    reader_dropout share of the numbers of vectors that it does not see in training
-    mixture        where a recurrent encoder's layers, mixed as the task learns, are put: "before" the reader, beside
-                   the vectors of words ([x; ELMo]), "after" it, beside what it makes of them, or "both"
-    mixture_norm   the layers are brought to one scale before they are mixed
+    """How a pre-trained model is adapted to a task.
+
+    how            finetune: train all weights; freeze: keep the lower layers; features: keep the whole encoder and
+                   train a head on a learned mixture of all its layers (as ELMo does)
+    freeze_layers  with freeze: number of frozen layers, beside the embedding; None: half of them
+    layer_decay    learning rate of each layer, as a fraction of that of the layer above it
+    read           pooling: first, last, mean or max; None: as in the model's paper, or the mean with features
+    language       weight of the auxiliary language-model loss, for encoders that predict the next token (GPT)
+    dropout        dropout of the heads
+    balanced       class weights that balance the labels
+    reader         task encoder above word vectors, where these are all that was pre-trained; it is trained from
+                   scratch. With freeze the vectors stay as they are; with features the head reads their mean, and for
+                   two texts how much each word differs from similar ones in the other
+    reader_width   hidden size of the task encoder; None: that of the vectors
+    reader_dropout dropout of its input vectors
+    mixture        where the learned mixture of a recurrent encoder's layers enters: "before" the task encoder, next to
+                   the word vectors ([x; ELMo]), "after" it, next to its output, or "both"
+    mixture_norm   normalize the layers before they are mixed
     """
 
     how: How = "finetune"
@@ -94,14 +95,14 @@ class Adaptation:
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
-        if self.reader is None:  # most have an encoder of their own
+        if self.reader is None:  # most models need none
             values = {name: value for name, value in values.items() if not name.startswith("reader")}
         if self.mixture is None:
             values = {name: value for name, value in values.items() if not name.startswith("mixture")}
         return values
 
     def task_encoder_config(self, task: Task) -> TaskEncoderConfig:
-        """What is to read vectors of words for this task, where they need it."""
+        """The task encoder above word vectors, for models that need one."""
         encoder_kind = None if self.how == "features" else self.reader
         mixture_options = {"mixture": self.mixture or "before", "normed": self.mixture_norm}
         return TaskEncoderConfig(
@@ -111,7 +112,7 @@ class Adaptation:
     def build_model(
         self, pretrained: Model, task: Task, input_format: InputFormat, label_weights: tuple[float, ...] | None = None
     ) -> Model:
-        """The encoder with the task's heads, still without values; what does not learn is marked so."""
+        """The encoder with the task's heads, uninitialized; frozen parameters require no gradient."""
         from forebear.nn.model import Model
 
         encoder = pretrained.encoder
@@ -158,7 +159,7 @@ class Adaptation:
         return frozen
 
     def lr_scales(self, model: Model) -> dict[str, float]:
-        """Of the rate, by the name of the parameter: less, the lower its layer."""
+        """Learning-rate scale by parameter name: smaller in lower layers."""
         if self.layer_decay == 1:
             return {}
         encoder = model.encoder

@@ -10,7 +10,7 @@ from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import CARD_FILE, RunFolder
 from forebear.training.settings import GRADIENT_SETTINGS
 
-PSEUDO_METRICS = ("bits", "perplexity", "nats")  # figures that are none of the text where tokens are told by both sides
+PSEUDO_METRICS = ("bits", "perplexity", "nats")  # of bidirectional models they are pseudo-likelihoods
 
 
 def write_card(run: RunFolder) -> None:
@@ -46,7 +46,7 @@ def card(metadata: Mapping[str, Any]) -> str:
 
 
 def _task_section(metadata: Mapping[str, Any]) -> list[str]:
-    """What it was adapted to and how, where it was."""
+    """The task and the adaptation of an adapted run."""
     if "task" not in metadata:
         return []
     task = {name: ", ".join(value) if isinstance(value, list) else value for name, value in metadata["task"].items()}
@@ -57,7 +57,7 @@ def _task_section(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _quantization_section(metadata: Mapping[str, Any]) -> list[str]:
-    """What it cost to make small integers of the weights, where they are."""
+    """What quantization has cost a quantized run."""
     if "quantised" not in metadata:
         return []
     rows = {}
@@ -111,35 +111,35 @@ def _data_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
     labeled_data = metadata.get("labelled") or {}
     examples = {f"{split} examples": counts.get("count") for split, counts in labeled_data.get("sides", {}).items()}
     files = {f"{split} file": labeled_data["source"][split] for split in labeled_data.get("digests", {})}
-    told = {name: data[name] for name in ("documents", "tokens", "bytes", "corpus") if name in data}
+    text_rows = {name: data[name] for name in ("documents", "tokens", "bytes", "corpus") if name in data}
     if split := data.get("split"):
         counts = f"{split['train']:,} tokens to learn from, {split['held_out']:,} held out"
-        told["split"] = f"{counts}, by {split['by']}"
+        text_rows["split"] = f"{counts}, by {split['by']}"
     paths = (data.get("source") or {}).get("paths")
     return {
         **files,
         **examples,
         **({"text": ", ".join(paths)} if paths else {}),
-        **told,
+        **text_rows,
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['size']:,} entries",
     }
 
 
 def _field_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The milestone's own numbers, without those that mean nothing beside the others."""
+    """The model's fields, without those that have no effect."""
     unused = model_spec(metadata["milestone"])(**metadata["fields"]).unused_fields
     return {name: value for name, value in metadata["fields"].items() if name not in unused}
 
 
 def _training_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """How it was trained; to who counts, there is no rate and nothing of what belongs to it."""
+    """The training settings; counting models have no learning rate and the like."""
     if "task" in metadata or model_spec(metadata["milestone"]).learning != "counting":
         return metadata["recipe"] | _schedule_rows(metadata)
     return {name: value for name, value in metadata["recipe"].items() if name not in GRADIENT_SETTINGS}
 
 
 def _schedule_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """When the rate rose and fell, as it was decided on the way."""
+    """The learning-rate schedule, as it was fixed during training."""
     schedule = metadata.get("pace", {})
     labels = {"warmup": "steps of warm-up", "fall": "the rate falls from step", "total": "steps in all"}
     return {labels[name]: schedule[name] for name in labels if schedule.get(name) is not None}

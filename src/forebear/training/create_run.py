@@ -11,11 +11,11 @@ from typing import Any
 from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.io.atomic import explain_disk_errors, file_digest, share_permissions, sync_folder
 from forebear.data.tokenizers.tokenizer import Tokenizer
-from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec
 from forebear.training.card import write_card
 from forebear.training.checkpoint import save_tensors
 from forebear.training.learners import WEIGHTS_FILE
+from forebear.training.load_model import load_run_model
 from forebear.training.run_folder import RunFolder
 
 
@@ -64,7 +64,8 @@ def create_run(
             }
             run = RunFolder.create(temp_folder, metadata, tokenizer, None)
             if "parameters" not in extra_metadata:
-                run.update(parameters=Run(run).num_parameters)
+                network, _ = load_run_model(run)
+                run.update(parameters=network.num_parameters)
             write_card(run)
             if target.is_dir():
                 target.rmdir()

@@ -1,4 +1,4 @@
-"""What has probably gone wrong when training goes wrong: the likely cause in words, and what to try."""
+"""Diagnose training: warnings on the text, exploding gradients, underfitting and overfitting, with what to try."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from forebear.data.corpus.parallel import ParallelCorpus
 from forebear.data.corpus.subset import Subset, concat_ranges
 from forebear.errors import ForebearError
 
-UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit its text
-MAX_SLASH_SHARE, SLASH_SAMPLE_TOKENS = 0.1, 100_000  # share of slashes that no ordinary text has, of so many tokens
-MAX_DUPLICATE_SHARE = 0.2  # share of documents that say what another says already
-FREQUENCY_SAMPLE_TOKENS = 4_000_000  # tokens, about, that frequencies are counted from
-EXPLODING_FACTOR = 100  # times what a gradient may be long: less happens in every training
-DIVERGENCE_FACTOR = 4  # times the loss of vectors that know nothing: no learning by heart comes near it
-RUINED_LOSS_FACTOR = 3  # times the loss of frequencies alone, at the end: only a rate too high leads there
-LATE_FACTOR = 1.2  # times the time that was given
-TOGETHER = 1_000  # documents counted at once
+UNKNOWN = 0.2  # above this a vocabulary does not fit its text
+MAX_SLASH_SHARE, SLASH_SAMPLE_TOKENS = 0.1, 100_000  # of ordinary text; share of "/" among so many tokens
+MAX_DUPLICATE_SHARE = 0.2  # share of duplicate documents that is warned about
+FREQUENCY_SAMPLE_TOKENS = 4_000_000  # about, from which frequencies are counted
+EXPLODING_FACTOR = 100  # times the clipping norm; less happens in every training
+DIVERGENCE_FACTOR = 4  # times the loss of untrained vectors: no overfitting comes near it
+RUINED_LOSS_FACTOR = 3  # times the unigram loss, at the end: only a learning rate too high leads there
+LATE_FACTOR = 1.2  # times the time budget
+TOGETHER = 1_000  # whose tokens are counted at once
 
 
 class NonFiniteLossError(ForebearError):
-    """What is learned is no number any more: going on makes no sense."""
+    """The loss is NaN or infinite, or diverges: training cannot continue."""
 
 
 def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None) -> Iterator[str]:
-    """What can be said before the first step; words below a `least_count` are left out on purpose."""
+    """Warnings before the first step; words below a `min_count` are unknown on purpose."""
     unknown = corpus.metadata["counts"]["unknown"] / max(1, len(corpus))
     if unknown == 1:
         raise ForebearError(
@@ -56,27 +56,26 @@ def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None)
 
 
 def _token_share(token: str, corpus: Corpus) -> float:
-    """How much of a text is this token, by its beginning."""
+    """The share of a token at the beginning of a text."""
     token_id = corpus.tokenizer.token_to_id(token)
     return 0.0 if token_id is None else float(np.mean(corpus.ids[:SLASH_SAMPLE_TOKENS] == token_id))
 
 
 def unigram_entropy(train: Subset, held_out: Subset, vocab_size: int, eos_id: int, unk_id: int | None = None) -> float:
-    """Nats a held-out token costs if only the frequencies of tokens are known: what any model must soon be below.
+    """Nats per held-out token of a unigram model of the training text: a baseline that any model must soon beat.
 
-    `unknown` stands for all words that a vocabulary lacks. Where the text to learn from has none of those, as many are
-    expected as there are words that it has once (Good and Turing).
+    If the training text has no unknown words, as many are expected as there are words that occur once (Good–Turing).
     """
     counts = _frequencies(train, vocab_size, eos_id)
     if unk_id is not None and not counts[unk_id]:
         counts[unk_id] = np.count_nonzero(counts == 1)
-    counts += 1.0  # one each, so that none is impossible
+    counts += 1.0  # add-one smoothing
     held_out_counts = _frequencies(held_out, vocab_size, eos_id)
     return float(-(held_out_counts * np.log(counts / counts.sum())).sum() / held_out_counts.sum())
 
 
 def _frequencies(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
-    """How often each token is predicted, from a sample where there is very much text; an end for each document."""
+    """Token frequencies, from a sample of a large text, with an end-of-text token for each document."""
     counts = np.zeros(vocab_size)
     for start in range(0, len(subset), TOGETHER):
         spans = subset.spans[start : start + TOGETHER]
@@ -91,13 +90,13 @@ def _frequencies(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Looks at what the loop sees, and says what it thinks: a kind of trouble, and words about it."""
+    """Checks what the training loop observes, and emits warnings: a kind and a message."""
 
-    unigram_loss: float | None  # of the target `next`; None where there is no such target
+    unigram_loss: float | None  # of held-out text; None without next-token targets
     warmup: int
-    epoch: int  # steps that show everything once
+    epoch: int  # steps of an epoch
     emit: Callable[[str, str], object]
-    typical_lr: float | None = None  # the milestone's own rate
+    typical_lr: float | None = None  # the model's default learning rate
 
     def no_number(self, step: int, loss: float, rate: float) -> None:
         if not math.isfinite(loss):
@@ -107,11 +106,11 @@ class Diagnostics:
             )
 
     def lower_lr(self, rate: float) -> float:
-        """A rate to try: a third, or the usual one where this is far above it."""
+        """A learning rate to try: a third, or the default if this one is far above it."""
         return self.typical_lr if self.typical_lr is not None and rate > 3 * self.typical_lr else rate / 3
 
     def of_vectors(self, step: int, loss: float, zero_knowledge_loss: float | None, rate: float) -> None:
-        """`nothing` is what word vectors lose that know nothing, where that is known."""
+        """`zero_knowledge_loss` is the loss of untrained word vectors, where known."""
         if zero_knowledge_loss is not None and loss > DIVERGENCE_FACTOR * zero_knowledge_loss:
             raise NonFiniteLossError(
                 f"the vectors grow without end: the held-out loss is {loss:.3g} at step {step:,}, where vectors that "
@@ -121,21 +120,22 @@ class Diagnostics:
         if zero_knowledge_loss is not None and loss > zero_knowledge_loss:
             self.emit(
                 "nothing is learned",
-                f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing ({zero_knowledge_loss:.2f}): "
-                "the rate is too high for this text",
+                f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing "
+                f"({zero_knowledge_loss:.2f}): the rate is too high for this text",
             )
 
     def of_gradient(self, step: int, max_norm: float, clip: float) -> None:
-        """`largest` is how long the gradient was before it was clipped."""
+        """`max_norm` is the gradient norm before clipping."""
         if step > self.warmup and max_norm > EXPLODING_FACTOR * clip:
             self.emit(
                 "exploding gradients",
-                f"at step {step:,} the gradient was {max_norm:,.0f} long and was cut to {clip:g}; run.json counts those "
-                "that were cut. If the loss does not fall, a lower --rate or --clip helps, or a shorter --context",
+                f"at step {step:,} the gradient was {max_norm:,.0f} long and was cut to {clip:g}; run.json counts "
+                "those that were cut. If the loss does not fall, a lower --rate or --clip helps, "
+                "or a shorter --context",
             )
 
     def of_loss(self, step: int, loss: float) -> None:
-        """`loss` is the mean of the last steps."""
+        """`loss` is the mean training loss of the last steps."""
         if self.unigram_loss is not None and step > 2 * self.warmup + 100 and loss > self.unigram_loss:
             self.emit(
                 "nothing is learned",
@@ -144,20 +144,21 @@ class Diagnostics:
             )
 
     def of_end(self, loss: float, seconds: float, time_budget: float | None, *, is_counting: bool = False) -> None:
-        """`loss` is that of the held-out text when training is over; `once`: all of it was shown once, and counted."""
+        """`loss` is the final held-out loss; `is_counting`: the text was counted, not learned by descent."""
         if self.unigram_loss is not None and loss > self.unigram_loss:
             hint = "give it more text, or another --smoothing" if is_counting else "give it more time, or more text"
             if loss > RUINED_LOSS_FACTOR * self.unigram_loss and not is_counting:
                 hint = "the rate is far too high: leave --rate out, or give a tenth of it, with --overwrite"
             self.emit(
                 "little is learned",
-                f"held-out loss ({loss:.4g}) ends above that of token frequencies alone ({self.unigram_loss:.2f}): {hint}",
+                f"held-out loss ({loss:.4g}) ends above that of token frequencies alone "
+                f"({self.unigram_loss:.2f}): {hint}",
             )
         if time_budget is not None and seconds > LATE_FACTOR * time_budget and not is_counting:
             self.emit(
                 "late",
-                f"{seconds:.0f} s instead of {time_budget:.0f} s: the machine became slower on the way; fewer --threads "
-                "suffer less from other programs",
+                f"{seconds:.0f} s instead of {time_budget:.0f} s: the machine became slower on the way; "
+                "fewer --threads suffer less from other programs",
             )
 
     def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> None:

@@ -1,4 +1,4 @@
-"""A student learns what a teacher thinks of every possible answer, beside which one is true (Hinton et al. 2015)."""
+"""Knowledge distillation (Hinton et al. 2015): heads, student network and learner that match a teacher's outputs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from forebear.nn.transformer import Transformer, TransformerBlock
 from forebear.training.gradient import GradientLearner
 from forebear.training.soft_targets import DistillationConfig
 
-PROJECTION_FILE = "projected.safetensors"  # between layers of unequal width; of use in training only
-MIN_LOGIT = -1e4  # the logit of what cannot be: finite, so that no difference is no number
+PROJECTION_FILE = "projected.safetensors"  # projections between layers of unequal width, for training only
+MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite
 
 
-# -- what answers
+# --- Output distillation ---
 
 
 @dataclass(frozen=True)
 class StudentStates(States):
-    """A student's states, and those of its teacher for the same rows."""
+    """A student's states, and its teacher's for the same rows."""
 
     taught: States | None = None
 
@@ -42,7 +42,7 @@ class StudentStates(States):
 
 
 def softened(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
-    """T² · KL(teacher ‖ student) of (n, K) logits that are divided by T, summed: T² keeps gradients as large."""
+    """T² · KL(teacher ‖ student) of (n, K) logits divided by T, summed; T² keeps the size of gradients."""
     student_log_probs, teacher_log_probs = (
         (scores.clamp_min(MIN_LOGIT) / temperature).log_softmax(1) for scores in (logits, teacher_logits)
     )
@@ -50,11 +50,11 @@ def softened(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tens
 
 
 class LogitDistillation(nn.Module):
-    """A head of a task, held against the teacher's logits, which are the target. The head is asked, not owned."""
+    """Compares a task head with the teacher's logits, which are the target."""
 
     def __init__(self, head: nn.Module, temperature: float) -> None:
         super().__init__()
-        self._head, self.temperature = (head,), temperature  # in a tuple: its weights have a name already
+        self._head, self.temperature = (head,), temperature  # in a tuple: its weights are registered elsewhere
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         head: Any = self._head[0]
@@ -65,9 +65,9 @@ class LogitDistillation(nn.Module):
         )
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """Targets are (E, answers), (T, tags) or, ending in -inf, (E, choices) and (B, places); NaN: nothing is said.
+        """Targets are (E, answers), (T, tags) or, padded with -inf, (E, choices) and (B, positions); NaN: no target.
 
-        Numbers have no softmax: their squared difference counts.
+        For regression, which has no softmax, it is the squared difference.
         """
         head: Any = self._head[0]
         positions = _supervised_rows(target)
@@ -83,7 +83,7 @@ class LogitDistillation(nn.Module):
         label_kind = head.kind if isinstance(head, LabelHead) else "one"
         if label_kind == "number":
             return functional.mse_loss(logits, teacher_logits, reduction="sum")
-        if label_kind == "several":  # each label against its own absence
+        if label_kind == "several":  # each label against its absence
             logits, teacher_logits = (
                 torch.stack((scores, torch.zeros_like(scores)), -1).flatten(0, 1) for scores in (logits, teacher_logits)
             )
@@ -95,7 +95,7 @@ def _supervised_rows(target: Tensor) -> Tensor:
 
 
 class TokenDistillation(nn.Module):
-    """Truth and teacher in one loss, for tokens: among so many, and at so many places, each is scored once."""
+    """Cross-entropy and distillation loss of tokens in one: with large vocabularies, logits are computed only once."""
 
     def __init__(self, head: LMHead, teacher_head: LMHead, config: DistillationConfig) -> None:
         super().__init__()
@@ -134,16 +134,16 @@ def mixed_cross_entropy(
 ) -> Tensor:
     """Σ (1 − share) · −log q[target] + share · T² · KL(p_T ‖ q_T) over the (N, D) vectors x; weight is (V, D).
 
-    `taught` are the vectors, the weight and the bias of which the teacher's scores are made. The scores of either are
-    held for a part of the rows at a time, and once.
+    `teacher_output` are the states, the weight and the bias that give the teacher's logits. Logits of both are computed
+    once, for a slice of the rows at a time.
     """
     return _TokenDistillationFunction.apply(x, weight, bias, target, *teacher_output, config.temperature, config.share)  # pyright: ignore[reportReturnType]
 
 
 class _TokenDistillationFunction(torch.autograd.Function):
-    """As `cross_entropy._Summed`: gradients are made on the way forward, part by part, and scaled on the way back.
+    """Computes gradients in the forward pass, slice by slice, and scales them in the backward pass.
 
-    By the student's scores they are (1 − share) · (q − [target]) + share · T · (q_T − p_T).
+    The gradient by the student's logits is (1 − share) · (q − [target]) + share · T · (q_T − p_T).
     """
 
     @staticmethod
@@ -192,16 +192,16 @@ def _scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return scores if bias is None else scores.add_(bias.float())
 
 
-# -- what is inside
+# --- Layer distillation ---
 
 
 def layers_of(student: int, teacher: int) -> list[int]:
-    """Which of the teacher's layers, from 1, each of the student's stands for: evenly apart, the last for the last."""
+    """The teacher's layer, from 1, that each of the student's matches: evenly spaced, the last with the last."""
     return [(2 * layer * teacher + student) // (2 * student) for layer in range(1, student + 1)]
 
 
 class _LayerDistillation(nn.Module):
-    """What is compared at every token, from layer to layer."""
+    """Compares student and teacher at every token, layer by layer."""
 
     def __init__(self, student: Encoder, teacher: Encoder) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class _LayerDistillation(nn.Module):
 
 
 class HiddenStateDistillation(_LayerDistillation):
-    """The mean squared difference of vectors; where widths differ, the student's is led to the teacher's first."""
+    """Mean squared difference of hidden states; if sizes differ, the student's are projected first."""
 
     def __init__(self, student: Encoder, teacher: Encoder) -> None:
         super().__init__(student, teacher)
@@ -237,7 +237,7 @@ class HiddenStateDistillation(_LayerDistillation):
 
 
 class AttentionDistillation(_LayerDistillation):
-    """KL(teacher ‖ student) of where a token looks, the mean of heads and layers."""
+    """KL(teacher ‖ student) of attention weights, averaged over heads and layers."""
 
     def loss(self, states: StudentStates, target: Tensor) -> Tensor:
         total = torch.zeros((), device=target.device)
@@ -259,14 +259,15 @@ class AttentionDistillation(_LayerDistillation):
 
 
 def layer_distillations(config: DistillationConfig, student: Encoder, teacher: Encoder) -> dict[str, nn.Module]:
-    """What compares the insides of two encoders; an error where they cannot be compared."""
+    """The layer losses of a configuration; an error if the encoders do not match."""
     losses: dict[str, nn.Module] = {}
     if config.hidden:
         losses["hidden"] = HiddenStateDistillation(student, teacher)
     if config.attention:
         num_heads = tuple(encoder.heads if isinstance(encoder, Transformer) else None for encoder in (student, teacher))
         if num_heads[0] != num_heads[1] or None in num_heads:
-            message = f"--attention compares maps head by head, but the student has {num_heads[0]} heads, the teacher {num_heads[1]}"
+            message = "--attention compares maps head by head, "
+            message += f"but the student has {num_heads[0]} heads, the teacher {num_heads[1]}"
             raise InputError(
                 message, hint=f"give the student as many (--heads {num_heads[1]}), or leave --attention out"
             )
@@ -274,16 +275,16 @@ def layer_distillations(config: DistillationConfig, student: Encoder, teacher: E
     return losses
 
 
-# -- who learns
+# --- Student ---
 
 
 class StudentModel(Model):
-    """A network with more heads for what it learns from a teacher; only its own are saved, and answer."""
+    """A network with extra heads for distillation; only its own heads are saved and predict."""
 
     def __init__(self, model: Model, extra_heads: Mapping[str, nn.Module], teacher: Model | None) -> None:
         super().__init__(model.encoder, {**model.heads, **extra_heads})
         self.own, self.projected = tuple(model.heads), dict[str, Tensor]()
-        self._teacher = (teacher,)  # in a tuple: it does not learn, and is not saved
+        self._teacher = (teacher,)  # in a tuple: it is neither trained nor saved
 
     @property
     def teacher(self) -> Model | None:
@@ -321,7 +322,7 @@ class StudentModel(Model):
 
 
 class DistillationLearner(GradientLearner):
-    """Descending with a teacher at hand."""
+    """Gradient descent of a student with its teacher on the same device."""
 
     model: StudentModel
 
@@ -345,15 +346,15 @@ class DistillationLearner(GradientLearner):
 
 
 def inherit_layers(teacher_tensors: Mapping[str, Tensor], student: Model, depths: tuple[int, int]) -> StateDict:
-    """A teacher's tensors for a student as wide: of its layers those that the student's stand for, and all else.
+    """Initial tensors of a student of the same hidden size: the matching layers of its teacher, and all else.
 
-    A shorter context begins with the first positions.
+    A student with a shorter context takes the first positions.
     """
     teacher_layers, inherited = layers_of(*depths), {}
     for name, parameter in student.named_parameters():
         layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
         teacher_name = name
-        if layer and "encoder.blocks.1.attention.output.weight" in teacher_tensors:  # else one block is all of them
+        if layer and "encoder.blocks.1.attention.output.weight" in teacher_tensors:  # else all layers share one block
             teacher_name = f"encoder.blocks.{teacher_layers[int(layer[1])] - 1}.{name[layer.end() :]}"
         tensor = teacher_tensors.get(teacher_name)
         if tensor is not None and name == "encoder.embedding.position.weight":

@@ -146,7 +146,7 @@ def train_step(connection: ProcessConnection, sync: GradientSync, message: Train
     """This process's share of a step; None: some process had not enough memory, and no step was taken."""
     result: StepResult | None = connection.all_merge(sync.compute_gradients(message), _merge_results)
     if result is None:
-        sync.learner.optimiser.zero_grad()
+        sync.learner.optimizer.zero_grad()
         return None
     losses, names = result
     return losses, sync.apply_gradients(names, message.rate)
@@ -342,9 +342,9 @@ class AllReduceSync:
             shapes = {name: parameter.shape for name, parameter in learner.model.named_parameters()}
             learner.model.load({name: torch.empty(shape) for name, shape in shapes.items()})
             learner.build_optimizer()
-        for tensor in (*learner.model.tensors().values(), *learner.optimiser.state_tensors().values()):
+        for tensor in (*learner.model.tensors().values(), *learner.optimizer.state_tensors().values()):
             dist.broadcast(tensor, 0)
-        self._fill_buckets(learner.optimiser.parameters)
+        self._fill_buckets(learner.optimizer.parameters)
 
     def _fill_buckets(self, parameters: dict[str, Tensor]) -> None:
         """The last parameters come first: the backward pass reaches the end of a network before its beginning."""
@@ -472,8 +472,8 @@ class ShardedSync:
         weights = self.unsharded.model.tensors() if is_leader else {}
         for name, parameter in learner.sharded.items():
             self._scatter(weights.get(name), parameter, parameter.to_local())
-        state = self.unsharded.optimiser.state if is_leader else {}
-        for moment, shards in learner.optimiser.state.items():
+        state = self.unsharded.optimizer.state if is_leader else {}
+        for moment, shards in learner.optimizer.state.items():
             for name, shard in shards.items():
                 value = state[moment][name] if is_leader else None
                 if moment == "step":
@@ -492,8 +492,8 @@ class ShardedSync:
         weights = self.unsharded.model.tensors() if is_leader else {}
         for name, parameter in learner.sharded.items():
             self._gather(parameter, parameter.to_local(), weights.get(name))
-        state = self.unsharded.optimiser.state if is_leader else {}
-        for moment, shards in learner.optimiser.state.items():
+        state = self.unsharded.optimizer.state if is_leader else {}
+        for moment, shards in learner.optimizer.state.items():
             for name, shard in shards.items():
                 if moment != "step":
                     self._gather(learner.sharded[name], shard, state[moment][name] if is_leader else None)
@@ -533,7 +533,7 @@ class _ShardedLearner(GradientLearner):
         shards = {
             name: parameter.to_local().detach() for name, parameter in self.sharded.items() if parameter.requires_grad
         }
-        self.optimiser = AdamW(shards, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
+        self.optimizer = AdamW(shards, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
         self._uses_dropout = self.model.is_random
 
     def apply_gradients(self, rate: float) -> bool:
@@ -546,10 +546,10 @@ class _ShardedLearner(GradientLearner):
         finite = bool(torch.isfinite(norm))
         if finite:
             for name, gradient in gradients.items():
-                self.optimiser.parameters[name].grad = gradient
-            torch.nn.utils.clip_grads_with_norm_(self.optimiser.parameters.values(), self.recipe.clip, norm)
-            self.optimiser.step(rate)
-        self.optimiser.zero_grad()
+                self.optimizer.parameters[name].grad = gradient
+            torch.nn.utils.clip_grads_with_norm_(self.optimizer.parameters.values(), self.recipe.clip, norm)
+            self.optimizer.step(rate)
+        self.optimizer.zero_grad()
         for parameter in self.sharded.values():
             parameter.grad = None
         return finite

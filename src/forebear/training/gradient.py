@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 # --- AdamW (Kingma and Ba 2014; Loshchilov and Hutter 2017) ---
-# As one fused operation over all parameters. torch.optim does the same, but first loads torch's compiler: seconds before
-# the first step of a small run.
+# One fused operation over all parameters. torch.optim does the same, but first loads torch's compiler, which takes
+# seconds.
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # torch.optim's names for the state of each parameter
 
 
 class AdamW:
-    """Weight decay applies to matrices, not to vectors (norms and biases). `lr_scales` are by parameter name, else 1."""
+    """Weight decay applies to matrices, not to vectors (norms, biases); `lr_scales` are by parameter name, else 1."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class GradientLearner(Learner):
         """Moves the network to its device and creates its optimizer."""
         self.model.to(self.device.device)
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
-        self.optimiser = AdamW(trainable, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
+        self.optimizer = AdamW(trainable, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
         self._uses_dropout = self.model.is_random
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
@@ -242,21 +242,21 @@ class GradientLearner(Learner):
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
-            self.optimiser.zero_grad()
+            self.optimizer.zero_grad()
             return None
         return part_losses
 
     def apply_gradients(self, rate: float) -> bool:
         """Takes an optimizer step if all gradients are finite, so that no checkpoint holds NaN; whether they were."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self.optimiser.parameters.values(), self.recipe.clip))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.optimizer.parameters.values(), self.recipe.clip))
         is_finite = math.isfinite(norm)
         self.clipped += norm > self.recipe.clip
         self.largest = max(self.largest, norm) if is_finite else self.largest
         if is_finite:
-            self.optimiser.step(rate)
+            self.optimizer.step(rate)
             if self.model.bptt_state is not None:
                 self.model.bptt_state.commit()
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         return is_finite
 
     def clipping_stats(self) -> dict[str, float]:
@@ -286,7 +286,7 @@ class GradientLearner(Learner):
             if total_seconds > max_seconds and seconds:
                 break
             torch.set_num_threads(threads)
-            duration = self._timed(batch)
+            duration = self._time_one_step(batch)
             seconds[threads] = min(duration, seconds.get(threads, duration))
             total_seconds += duration
         best = min(seconds, key=lambda threads: seconds[threads])
@@ -294,7 +294,7 @@ class GradientLearner(Learner):
         self.device = replace(self.device, threads=best)
         return seconds[best]
 
-    def _timed(self, batch: Batch) -> float:
+    def _time_one_step(self, batch: Batch) -> float:
         began = time.monotonic()
         self.step(batch, 0, 0.0)
         return time.monotonic() - began
@@ -333,7 +333,7 @@ class GradientLearner(Learner):
         from safetensors.torch import save_file
 
         save_file({name: tensor.detach().cpu() for name, tensor in self.model.tensors().items()}, folder / WEIGHTS_FILE)
-        moments = self.optimiser.state_tensors()
+        moments = self.optimizer.state_tensors()
         if self.model.bptt_state is not None:
             moments |= {f"{CARRIED}{name}": tensor for name, tensor in self.model.bptt_state.state_tensors().items()}
         save_file(
@@ -350,7 +350,7 @@ class GradientLearner(Learner):
         if self.model.bptt_state is not None:
             names = [name for name in optimizer_state if name.startswith(CARRIED)]
             self.model.bptt_state.load({name.removeprefix(CARRIED): optimizer_state.pop(name) for name in names})
-        if mismatches := self.optimiser.load(optimizer_state):
+        if mismatches := self.optimizer.load(optimizer_state):
             raise ForebearError(
                 f"what the optimiser remembers does not fit the network: {', '.join(mismatches[:3])}",
                 file=folder / LEARNER_STATE_FILE,

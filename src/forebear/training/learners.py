@@ -179,7 +179,7 @@ class CRFLearner(CountingLearner):
         return bool(is_flat) or search.has_decreased() < STILL * abs(search.value)
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
-        """Nothing: it is judged by its answers."""
+        """No loss: the model is evaluated by its predictions."""
         return {}
 
     def time_step(self, batch: Batch) -> float:
@@ -300,7 +300,7 @@ class LinearLearner(CountingLearner):
         return np.where(is_supervised(labels), np.array(self.weights)[np.maximum(labels, 0)], 0.0)
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
-        """Nothing: it is judged by its answers."""
+        """No loss: the model is evaluated by its predictions."""
         return {}
 
 

@@ -245,6 +245,19 @@ def _labels(label: Any) -> tuple[str, ...]:
     return label if isinstance(label, tuple) else (str(label),)
 
 
+def load_run_model(folder: RunFolder) -> tuple[Any, list[str]]:
+    """The trained network of any run, and notes for the user."""
+    spec, is_quantized, task = folder.spec, "quantised" in folder.metadata, folder.task
+    if spec.learning == "counting" and task is None:
+        return load_counted_model(folder)
+    weights, notes = folder.verified_weights()
+    if task is not None:
+        network = load_task_model(spec, folder.tokenizer, task, folder.adaptation, weights, quantized=is_quantized)
+    else:
+        network = load_model(spec, folder.tokenizers, weights, folder.metadata.get("heads"), quantized=is_quantized)
+    return network, notes
+
+
 # --- Counting models; large n-gram models answer from a memory-mapped hash table ---
 
 TABLE = "ngrams.table"

@@ -301,7 +301,7 @@ class MetricsLog:
                     return
 
     def add(self, **values: Any) -> None:
-        line = json.dumps({name: _told(value) for name, value in values.items()})
+        line = json.dumps({name: _rounded_for_json(value) for name, value in values.items()})
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
@@ -312,11 +312,11 @@ class MetricsLog:
             file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def _told(value: Any) -> Any:
+def _rounded_for_json(value: Any) -> Any:
     """Floats with seven digits; NaN and infinity as null, which JSON has no numbers for."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
-    return {name: _told(nested) for name, nested in value.items()} if isinstance(value, dict) else value
+    return {name: _rounded_for_json(nested) for name, nested in value.items()} if isinstance(value, dict) else value
 
 
 # --- List of runs ---

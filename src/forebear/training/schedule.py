@@ -1,4 +1,4 @@
-"""When a run warms up, when its rate begins to fall, and when it is over."""
+"""Learning-rate schedule: warmup, cooldown, and the end of a run with a time, step, token or epoch budget."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 from forebear.training.settings import Recipe
 
 WARMUP = 100  # steps, or a tenth of a shorter run
-MIN_TIMED_SHARE = 0.02  # of the time that was given: so long the speed is watched before it is believed
-MAX_COOLDOWN = 0.9  # of a run that was given a time
-MIN_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begins at its height
+MIN_TIMED_SHARE = 0.02  # of the time budget: the speed is measured for at least so long
+MAX_COOLDOWN = 0.9  # of a run with a time budget
+MIN_WARMUP = 10  # steps, or half of an even shorter run
 
 
 @dataclass
 class Schedule:
-    """The rate rises, stays, and falls to nothing in a straight line; or, by the "root", it falls as 1/√step at once.
+    """Linear warmup, a constant learning rate and a linear cooldown to 0; or, with "root", decay as 1/√step.
 
-    The middle does not depend on the end, so a run that was given a time decides late, from the speed it had, how many
-    steps it can still make; from then on everything is a function of the step alone. The same numbers given as a recipe
-    (`steps`, `warmup`, `fall`) repeat the run exactly.
+    The constant part does not depend on the end. So a run with a time budget fixes its number of steps late, from the
+    speed measured so far; from then on the schedule is a function of the step alone. A recipe of the same `steps`,
+    `warmup` and `fall` repeats the run exactly.
     """
 
     warmup: int
-    total: int | None  # steps in all, once known
+    total: int | None  # number of steps, once known
     fall: int | None
-    time: float | None  # seconds it was given
+    time: float | None  # time budget in seconds
     cooldown: float
     schedule: str | None = None
-    middle: tuple[int, float] = (0, 0.0)  # step and seconds half way to the decision: speed is taken from there on
+    middle: tuple[int, float] = (0, 0.0)  # step and seconds from which the speed is measured
 
     @classmethod
     def for_recipe(
@@ -46,17 +46,19 @@ class Schedule:
         elif recipe.epochs is not None:
             total = max(1, round(recipe.epochs * steps_per_epoch))
         guess = total or max(1, round((recipe.time or 0) / max(seconds_per_step, 1e-9)))
-        default_warmup = max(guess // 10, min(MIN_WARMUP, guess // 2))  # a guess from a busy moment may be far too low
+        default_warmup = max(
+            guess // 10, min(MIN_WARMUP, guess // 2)
+        )  # measured on a busy machine, a guess may be far too low
         warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, default_warmup)
         fall, cooldown = recipe.fall, recipe.cooldown
-        if total is None:  # of a time, a little must pass before it can be known how many steps it holds
+        if total is None:  # speed must be measured before the cooldown
             cooldown = min(cooldown, MAX_COOLDOWN)
         if fall is None and total is not None and recipe.schedule != "root":
             fall = round(total * (1 - recipe.cooldown))
         return cls(warmup, total, fall, recipe.time, cooldown, recipe.schedule)
 
     def fix_total_steps(self, step: int, seconds: float) -> None:
-        """Given a time, fixes the number of steps when the rate has to begin to fall."""
+        """With a time budget, fixes the number of steps when the cooldown has to start."""
         if self.total is not None or self.time is None or not step:
             return
         cooldown_start = self.time * (1 - self.cooldown)
@@ -64,14 +66,14 @@ class Schedule:
             self.middle = step, seconds
         if seconds >= cooldown_start:
             steps, duration = step - self.middle[0], seconds - self.middle[1]
-            if duration < MIN_TIMED_SHARE * self.time and seconds < self.time:  # a step or two tell little
+            if duration < MIN_TIMED_SHARE * self.time and seconds < self.time:  # too few steps to measure
                 return
             seconds_per_step = duration / steps if steps else seconds / step
             self.total = step + max(1, round((self.time - seconds) / seconds_per_step))
             self.fall = None if self.schedule == "root" else step
 
     def lr_fraction(self, step: int) -> float:
-        """The rate of this step as a share of the full one."""
+        """The learning rate of this step, as a fraction of the peak."""
         if step < self.warmup:
             return (step + 1) / self.warmup
         if self.schedule == "root":
@@ -84,7 +86,7 @@ class Schedule:
         return self.total is not None and step >= self.total
 
     def progress(self, step: int, seconds: float) -> float:
-        """How much of the run is behind us, from 0 to 1."""
+        """The completed fraction of the run, from 0 to 1."""
         if self.total is not None:
             return step / self.total
         return min(1.0, seconds / self.time) if self.time else 0.0
@@ -100,9 +102,9 @@ class Schedule:
 
 
 def is_eval_step(step: int, every: int | None) -> bool:
-    """Whether held-out text is looked at after this many steps: every so many, or ever more seldom (20, 30, 45 …).
+    """Whether held-out text is evaluated after this step: every so many, or at growing intervals (20, 30, 45 …).
 
-    A function of the step alone, as the best checkpoint must not depend on when a run was interrupted.
+    It depends on the step alone, as the best checkpoint must not depend on when a run was interrupted.
     """
     if every:
         return step % every == 0

@@ -1,4 +1,4 @@
-"""How long, how fast and with what care to learn: everything about time and steps, nothing about any milestone."""
+"""Training settings (the recipe): budget, optimizer, evaluation, machine; nothing about a particular model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forebear.errors import InputError
 from forebear.registry import suggest
 from forebear.settings.units import parse_count, parse_duration
 
-MIN_MEMORY = 1 << 20  # bytes that somebody may mean
+MIN_MEMORY = 1 << 20  # bytes; less is probably a missing unit
 BUDGETS = ("time", "steps", "tokens", "epochs")
 GRADIENT_SETTINGS = (
     "accumulate",
@@ -27,7 +27,7 @@ GRADIENT_SETTINGS = (
     "clip",
     "patience",
 )
-GRADIENT_SETTINGS += ("device", "precision")  # to those who count all this means nothing
+GRADIENT_SETTINGS += ("device", "precision")  # of no effect on counting models
 TORCH_SETTINGS = (
     "accumulate",
     "decay",
@@ -36,41 +36,41 @@ TORCH_SETTINGS = (
     "patience",
     "device",
     "precision",
-)  # to tables of vectors this
+)  # of no effect on word vectors
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One of time, steps, tokens and epochs says when it is over; None elsewhere leaves the choice to forebear."""
+    """Budget (at most one of time, steps, tokens, epochs), optimizer, evaluation, machine; None: chosen by forebear."""
 
     time: float | None = None  # seconds
     steps: int | None = None
     tokens: int | None = None
     epochs: float | None = None
 
-    batch: int = 4096  # tokens in a step
-    accumulate: int = 1  # parts a step's batch is divided into, for memory that is too small
+    batch: int = 4096  # tokens per step
+    accumulate: int = 1  # micro-batches per step (gradient accumulation)
     rate: float = 1e-3
-    warmup: int | None = None  # steps in which the rate rises
-    schedule: str | None = None  # "root": having risen it falls as 1/√step; else it stays, and falls in a line at last
-    fall: int | None = None  # the step at which the rate begins to fall
-    cooldown: float = 0.4  # the share of the run in which the rate falls to nothing, where `fall` does not say
-    decay: float = 0.1  # of weights that are matrices
-    memory: float = 0.99  # of the second moment (Adam's β₂): a long one suits small batches
+    warmup: int | None = None  # warmup steps
+    schedule: str | None = None  # "root": after the warmup it decays as 1/√step; else constant, then linear cooldown
+    fall: int | None = None  # the step at which the cooldown starts
+    cooldown: float = 0.4  # fraction of the run in which the rate falls to 0, without `fall`
+    decay: float = 0.1  # weight decay, of matrices
+    memory: float = 0.99  # Adam's β₂: a large one suits small batches
     clip: float = 1.0
 
-    held_out: float = 0.05  # share of the text that examines
-    evaluate_every: int | None = None  # steps; None: ever more seldom
+    held_out: float = 0.05  # fraction of the text that is held out
+    evaluate_every: int | None = None  # steps; None: at growing intervals
     patience: int | None = None  # evaluations without improvement after which to stop; None: never
     save_every: float = 60.0  # seconds
-    keep: int = 2  # of the newest checkpoints, beside the best
+    keep: int = 2  # number of newest checkpoints, beside the best
 
     seed: int = 0
     device: str | None = None
     threads: int | None = None
-    max_memory: int | None = None  # bytes that counting n-grams may take; what is beyond goes to the disk
+    max_memory: int | None = None  # bytes for counting n-grams; the rest is spilled to disk
     precision: str | None = None
-    deterministic: bool | None = None  # tables of vectors: the same bits whatever the number of threads
+    deterministic: bool | None = None  # word vectors: the same bits with any number of threads
 
     def __post_init__(self) -> None:
         budgets = [name for name in BUDGETS if getattr(self, name) is not None]
@@ -115,7 +115,7 @@ class Recipe:
 
 
 def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
-    """A recipe from layers of settings, the later ones winning; a later budget replaces any earlier one."""
+    """A recipe from layers of settings; later ones take precedence, and a later budget replaces any earlier one."""
     settings: dict[str, Any] = {}
     for layer in layers:
         values = {name: value for name, value in layer.items() if value is not None}
@@ -130,7 +130,7 @@ def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
 
 
 def _parse_value(name: str, field_type: str, value: Any) -> Any:
-    """A setting as it is written ("5m", "2M", "0.1") as the number it stands for."""
+    """Parses a setting as written by the user ("5m", "2M", "0.1")."""
     if name in ("time", "save_every"):
         return parse_duration(value)
     if field_type.startswith("bool"):
@@ -159,7 +159,7 @@ def _flag_name(name: str) -> str:
 
 
 def read_toml(file: str | Path, example: str) -> dict[str, Any]:
-    """A file of settings; `form` tells how one is written, for who wrote it otherwise."""
+    """A TOML file of settings; `example` is the hint of its errors."""
     try:
         with open(file, "rb") as stream:
             return tomllib.load(stream)
@@ -170,7 +170,7 @@ def read_toml(file: str | Path, example: str) -> dict[str, Any]:
 
 
 def read_recipe(file: str | Path, known_keys: Iterable[str]) -> dict[str, Any]:
-    """A recipe file: TOML, with names of `known` at its top and tables `fields` and `recipe`."""
+    """A recipe file: TOML with `known_keys` at the top level and tables `fields` and `recipe`."""
     example = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
     content = read_toml(file, example)
     allowed_keys = [*known_keys, "fields", "recipe"]

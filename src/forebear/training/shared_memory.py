@@ -52,21 +52,21 @@ class SharedMemorySync:
     def sync_state(self) -> None:
         """Gives all processes the weights and the optimizer state of the leader."""
         learner, is_leader = self.learner, self.connection.rank == 0
-        leader_state = learner.optimiser.state_tensors() if is_leader else {}
+        leader_state = learner.optimizer.state_tensors() if is_leader else {}
         for name, value in learner.model.tensors().items() if is_leader else ():
             self.weights[name].copy_(value)
         learner.model.load(self.weights)
         learner.build_optimizer()
-        state = learner.optimiser.state
+        state = learner.optimizer.state
         state["exp_avg"], state["exp_avg_sq"] = dict(self.means), dict(self.squares)
         if is_leader:
-            learner.optimiser.load(leader_state)
+            learner.optimizer.load(leader_state)
         steps = self.connection.all_merge(
             {name: float(count) for name, count in state["step"].items()}, lambda processes: processes[0]
         )
         for name, count in state["step"].items():
             count.fill_(steps[name])
-        self._build_slice_optimizer(learner.optimiser)
+        self._build_slice_optimizer(learner.optimizer)
 
     def _build_slice_optimizer(self, optimizer: AdamW) -> None:
         """An optimizer for our slice; it shares its step counts with that of all parameters, which is saved."""
@@ -105,7 +105,7 @@ class SharedMemorySync:
             return None
         names = set()
         for name, view in self.process_gradients[self.connection.rank].items():
-            parameter = self.learner.optimiser.parameters[name]
+            parameter = self.learner.optimizer.parameters[name]
             if parameter.grad is None:
                 view.zero_()
             else:

@@ -1,4 +1,4 @@
-"""What a teacher says of every example, as targets beside the truth, and how much it counts (Hinton et al. 2015)."""
+"""Soft targets of a teacher (Hinton et al. 2015): distillation settings, objective and targets; loads no torch."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from forebear.objectives.input_format import InputFormat
 from forebear.tasks.task import ProgressFn, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
-TEACHER_TARGET = "_taught"  # behind the name of a target: what the teacher says of it
-TINY = 1e-30  # a probability whose logarithm is still a number in single precision
+TEACHER_TARGET = "_taught"  # suffix of target names: the teacher's logits
+TINY = 1e-30  # its logarithm is finite in single precision
 
 
 @dataclass(frozen=True)
 class DistillationConfig:
-    """temperature  divides the logits of both before they are compared: the warmer, the more the small ones tell
-    share        of the loss that is the teacher's, times temperature²; the rest is the truth's
-    hidden       what the squared difference of layers counts beside it
-    attention    what the divergence of attention maps counts beside it
+    """Weights of the distillation losses.
+
+    temperature  divides the logits of teacher and student: at higher ones small probabilities matter more
+    share        weight of the distillation loss, times temperature²; the rest is that of the labels
+    hidden       weight of the squared difference of hidden states, added to these
+    attention    weight of the divergence of attention maps, added to these
     """
 
     temperature: float = 2.0
@@ -44,22 +46,22 @@ class DistillationConfig:
 
     @property
     def layer_losses(self) -> dict[str, float]:
-        """What of the inside of both is compared, and how much it counts."""
+        """The layer losses in use, with their weights."""
         return {name: weight for name, weight in asdict(self).items() if name in ("hidden", "attention") and weight}
 
     def soft_targets_only(self) -> DistillationConfig:
-        """The same without the teacher."""
+        """The same student without distillation: all weights are 0."""
         return replace(self, share=0.0, hidden=0.0, attention=0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class DistillationObjective:
-    """The rows of another objective with what the teacher is asked of them; what examines is asked for the truth alone.
+    """Another objective with targets of the teacher in training; held-out batches have the labels alone.
 
-    lessons  the source that teaches
-    mixed    targets whose truth and teacher are one loss, under a name of its own
-    matched  what is compared at every token
-    weights  of targets
+    lessons  the training source
+    mixed    targets whose labels and teacher are one loss, under a name of its own
+    matched  layer losses, computed at every token
+    weights  weights of targets
     """
 
     inner: Objective
@@ -74,8 +76,8 @@ class DistillationObjective:
     def check(self, source: Any) -> None:
         self.inner.check(source)
 
-    def batch(self, source: Any, size: int, moment: BatchKey) -> Batch:
-        batch = self.inner.batch(source, size, moment)
+    def batch(self, source: Any, size: int, key: BatchKey) -> Batch:
+        batch = self.inner.batch(source, size, key)
         if source is not self.lessons:
             return batch
         targets = {
@@ -87,7 +89,7 @@ class DistillationObjective:
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """Who knows a task: a model, and how it reads texts. It need not cut them as its student does."""
+    """A trained task model with its input format; its tokenizer may differ from the student's."""
 
     model: Any
     task: Task
@@ -97,10 +99,10 @@ class Teacher:
     def targets_for(
         self, examples: Sequence[Any], rows: ExampleRows, progress: ProgressFn | None = None
     ) -> TargetArrays:
-        """Its logits of each target of a student's `rows`, which are those of the examples.
+        """The teacher's logits for each target of the student's `rows` of these examples.
 
-        (E, answers) of labels, (E, choices) of choices and (B, places) of places, ending in -inf; (T, tags) of tags,
-        NaN where no word begins. Places are tokens: there, both read the same rows.
+        (E, labels); (E, choices) and (B, positions), padded with -inf; (T, tags), NaN where no word begins. For answer
+        spans, whose positions are tokens, teacher and student read the same rows.
         """
         if "start" in rows.targets:
             logits = predict_logits(self.model, rows, progress)
@@ -108,16 +110,14 @@ class Teacher:
         teacher_rows = self.task.encode(examples, self.tokenizer, self.layout)
         logits = predict_logits(self.model, teacher_rows, progress)
         if "tag" in rows.targets:
-            answers = self.task.predictions(
-                examples, teacher_rows, logits
-            )  # with a CRF: of each word, whatever the others are
+            answers = self.task.predictions(examples, teacher_rows, logits)  # with a CRF: the marginals of each word
             return {f"tag{TEACHER_TARGET}": _scatter_to_words(rows, [answer.probabilities for answer in answers])}
         (name,) = rows.targets
         return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name])}
 
 
 def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
-    """One row for each, as long as the longest; beyond its own end nothing can be."""
+    """The logits as one array, padded with -inf."""
     padded = np.full((len(logits), max(map(len, logits))), -np.inf, np.float32)
     for row, values in zip(padded, logits, strict=True):
         row[: len(values)] = values
@@ -125,7 +125,7 @@ def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray]) -> np.ndarray:
-    """The logarithms of (words, tags) probabilities of each example, at the tokens that answer for the words."""
+    """Log probabilities of each example's (words, tags), at the tokens that represent the words."""
     assert rows.answer_spans is not None
     log_probs = np.log(np.maximum(np.concatenate(word_probabilities), TINY)).astype(np.float32)
     starts = np.cumsum([0, *map(len, word_probabilities)])[:-1]
@@ -138,7 +138,7 @@ def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray
 
 
 def without_labels(rows: ExampleRows, num_labeled: int) -> ExampleRows:
-    """The same where nobody has said what is right of the examples from this number on."""
+    """The same rows, with the labels of all but the first examples removed."""
     is_unlabeled = {
         len(rows): np.arange(len(rows)) >= num_labeled,
         len(rows.lengths): rows.examples >= num_labeled,

@@ -170,14 +170,9 @@ class Trainer:
         watcher: TrainingCallback | None = None,
     ) -> None:
         self.folder, self.learner, self.objective, self.split = folder, learner, objective, split
-        self.once, self.last = (
-            single_pass,
-            keep_last,
-        )  # everything is shown once; what was learned last is kept, not the best
-        self.by_epoch, self.counts = (
-            by_epoch or keep_last,
-            single_pass or by_epoch,
-        )  # when it is looked at; whether without descent
+        self.once, self.last = single_pass, keep_last
+        self.by_epoch = by_epoch or keep_last
+        self.counts = single_pass or by_epoch  # counts, instead of gradient descent
         self.judge = judge
         self.recipe: Recipe = folder.recipe
         self.watcher = watcher or TrainingCallback()
@@ -189,7 +184,7 @@ class Trainer:
         self.saving = 0.0  # seconds the last save took
 
     def run(self) -> None:
-        """Trains to the end or until interrupted; the run folder, which the caller has locked, gets the best weights."""
+        """Trains to the end or until interrupted; the run folder, locked by the caller, gets the best weights."""
         with SignalGuard() as interruption, self._record_failure():
             self._begin()
             self.folder.update(state="training")

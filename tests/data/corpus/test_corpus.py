@@ -122,10 +122,10 @@ def test_a_share_is_between_none_and_all(story, pieces):
     corpus = prepare_corpus([story], pieces)
     assert corpus.split(1e-9).method == "position"
     nothing = corpus.split(0)
-    assert (nothing.method, len(nothing.held_out), nothing.train.vocabulary) == (
+    assert (nothing.method, len(nothing.held_out), nothing.train.num_tokens) == (
         "nothing",
         0,
-        corpus.all_documents().vocabulary,
+        corpus.all_documents().num_tokens,
     )
     for share in (-0.1, 1, 1.5, float("nan")):
         with pytest.raises(InputError, match="share"):

@@ -176,7 +176,7 @@ def corpus_of(lines: list[str]) -> ParallelCorpus:
 
 def test_pairs_stay_pairs_where_one_side_has_no_tokens():
     corpus = corpus_of(["alpha\tbeta", "\x01\tgamma", "beta\t\x01", "gamma\tdelta"])
-    whole = corpus.all_documents()
+    whole = corpus.all_pairs()
     assert len(whole) == 2
     decoded = [
         [corpus.tokenizer.source.decode(side.corpus.ids[a:b]) for a, b in side.spans.tolist()]

@@ -192,7 +192,7 @@ def test_a_workers_failure_names_file_and_line(tmp_path, pieces, workers, monkey
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 50)
     text = tmp_path / "t.txt"
     text.write_text("\n\n".join(["fine text here"] * 20 + ["this goes boom"] + ["fine"] * 20))
-    fussy = Fussy(pieces._blueprint)
+    fussy = Fussy(pieces._spec)
     with pytest.raises(ForebearError, match="ValueError: will not encode this") as caught:
         prepare_corpus([text], fussy, to=tmp_path / "c", workers=workers)
     assert (caught.value.file, caught.value.line) == (str(text), 41)

@@ -104,7 +104,7 @@ def test_the_task_says_what_each_word_is():
     assert task_from_json(task.to_dict()) == task
     assert task.split_words("我爱北京") == ("我", "爱", "北京")
     assert task.split_words("我 爱 北京天安门 。") == ("我", "爱", "北京天安门", "。")  # cut already
-    answer = task._told(("我", "去"), np.array([1, 2]), np.full((2, 3), 1 / 3))
+    answer = task._make_prediction(("我", "去"), np.array([1, 2]), np.full((2, 3), 1 / 3))
     assert (answer.tags, answer.entities, answer.is_plain) == (("r", "v"), (), True)
     verdict = task.judge(TaggedExample(("我", "去"), ("r", "ns")), answer)
     assert (verdict.right, verdict.wanted, verdict.said) == (False, "去/ns", "去/v")
@@ -113,7 +113,10 @@ def test_the_task_says_what_each_word_is():
 def test_the_mean_of_the_parts_is_the_accuracy():
     task = SequenceTagging(("n", "v"), scheme="plain")
     asked = [TaggedExample(("a", "b", "c"), ("n", "v", "n")), TaggedExample(("a",), ("v",))]
-    answers = [task._told(one.words, np.zeros(len(one.words), int), np.ones((len(one.words), 2)) / 2) for one in asked]
+    answers = [
+        task._make_prediction(one.words, np.zeros(len(one.words), int), np.ones((len(one.words), 2)) / 2)
+        for one in asked
+    ]
     found = example_scores(task, asked, answers)
     assert found.mean() == pytest.approx(task.evaluate(asked, answers)["accuracy"]) == pytest.approx(0.5)
 

@@ -17,6 +17,7 @@ from forebear.data.labeled.tag_schemes import (
     SCHEME_LETTERS,
     Scheme,
     detect_scheme,
+    entities_to_iobes,
     entity_spans,
     from_iobes,
     labels_of,
@@ -25,7 +26,6 @@ from forebear.data.labeled.tag_schemes import (
     repair_tags,
     scheme_of,
     scheme_violations,
-    spelled,
     split_tag,
     to_iobes,
 )
@@ -59,7 +59,7 @@ strange_tags = st.lists(any_tags.map(lambda tags: tags[0] if tags else "M-PER") 
 @given(texts_with_entities(), st.sampled_from(SCHEMES), st.sampled_from(SCHEMES))
 def test_entities_survive_every_scheme(given_text, one, other):
     found, words = given_text
-    ours = spelled(found, words)
+    ours = entities_to_iobes(found, words)
     assert len(ours) == words
     assert entity_spans(ours) == found
     theirs = from_iobes(ours, one)
@@ -92,7 +92,7 @@ def test_each_scheme_as_it_is_known(scheme, tags):
 @given(texts_with_entities())
 def test_seqeval_reads_what_we_write(given_text):
     found, words = given_text
-    ours = spelled([(first, end, kind or "_") for first, end, kind in found], words)
+    ours = entities_to_iobes([(first, end, kind or "_") for first, end, kind in found], words)
     for scheme, theirs in {"IOBES": IOBES, "BIO": IOB2, "BILOU": BILOU}.items():
         (read,) = Entities([from_iobes(ours, scheme)], theirs).entities
         assert [(one.start, one.end, one.tag) for one in read] == entity_spans(ours)
@@ -206,7 +206,7 @@ def test_nested_tags_are_refused(tag):
         with pytest.raises(InputError, match="entities inside others"):
             read(["O", tag])
     with pytest.raises(InputError, match="two entities share word 3"):
-        spelled([(0, 3, "PER"), (2, 4, "ORG")], 5)
+        entities_to_iobes([(0, 3, "PER"), (2, 4, "ORG")], 5)
 
 
 def test_a_kind_with_such_marks_is_no_nesting():
@@ -217,7 +217,7 @@ def test_a_kind_with_such_marks_is_no_nesting():
 def test_entities_beyond_the_text_are_refused():
     for first, end in ((2, 4), (-1, 1), (1, 1)):
         with pytest.raises(InputError, match="in a text of 3 words"):
-            spelled([(first, end, "X")], 3)
+            entities_to_iobes([(first, end, "X")], 3)
 
 
 def test_labels_are_those_of_the_lineage():

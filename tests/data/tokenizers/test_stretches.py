@@ -47,7 +47,7 @@ def test_stretches_by_hand(known):
 
 def test_places_cut_as_well(known):
     places = np.array([False, False, True, False, False])
-    begins, numbers, fresh = known.look_up(code_points("abab "), np.array([4]), places=places)
+    begins, numbers, fresh = known.look_up(code_points("abab "), np.array([4]), is_boundary=places)
     assert (begins.tolist(), numbers.tolist(), fresh) == ([0, 2], [0, 0], ["ab"])
 
 
@@ -69,7 +69,7 @@ def test_both_ways_are_one(texts, seed):
 
 def test_tables_grow_and_lose_nothing(monkeypatch):
     monkeypatch.setattr(pretokens, "worth_compiling", lambda _: True)
-    monkeypatch.setattr(loops, "FIRST_ROOM", 4)
+    monkeypatch.setattr(loops, "INITIAL_CAPACITY", 4)
     monkeypatch.setattr(loops.empty_pretoken_table, "__defaults__", (4, 8, np.uint32))
     known = PretokenIndex(CLASSES)
     words = [f"w{number}" for number in range(3000)]

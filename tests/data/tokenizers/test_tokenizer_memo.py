@@ -69,8 +69,8 @@ def test_many_texts_as_one_by_one(made, way, texts):
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(strings(), max_size=4))
 def test_spans_from_memory_are_those_of_rust(made, way, texts):
-    remembered = made[way]._memo.encode_many(texts, made[way]._borders(texts), spans=True)
-    plain = made[way]._plain(texts)
+    remembered = made[way]._cache.encode_many(texts, made[way]._segmenter_boundaries(texts), spans=True)
+    plain = made[way]._encode_uncached(texts)
     for name in ("ids", "counts", "unknown", "first", "last"):
         assert getattr(remembered, name).tolist() == getattr(plain, name).tolist(), name
 
@@ -96,8 +96,8 @@ def test_unknown_bytes_are_those_of_the_spans(made, way, texts):
 def test_unknown_words_as_the_source_tells_them(made, way, texts):
     """Every character a word: then nothing but the characters decides, and Rust alone says the same."""
     ends = [list(range(1, len(text) + 1)) or [0] for text in texts]
-    plain = Tokenizer(made[way]._blueprint)
-    plain.__dict__["_memo"] = None
+    plain = Tokenizer(made[way]._spec)
+    plain.__dict__["_cache"] = None
     found, twin = made[way].encode_batch(texts, ends), plain.encode_batch(texts, ends)
     for name in ("ids", "counts", "unknown", "starts"):
         assert getattr(found, name).tolist() == getattr(twin, name).tolist(), name
@@ -120,7 +120,7 @@ def test_every_character_between_letters_and_marks(made, way):
     """All of planes 0 to 2, each beside what it might join: no cut rule may be wrong for any of them."""
     around = [c for c in range(0x30000) if not 0xD800 <= c < 0xE000]
     tokenizer = made[way]
-    classes = tokenizer._memo._rule.classes
+    classes = tokenizer._cache._rule.classes
     alone = [chr(c) for c in around if classes[c] != token_cache.CLASS_RUN or c < 128]
     common = [chr(c) for c in around[:0x3100:7]]
     texts = [f"a{c}\u0301b\u0338{c}{c}=1{c}ß{c}\u0338" for c in alone[:: 1 if len(alone) < 5000 else 9] + common]
@@ -137,7 +137,7 @@ def test_memory_is_emptied_when_full(made, monkeypatch):
     tokenizer = Tokenizer.__reduce__(made["wordpiece"])[0](*Tokenizer.__reduce__(made["wordpiece"])[1])
     for line in lines(50, seed=2):
         same(tokenizer, [line, *FRAGMENTS[:5]])
-        assert len(tokenizer._memo._stretches) <= 40 + len(line) + 5
+        assert len(tokenizer._cache._pretokens) <= 40 + len(line) + 5
 
 
 def test_nothing_and_empty_texts(made):

@@ -22,7 +22,7 @@ def job(tmp_path: Path) -> TextTrialSpec:
 
 SERVING = (
     "import time\nfrom forebear.experiments.comparison import trials\n"
-    "trials._run_text_trial = lambda job: {}\ntrials.serve_trial()"
+    "trials._run_text_trial = lambda job: {}\ntrials.serve_text_trial()"
 )
 
 
@@ -50,7 +50,7 @@ def test_whatever_happens_to_it_is_told(tmp_path, monkeypatch, program, words):
 def test_what_its_code_raises_is_told_by_the_process_itself(tmp_path):
     assert (
         "no milestone named"
-        in trials._serve_text_trial(TextTrialSpec(**{**vars(job(tmp_path)), "milestone": "nothing"}))[0]["error"]
+        in trials._text_trial_outcome(TextTrialSpec(**{**vars(job(tmp_path)), "milestone": "nothing"}))[0]["error"]
     )
 
 
@@ -60,7 +60,7 @@ def test_no_exception_goes_past(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(trials, "_run_text_trial", raising)
-    told, code = trials._serve_text_trial(job(tmp_path))
+    told, code = trials._text_trial_outcome(job(tmp_path))
     assert told["error"]
     assert code == (130 if isinstance(error, KeyboardInterrupt) else 1)
 
@@ -93,7 +93,7 @@ def test_an_interrupt_is_handed_on_and_waited_for(tmp_path, monkeypatch):
 def test_a_trial_whose_caller_dies_ends(tmp_path):
     program = (
         "import time\nfrom forebear.experiments.comparison import trials\n"
-        "trials._run_text_trial = lambda job: time.sleep(60)\ntrials.serve_trial()"
+        "trials._run_text_trial = lambda job: time.sleep(60)\ntrials.serve_text_trial()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

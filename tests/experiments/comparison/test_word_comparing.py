@@ -36,9 +36,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_finished_runs_are_compared_by_words_without_a_text(runs: dict[str, Path], capsys: Captured):
     contenders, files = [runs[name] for name in ("word2vec", "onehot", "ngram")], [runs["pairs"], runs["asked"]]
     found = compare_words(contenders, files)
-    assert fb.compare(runs=contenders, options=files) == found
+    assert fb.compare(runs=contenders, words=files) == found
     with pytest.raises(InputError, match="by files of judged words"):
-        fb.compare("book.txt", runs=contenders, options=files)  # pyright: ignore[reportCallIssue]
+        fb.compare("book.txt", runs=contenders, words=files)  # pyright: ignore[reportCallIssue]
     assert [one.title for one in found] == ["word2vec", "one-hot", "N-gram"]
     judged = found[0].results
     assert (judged["pairs"].num_covered, judged["pairs"].total) == (3, 4)

@@ -12,7 +12,7 @@ from forebear.data.io import documents
 from forebear.data.io.reader import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.comparison.compressors import (
-    BETWEEN,
+    DOCUMENT_SEPARATOR,
     HeldOutText,
     compression_baselines,
     first_words,
@@ -32,7 +32,7 @@ def test_the_same_documents_are_held_out_as_in_a_corpus_whatever_the_tokenizer(b
     assert (seen.num_bytes, seen.held_out_bytes) == (corpus.all_documents().num_bytes, split.held_out.num_bytes)
     texts = book.read_text().strip().split("\n\n")
     kept = [texts[np.searchsorted(corpus.documents, first)] for first, _ in split.held_out.units.tolist()]
-    assert seen.held_out == b"".join(text.encode() + BETWEEN for text in kept)
+    assert seen.held_out == b"".join(text.encode() + DOCUMENT_SEPARATOR for text in kept)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.001, 0.97])

@@ -1,4 +1,4 @@
-"""A corpus on disk: ids with sentence, document, word and entity starts, memory-mapped; made once, used many times."""
+"""A prepared corpus on disk: token ids with sentence, document, word and entity starts, memory-mapped."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ CORPUS_FILE, TOKENIZER_FILE, LEDGER_FILE, DROPPED_FILE = "corpus.json", "tokeniz
 
 
 def id_dtype(vocabulary: int) -> np.dtype:
-    """The narrowest unsigned integers that can hold every id."""
+    """The smallest unsigned integer type that can hold every id."""
     return np.min_scalar_type(max(vocabulary - 1, 0))
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Arrays that live on disk.
+    """Memory-mapped arrays of a text.
 
     ids        (tokens,)         token ids, of the smallest integer type
     sentences  (sentences + 1,)  where each sentence starts in `ids`; the last entry is the end
     documents  (documents + 1,)  where each document starts in `sentences`; the last entry is the end
-    hashes     (documents,)      what the document says, in 64 bits: equal for exact duplicates
-    sizes      (sentences,)      bytes of the original text in UTF-8, for bits per byte; a document's add up to its own
-    unknown    (sentences,)      those of them that became unknown tokens, for charging what a vocabulary lacks
-    words      (tokens,) or None True where a token starts a word, where words were segmented
-    entities   (tokens,) or None 1 where a token begins an entity, 2 where it goes on with it, 0 where there is none
+    hashes     (documents,)      hash of the content in 64 bits: equal for exact duplicates
+    sizes      (sentences,)      bytes of the original text in UTF-8, for bits per byte; they add up to the document's
+    unknown    (sentences,)      bytes that became unknown tokens, to charge for out-of-vocabulary words
+    words      (tokens,) or None True for a token that starts a word, if words were segmented
+    entities   (tokens,) or None 1 for the first token of an entity, 2 for its other tokens, 0 for no entity
     """
 
     folder: Path
@@ -54,29 +54,33 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path, tokenizer: Tokenizer | None = None) -> Corpus:
-        """Opens at once, whatever the size; a folder that is not a whole corpus is refused. Who has just written its
-        tokenizer may hand it over, as it takes a while to read."""
+        """Opens a corpus without reading its arrays; refuses a folder that is not a complete corpus.
+
+        Pass the tokenizer, if it is loaded already, to save the time of reading it.
+        """
         folder = Path(folder)
         try:
-            facts = json.loads((folder / CORPUS_FILE).read_text())
+            metadata = json.loads((folder / CORPUS_FILE).read_text())
         except (OSError, ValueError) as error:
             raise InputError(
                 "not a prepared corpus", file=folder, hint="make one with: forebear prepare TEXT --to FOLDER"
             ) from error
-        if not isinstance(facts, dict) or facts.get("format") != CORPUS_FORMAT:
-            told = facts.get("format") if isinstance(facts, dict) else None
+        if not isinstance(metadata, dict) or metadata.get("format") != CORPUS_FORMAT:
+            found_format = metadata.get("format") if isinstance(metadata, dict) else None
             raise InputError(
-                f"a corpus of format {told!r}; this version reads {CORPUS_FORMAT!r}",
+                f"a corpus of format {found_format!r}; this version reads {CORPUS_FORMAT!r}",
                 file=folder,
                 hint="prepare the text again",
             )
-        arrays = {name: _mapped(folder / f"{name}.npy", told) for name, told in facts["arrays"].items()}
-        opened = cls(folder, facts, **{"words": None, "entities": None, **arrays})
+        arrays = {
+            name: _map_array(folder / f"{name}.npy", found_format) for name, found_format in metadata["arrays"].items()
+        }
+        corpus = cls(folder, metadata, **{"words": None, "entities": None, **arrays})
         if tokenizer is not None:
-            opened.__dict__["tokenizer"] = tokenizer
-        return opened
+            corpus.__dict__["tokenizer"] = tokenizer
+        return corpus
 
-    def __reduce__(self):  # travels to other processes as its folder, not as its arrays
+    def __reduce__(self):  # pickled as its folder, without the arrays
         return Corpus.open, (self.folder,)
 
     def __len__(self) -> int:
@@ -84,7 +88,7 @@ class Corpus:
 
     @property
     def key(self) -> str:
-        """What this corpus is: a digest of the text and of everything that was done to it."""
+        """The identity of this corpus: a digest of the text and of everything that was done to it."""
         return self.metadata["key"]
 
     @cached_property
@@ -107,9 +111,9 @@ class Corpus:
         return self.sentences[self.documents]
 
     def verify(self) -> None:
-        """Reads every array and compares it with the digest in the corpus's facts; `open` compares shapes only."""
-        for name, told in self.metadata["arrays"].items():
-            if hashlib.sha256(np.ascontiguousarray(getattr(self, name)).data).hexdigest() != told["sha256"]:
+        """Reads every array and compares its digest with the metadata; `open` compares shapes only."""
+        for name, array_metadata in self.metadata["arrays"].items():
+            if hashlib.sha256(np.ascontiguousarray(getattr(self, name)).data).hexdigest() != array_metadata["sha256"]:
                 path = self.folder / f"{name}.npy"
                 raise ForebearError("is not what was written", file=path, hint="prepare the text again")
 
@@ -121,7 +125,7 @@ class Corpus:
         return self.ids[self.sentences[first] : self.sentences[last]]
 
     def word_starts(self, start: int, end: int) -> np.ndarray:
-        """For tokens start..end: True where one starts a word (by segmentation, else by the pieces' own marks)."""
+        """For tokens start to end: True if one starts a word (by segmentation, else by continuation prefixes)."""
         if self.words is not None:
             return self.words[start:end]
         if self.tokenizer.kind not in ("words", "wordpiece"):
@@ -130,12 +134,15 @@ class Corpus:
         return ~self.tokenizer.continuation_mask[self.ids[start:end]]
 
     def all_documents(self) -> Subset:
-        """All of it, document by document."""
+        """The whole corpus, with documents as units."""
         return Subset(self, document_bounds(self))
 
     def split(self, held_out: float = 0.05) -> CorpusSplit:
-        """A share of the documents set apart by what they say: a document keeps its side whatever is added to the text,
-        and exact duplicates are always on the same side. Of documents too few for that, the end of the text is."""
+        """Splits by content hash, or by position if there are too few documents.
+
+        A document stays on its side when text is added, and exact duplicates are on the same side. If all documents
+        would be on one side, the end of the text is held out instead.
+        """
         if not 0 <= held_out < 1:
             raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")
         if not held_out:
@@ -143,17 +150,15 @@ class Corpus:
         return split_by_content(self, held_out) or split_by_position(self, held_out)
 
 
-def _mapped(path: Path, told: dict[str, Any]) -> np.ndarray:
+def _map_array(path: Path, array_metadata: dict[str, Any]) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ForebearError(
             "this part of the corpus is missing or damaged", file=path, hint="prepare the text again"
         ) from error
-    if array.dtype.str != told["type"] or list(array.shape) != told["shape"]:
-        raise ForebearError(
-            f"holds {array.dtype.str} {list(array.shape)}, the corpus says {told['type']} {told['shape']}",
-            file=path,
-            hint="prepare the text again",
-        )
+    if array.dtype.str != array_metadata["type"] or list(array.shape) != array_metadata["shape"]:
+        expected = f"{array_metadata['type']} {array_metadata['shape']}"
+        description = f"holds {array.dtype.str} {list(array.shape)}, the corpus says {expected}"
+        raise ForebearError(description, file=path, hint="prepare the text again")
     return array

@@ -1,4 +1,4 @@
-"""A shard of documents becomes arrays: sentences, ids, words, entities, and the books that prove nothing was lost."""
+"""Encode a shard of documents to arrays: sentences, token ids, words, entities, and their ledger."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_TOKENS_REASON = "no tokens in it"
 
 @dataclass(frozen=True)
 class DocumentEncoder:
-    """How documents become ids; travels to the workers."""
+    """How documents become token ids; sent to worker processes."""
 
     tokenizer: Tokenizer
     sentences: SentenceMode = "split"
@@ -40,35 +40,36 @@ class DocumentEncoder:
 
     @property
     def is_fast(self) -> bool:
-        """Whether it takes hardly longer than reading does, and tells nothing but tokens."""
+        """Whether encoding takes hardly longer than reading, and yields token ids only."""
         return self.tokenizer.is_fast and self.segmenter is None and self.entities is None
 
     def encode(self, documents: Sequence[Document]) -> EncodedShard:
-        """The arrays of these documents (or parts of documents), and what happened on the way."""
+        """The arrays of these documents (or parts of documents), and the ledger of encoding."""
         dropped: list[dict[str, Any]] = []
         ledger = Ledger(on_drop=dropped.append)
-        if (lines := self._by_lines(documents)) is not None:
-            tokens, sizes, many = lines
-            _account_sentences(documents, sum(len(it.text) for it in documents), sizes, ledger)
-            self._account(documents, [], [], tokens, ledger)  # none of them is without a token
-            return _entered(documents, many, tokens, None, sizes, dropped, ledger)
+        if (lines := self._encode_lines(documents)) is not None:
+            tokens, sizes, num_lines = lines
+            _account_sentences(documents, sum(len(document.text) for document in documents), sizes, ledger)
+            self._account_tokens(documents, [], [], tokens, ledger)  # none of them is without a token
+            return _encoded_shard(documents, num_lines, tokens, None, sizes, dropped, ledger)
         pieces, lengths, sizes = self._split(documents)
         _account_sentences(documents, sum(map(len, pieces)), sizes, ledger)
         try:
             tokens = self._tokens(documents, pieces, lengths)
             entities = self._entities(documents, pieces, tokens)
         except Exception as error:
-            raise self._located(error, documents, pieces, lengths) from error
-        self._account(documents, pieces, lengths, tokens, ledger)
+            raise self._with_location(error, documents, pieces, lengths) from error
+        self._account_tokens(documents, pieces, lengths, tokens, ledger)
         if entities is not None:
             ledger.stage("tokens").add_out(entities=int(np.count_nonzero(entities == ENTITY_BEGIN)))
-        return _entered(documents, np.array(lengths), tokens, entities, sizes, dropped, ledger)
+        return _encoded_shard(documents, np.array(lengths), tokens, entities, sizes, dropped, ledger)
 
-    def _by_lines(self, documents: Sequence[Document]) -> tuple[EncodedBatch, np.ndarray, np.ndarray] | None:
-        """The tokens of all sentences, their bytes, and how many each document has: of lines, where words are found by
-        their bytes too, so that no string is made of either; None where that cannot be.
+    def _encode_lines(self, documents: Sequence[Document]) -> tuple[EncodedBatch, np.ndarray, np.ndarray] | None:
+        """The tokens of all lines, their bytes, and the number of lines of each document, without making strings.
+
+        None where that is not possible: sentences are not lines, or words are not found by their bytes.
         """
-        if self.sentences != "lines" or not self.is_fast or any(it.words is not None for it in documents):
+        if self.sentences != "lines" or not self.is_fast or any(document.words is not None for document in documents):
             return None
         lines = document_lines(documents)
         tokens = None if lines is None else self.tokenizer.encode_lines(lines.data, lines.ends)
@@ -77,97 +78,97 @@ class DocumentEncoder:
         return tokens, lines.sizes, lines.many
 
     def _split(self, documents: Sequence[Document]) -> tuple[list[str], list[int], np.ndarray]:
-        """All sentences in a row, how many each document has, and the bytes of each."""
+        """All sentences, the number of sentences of each document, and the bytes of each sentence."""
         pieces: list[str] = []
         lengths: list[int] = []
         sizes: list[np.ndarray] = [np.zeros(0, np.int64)]
         for document in documents:
-            mine = split_sentences(document.text, self.sentences)
-            pieces += mine
-            lengths.append(len(mine))
-            sizes.append(_sizes(document, mine))
+            sentences = split_sentences(document.text, self.sentences)
+            pieces += sentences
+            lengths.append(len(sentences))
+            sizes.append(_sentence_bytes(document, sentences))
         return pieces, lengths, np.concatenate(sizes)
 
     def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> EncodedBatch:
-        """The tokens of all sentences, with word starts where words are known: from the source, or by segmentation."""
-        told = self.segmenter is not None or self._tells_entities(documents)
-        if not told and all(document.words is None for document in documents):
+        """The tokens of all sentences, with word starts if words are known from the source or by segmentation."""
+        has_words = self.segmenter is not None or self._tells_entities(documents)
+        if not has_words and all(document.words is None for document in documents):
             return self.tokenizer.encode_batch(pieces)
         ends: list[list[int]] = []
-        at = 0
+        start = 0
         for document, length in zip(documents, lengths, strict=True):
             words = document.words if document.words is not None else self._words(document.text)
-            ends += _ends_by_sentence(pieces[at : at + length], words)
-            at += length
+            ends += _ends_by_sentence(pieces[start : start + length], words)
+            start += length
         return self.tokenizer.encode_batch(pieces, ends, spans=self._tells_entities(documents))
 
     def _tells_entities(self, documents: Sequence[Document]) -> bool:
         return self.entities is not None or any(document.entities is not None for document in documents)
 
     def _entities(self, documents: Sequence[Document], pieces: list[str], tokens: EncodedBatch) -> np.ndarray | None:
-        """Which tokens are entities, where somebody tells: the source or a dictionary of names, or both."""
+        """Entity flags of tokens, from the source or a dictionary or both; None without either."""
         if not self._tells_entities(documents):
             return None
-        named = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
-        return entity_flags(tokens, tagged_entities(documents, pieces), named)
+        dictionary_spans = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
+        return entity_flags(tokens, tagged_entities(documents, pieces), dictionary_spans)
 
     def _words(self, text: str) -> Sequence[int]:
-        """Where words end in a document that does not tell: by segmentation, else where the tokens themselves say."""
+        """The ends of words in a document without marked words: by segmentation, else by the tokenizer."""
         segmenter = self.segmenter or self.tokenizer.segmenter
         if segmenter is not None:
             return segmenter.word_ends(text)
         return (len(text),) if self.tokenizer.kind == "words" else range(1, len(text) + 1)
 
-    def _located(
+    def _with_location(
         self, error: Exception, documents: Sequence[Document], pieces: list[str], lengths: list[int]
     ) -> Exception:
-        """The same failure with the file and line of the document that causes it."""
-        at = 0
+        """The error with the file and line of the document that causes it."""
+        start = 0
         for document, length in zip(documents, lengths, strict=True):
             try:
-                self._tokens([document], pieces[at : at + length], [length])
-            except Exception as again:  # noqa: BLE001 - the very failure we look for
-                return ForebearError(f"{type(again).__name__}: {again}", file=document.file, line=document.line)
-            at += length
+                self._tokens([document], pieces[start : start + length], [length])
+            except Exception as cause:  # noqa: BLE001 - the error that is located
+                return ForebearError(f"{type(cause).__name__}: {cause}", file=document.file, line=document.line)
+            start += length
         return error
 
-    def _account(
+    def _account_tokens(
         self, documents: Sequence[Document], pieces: list[str], lengths: list[int], tokens: EncodedBatch, ledger: Ledger
     ) -> None:
-        """The books of this stage. A sentence without tokens is dropped here, a document when all shards are there."""
-        books = ledger.stage("tokens")
-        taken = {**ledger.stage("sentences").given}
-        del taken["documents"]  # one may go on in the next shard
-        books.add_in(**taken)
-        for document, line, text in _silent(documents, pieces, lengths, tokens.counts):
-            lost = {"sentences": 1, "characters": len(text), "bytes": utf8_size(text)}
-            ledger.drop("tokens", NO_TOKENS_REASON, file=document.file, line=line, excerpt=text, **lost)
-            taken = {unit: taken[unit] - lost[unit] for unit in taken}
+        """Enters this stage in the ledger; drops sentences without tokens (documents are dropped in merging)."""
+        stage = ledger.stage("tokens")
+        units = {**ledger.stage("sentences").given}
+        del units["documents"]  # a document may continue in the next shard
+        stage.add_in(**units)
+        for document, line, text in _sentences_without_tokens(documents, pieces, lengths, tokens.counts):
+            dropped_units = {"sentences": 1, "characters": len(text), "bytes": utf8_size(text)}
+            ledger.drop("tokens", NO_TOKENS_REASON, file=document.file, line=line, excerpt=text, **dropped_units)
+            units = {unit: units[unit] - dropped_units[unit] for unit in units}
         unknown = self.tokenizer.unk_id
-        missed = 0 if unknown is None else int(np.count_nonzero(tokens.ids == unknown))
-        books.add_out(**taken, tokens=len(tokens.ids), unknown=missed)
+        num_unknown = 0 if unknown is None else int(np.count_nonzero(tokens.ids == unknown))
+        stage.add_out(**units, tokens=len(tokens.ids), unknown=num_unknown)
 
 
 @dataclass(frozen=True)
 class EncodedShard:
-    """What became of one shard: arrays with an entry for each token, sentence or document (or part of one)."""
+    """The arrays of one shard, with an entry for each token, sentence or document (or part of one)."""
 
     ids: np.ndarray
     sentences: np.ndarray  # tokens in each sentence
-    sizes: np.ndarray  # bytes of each sentence, and of those without tokens after it
+    sizes: np.ndarray  # bytes of each sentence, with those of sentences without tokens after it
     unknown: np.ndarray  # bytes of each sentence that became unknown tokens
     documents: np.ndarray  # sentences in each document
     before: np.ndarray  # bytes of each document before its first sentence with tokens
     hashes: np.ndarray
     continued: np.ndarray  # by document: True for a further part of the one before
-    silent: list[dict[str, Any]]  # documents without tokens, by number and place
-    dropped: list[dict[str, Any]]  # all that went no further
+    silent: list[dict[str, Any]]  # documents without tokens, by number and location
+    dropped: list[dict[str, Any]]  # all dropped items
     ledger: Ledger
-    words: np.ndarray | None = None  # by token: True where one starts a word, if that is known
-    entities: np.ndarray | None = None  # by token: whether one begins an entity or goes on with it, if that is known
+    words: np.ndarray | None = None  # by token: True if it starts a word, if known
+    entities: np.ndarray | None = None  # by token: entity flags, if known
 
 
-def _entered(
+def _encoded_shard(
     documents: Sequence[Document],
     lengths: np.ndarray,
     tokens: EncodedBatch,
@@ -176,23 +177,23 @@ def _entered(
     dropped: list[dict[str, Any]],
     ledger: Ledger,
 ) -> EncodedShard:
-    """The arrays, from the tokens and bytes of all sentences; those without tokens leave their bytes to others."""
-    kept = tokens.counts > 0
-    owners = np.repeat(np.arange(len(documents)), lengths)
-    spoken = np.bincount(owners[kept], minlength=len(documents))
-    heirs = np.cumsum(kept) - 1  # the last sentence with tokens, which may be another document's
-    early = heirs < (np.cumsum(spoken) - spoken)[owners]
-    nothing = np.flatnonzero(spoken == 0).tolist()
+    """The arrays of a shard; the bytes of sentences without tokens are added to the previous sentence."""
+    has_tokens = tokens.counts > 0
+    document_ids = np.repeat(np.arange(len(documents)), lengths)
+    num_sentences = np.bincount(document_ids[has_tokens], minlength=len(documents))
+    recipients = np.cumsum(has_tokens) - 1  # the last sentence with tokens, perhaps of an earlier document
+    before_first = recipients < (np.cumsum(num_sentences) - num_sentences)[document_ids]
+    empty_documents = np.flatnonzero(num_sentences == 0).tolist()
     return EncodedShard(
         ids=tokens.ids,
-        sentences=tokens.counts[kept].astype(np.int64),
-        sizes=sum_by_index(sizes[~early], heirs[~early], int(kept.sum())),
-        unknown=tokens.unknown_bytes[kept],
-        documents=spoken,
-        before=sum_by_index(sizes[early], owners[early], len(documents)),
+        sentences=tokens.counts[has_tokens].astype(np.int64),
+        sizes=sum_by_index(sizes[~before_first], recipients[~before_first], int(has_tokens.sum())),
+        unknown=tokens.unknown_bytes[has_tokens],
+        documents=num_sentences,
+        before=sum_by_index(sizes[before_first], document_ids[before_first], len(documents)),
         hashes=np.array([document_hash(document) for document in documents], np.uint64),
         continued=np.array([document.part > 0 for document in documents]),
-        silent=[{"number": n, "file": documents[n].file, "line": documents[n].line} for n in nothing],
+        silent=[{"number": n, "file": documents[n].file, "line": documents[n].line} for n in empty_documents],
         dropped=dropped,
         ledger=ledger,
         words=tokens.starts,
@@ -201,18 +202,18 @@ def _entered(
 
 
 def _account_sentences(documents: Sequence[Document], characters: int, sizes: np.ndarray, ledger: Ledger) -> None:
-    """The books of cutting documents into sentences of so many characters in all, and of so many bytes each."""
-    books, whole = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
-    books.add_in(
-        documents=whole,
+    """Enters sentence splitting in the ledger: the characters of all sentences, and the bytes of each."""
+    stage, num_documents = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
+    stage.add_in(
+        documents=num_documents,
         characters=sum(len(document.text) for document in documents),
         bytes=sum(document.utf8_size for document in documents),
     )
-    books.add_out(documents=whole, characters=characters, bytes=int(sizes.sum()), sentences=len(sizes))
+    stage.add_out(documents=num_documents, characters=characters, bytes=int(sizes.sum()), sentences=len(sizes))
 
 
-def _sizes(document: Document, pieces: list[str]) -> np.ndarray:
-    """The bytes of each of the pieces that a document is made of."""
+def _sentence_bytes(document: Document, pieces: list[str]) -> np.ndarray:
+    """The bytes of each of the sentences of a document."""
     lengths = text_lengths(pieces)
     if document.text.isascii():
         return lengths
@@ -220,54 +221,56 @@ def _sizes(document: Document, pieces: list[str]) -> np.ndarray:
 
 
 def document_hash(document: Document) -> int:
-    """What a document says in 64 bits; white space around it does not count."""
+    """The content hash of a document in 64 bits, without white space around it."""
     bare = document.text.strip()
-    return _hashed(document.utf8 if len(bare) == len(document.text) else bare.encode())
+    return _hash64(document.utf8 if len(bare) == len(document.text) else bare.encode())
 
 
 def content_hash(text: str) -> int:
-    """The same of a text."""
-    return _hashed(text.strip().encode())
+    """The content hash of a text in 64 bits, without white space around it."""
+    return _hash64(text.strip().encode())
 
 
-def _hashed(data: bytes) -> int:
+def _hash64(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def combine_hashes(parts: Sequence[int] | np.ndarray) -> int:
+def combine_hashes(part_hashes: Sequence[int] | np.ndarray) -> int:
     """The hash of a document from those of its parts."""
-    if len(parts) == 1:
-        return int(parts[0])
-    return _hashed(b"".join(int(part).to_bytes(8, "little") for part in parts))
+    if len(part_hashes) == 1:
+        return int(part_hashes[0])
+    return _hash64(b"".join(int(part_hash).to_bytes(8, "little") for part_hash in part_hashes))
 
 
 def _ends_by_sentence(pieces: list[str], ends: Sequence[int]) -> list[list[int]]:
-    """The ends of a document's words, counted from the start of each sentence; a sentence's end always ends a word."""
-    shares: list[list[int]] = []
-    start = at = 0
+    """The ends of a document's words relative to each sentence; the end of a sentence always ends a word."""
+    ends_by_sentence: list[list[int]] = []
+    start = index = 0
     for piece in pieces:
         stop = start + len(piece)
-        mine: list[int] = []
-        while at < len(ends) and ends[at] < stop:
-            mine.append(ends[at] - start)
-            at += 1
-        at += at < len(ends) and ends[at] == stop
-        shares.append([*mine, len(piece)])
+        sentence_ends: list[int] = []
+        while index < len(ends) and ends[index] < stop:
+            sentence_ends.append(ends[index] - start)
+            index += 1
+        index += index < len(ends) and ends[index] == stop
+        ends_by_sentence.append([*sentence_ends, len(piece)])
         start = stop
-    return shares
+    return ends_by_sentence
 
 
-def _silent(
+def _sentences_without_tokens(
     documents: Sequence[Document], pieces: list[str], lengths: list[int], counts: np.ndarray
 ) -> Iterator[tuple[Document, int, str]]:
-    """Sentences without a token: document, line and text. One pass, and none where there are none."""
-    silent = set(np.flatnonzero(counts == 0).tolist())
+    """Sentences without tokens: document, line and text."""
+    empty = set(np.flatnonzero(counts == 0).tolist())
     number = 0
-    for document, length in zip(documents, lengths, strict=True) if silent else ():
-        ends = 0  # line ends of this document so far
+    for document, length in zip(documents, lengths, strict=True) if empty else ():
+        line_ends = 0  # line ends of this document so far
         for text in pieces[number : number + length]:
-            if number in silent:
-                before = text[: len(text) - len(text.lstrip())].count("\n")  # white space before a sentence is its own
-                yield document, document.line_at(ends + (before if text.strip() else 0)), text
-            ends += text.count("\n")
+            if number in empty:
+                leading = text[: len(text) - len(text.lstrip())].count(
+                    "\n"
+                )  # white space before a sentence belongs to it
+                yield document, document.line_at(line_ends + (leading if text.strip() else 0)), text
+            line_ends += text.count("\n")
             number += 1

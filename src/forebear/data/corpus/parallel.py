@@ -1,4 +1,4 @@
-"""Parallel text: two files line by line, a table or JSONL, brought into two files whose lines belong together."""
+"""Parallel text: read from two files, a table or JSONL; aligned files, tokenizer pairs and the parallel corpus."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -21,7 +20,7 @@ import numpy as np
 
 from forebear.data.corpus.corpus import DROPPED_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, held_out_mask
-from forebear.data.io.atomic import cache_folder, explain_disk_errors, sync_file, sync_folder, write_json
+from forebear.data.io.atomic import atomic_folder, cache_folder, explain_disk_errors, sync_file, write_json
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.reader import INVISIBLE_CHARS, TextFormat, numbered_lines
@@ -30,42 +29,43 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-# Where two files that should be parallel part: a missing line shows in the lengths of all that follow it.
+# --- Alignment check: a missing line shows in the lengths of all lines that follow ---
+
+MAX_SHIFT = 3  # lines that may be missing or extra at once, besides the difference of both files
+SHIFT_COST = 12.0  # how much worse lines must fit in all before another shift is assumed
 
 
-NEAR = 3  # lines that may be missing or too many at once, beside the difference of both files
-DOUBT = 12.0  # how much worse lines must fit, all in all, before another distance is believed
+def first_misaligned_line(source_lengths: Sequence[int], target_lengths: Sequence[int]) -> int:
+    """The first line (from 1) of the shorter file from which on the two files are aligned with another shift.
 
-
-def first_misaligned_line(left: Sequence[int], right: Sequence[int]) -> int:
-    """The first line (from 1) of the shorter file from which on the files belong together at another distance.
-
-    Lines that belong together have lengths in about the same ratio. The likeliest course of the distance between them,
-    from none to the difference of both files, is found as a hidden Markov model finds its states.
+    Lines that belong together have lengths of about the same ratio. The most likely sequence of shifts, from 0 to the
+    difference of both files, is found with the Viterbi algorithm.
     """
-    one, two = (np.log(np.asarray(side, np.float64) + 1) for side in (left, right))
-    shorter, longer = (one, two) if len(one) < len(two) else (two, one)
-    count, apart = len(shorter), len(longer) - len(shorter)
+    source, target = (np.log(np.asarray(lengths, np.float64) + 1) for lengths in (source_lengths, target_lengths))
+    shorter, longer = (source, target) if len(source) < len(target) else (target, source)
+    count, difference = len(shorter), len(longer) - len(shorter)
     if not count:
         return 1
-    distances = np.array(sorted({*range(-NEAR, NEAR + 1), *range(apart - NEAR, apart + NEAR + 1)}))
+    distances = np.array(
+        sorted({*range(-MAX_SHIFT, MAX_SHIFT + 1), *range(difference - MAX_SHIFT, difference + MAX_SHIFT + 1)})
+    )
     ratio = float(np.median(longer[:count] - shorter))
-    cost = np.where(distances == 0, 0.0, np.inf)  # of the best course that ends at each distance
+    cost = np.where(distances == 0, 0.0, np.inf)  # of the best path to each shift
     stayed = np.empty((count, len(distances)), bool)
     came_from = np.empty(count, np.int64)
     for line in range(count):
         came_from[line] = best = int(cost.argmin())
-        stayed[line] = cost <= cost[best] + DOUBT
-        places = line + distances
-        fits = (places >= 0) & (places < len(longer))
-        apart_by = np.abs(longer[np.clip(places, 0, len(longer) - 1)] - shorter[line] - ratio)
-        cost = np.where(stayed[line], cost, cost[best] + DOUBT) + np.where(fits, apart_by, np.inf)
-    at = int(np.flatnonzero(distances == apart)[0])
+        stayed[line] = cost <= cost[best] + SHIFT_COST
+        positions = line + distances
+        fits = (positions >= 0) & (positions < len(longer))
+        deviations = np.abs(longer[np.clip(positions, 0, len(longer) - 1)] - shorter[line] - ratio)
+        cost = np.where(stayed[line], cost, cost[best] + SHIFT_COST) + np.where(fits, deviations, np.inf)
+    state = int(np.flatnonzero(distances == difference)[0])
     first = count + 1
     for line in range(count - 1, -1, -1):
-        if distances[at] != 0:
+        if distances[state] != 0:
             first = line + 1
-        at = at if stayed[line, at] else int(came_from[line])
+        state = state if stayed[line, state] else int(came_from[line])
     return first
 
 
@@ -74,76 +74,87 @@ SIDES = ("source.txt", "target.txt")
 FACTS = "pairs.json"
 LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]++")
 SUSPICIOUS = 60  # characters of a suspicious line that are shown
-UNSURE = 2  # of the last lines their lengths alone cannot tell whether one is missing before or behind them
+UNSURE = 2  # in the last lines, their lengths do not show whether a line is missing before or after them
 NAMES = (("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("input", "output"))
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")  # de, zho, zh-CN
 
-Progress = Callable[[int, int], object]
 Row = tuple[int, str, str]  # line, and the two sides
 
 
 @dataclass(frozen=True)
 class ParallelFormat:
-    """How parallel text is read. `columns` names those of the two sides (de,en), or numbers them from 1 (1,2)."""
+    """How parallel text is read. `columns` are names (de,en) or numbers from 1 (1,2): source and target."""
 
     columns: str = ""
     encoding: str = "utf-8"
     on_bad_bytes: OnBadBytes = "fail"
 
     def identity(self) -> dict[str, str]:
-        """Its part of a key in the cache; the names in it are data and stay when fields are renamed."""
+        """The part of a cache key; its names are data and stay when fields are renamed."""
         return {"columns": self.columns, "encoding": self.encoding, "on_bad_bytes": self.on_bad_bytes}
 
     def read_pairs(self, paths: Sequence[str], ledger: Ledger) -> Iterator[tuple[int, str, str]]:
-        """(line, source, target) of all pairs; what lacks a side is dropped into the ledger. Two files must be equally
-        long."""
+        """(line, source, target) of all pairs; rows with an empty side are dropped.
+
+        Raises:
+            InputError: Two files do not have equally many lines, or there are not one or two files.
+        """
         if len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
             hint = "give the translations as the second file"
             raise InputError("the same file stands for both sides", file=paths[0], hint=hint)
         sources = list(find_sources(paths))
         if len(sources) > 2:
-            what = f"{len(sources)} files are no parallel text"
-            raise InputError(what, hint="give two files, line by line, or one table or JSONL file")
+            description = f"{len(sources)} files are no parallel text"
+            raise InputError(description, hint="give two files, line by line, or one table or JSONL file")
         if len(sources) == 2 and self.columns:
-            what = "--columns means nothing to two files that are read line by line"
-            raise InputError(what, file=sources[0].name, hint="leave it out")
+            description = "--columns means nothing to two files that are read line by line"
+            raise InputError(description, file=sources[0].name, hint="leave it out")
         first, last = sources[0], sources[-1]
         rows = self._two_files(first, last, ledger) if len(sources) == 2 else self._one_file(first, ledger)
-        books, name = ledger.stage("read"), sources[0].name
-        for line, *both in rows:
-            one, two = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in both)
-            units = {"documents": 1, "characters": len(one) + len(two), "bytes": utf8_size(one) + utf8_size(two)}
-            books.add_in(**units)
-            if one and two:
-                books.add_out(**units)
-                yield line, one, two
+        stage, name = ledger.stage("read"), sources[0].name
+        for line, *texts in rows:
+            source_text, target_text = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in texts)
+            units = {
+                "documents": 1,
+                "characters": len(source_text) + len(target_text),
+                "bytes": utf8_size(source_text) + utf8_size(target_text),
+            }
+            stage.add_in(**units)
+            if source_text and target_text:
+                stage.add_out(**units)
+                yield line, source_text, target_text
             else:
-                reason = "both sides are empty" if not one and not two else "one side is empty"
-                ledger.drop("read", reason, file=name, line=line, excerpt=one or two, **units)
+                reason = "both sides are empty" if not source_text and not target_text else "one side is empty"
+                ledger.drop("read", reason, file=name, line=line, excerpt=source_text or target_text, **units)
 
-    def _two_files(self, one: SourceFile, two: SourceFile, ledger: Ledger) -> Iterator[Row]:
+    def _two_files(self, source_file: SourceFile, target_file: SourceFile, ledger: Ledger) -> Iterator[Row]:
         sizes = array("i"), array("i")
-        for line, (left, right) in enumerate(zip_longest(self._lines(one, ledger), self._lines(two, ledger)), 1):
-            for sizes_here, text in zip(sizes, (left, right), strict=True):
+        for line, (source_line, target_line) in enumerate(
+            zip_longest(self._lines(source_file, ledger), self._lines(target_file, ledger)), 1
+        ):
+            for side_sizes, text in zip(sizes, (source_line, target_line), strict=True):
                 if text is not None:
-                    sizes_here.append(len(text))
-            if left is not None and right is not None:
-                yield line, left, right
+                    side_sizes.append(len(text))
+            if source_line is not None and target_line is not None:
+                yield line, source_line, target_line
         if len(sizes[0]) != len(sizes[1]):
-            raise self._unequal(one, two, *sizes)
+            raise self._misaligned_error(source_file, target_file, *sizes)
 
-    def _unequal(self, one: SourceFile, two: SourceFile, left: Sequence[int], right: Sequence[int]) -> InputError:
-        line, shorter = first_misaligned_line(left, right), min(len(left), len(right))
-        if line > shorter - UNSURE:  # all that is there fits: the end is missing
+    def _misaligned_error(
+        self, source_file: SourceFile, target_file: SourceFile, source_sizes: Sequence[int], target_sizes: Sequence[int]
+    ) -> InputError:
+        line, shorter = first_misaligned_line(source_sizes, target_sizes), min(len(source_sizes), len(target_sizes))
+        if line > shorter - UNSURE:  # all lines fit: the end is missing
             line = shorter + 1
-        shown = []
-        for source in (one, two):
+        excerpts = []
+        for source in (source_file, target_file):
             lines = (text for number, text in enumerate(self._lines(source, Ledger()), 1) if number == line)
-            shown.append(f"{source.name}: {(next(lines, None) or '(nothing)')[:SUSPICIOUS]!r}")
+            excerpts.append(f"{source.name}: {(next(lines, None) or '(nothing)')[:SUSPICIOUS]!r}")
         return InputError(
-            f"{one.name} has {len(left):,} lines and {two.name} {len(right):,}: they are not parallel. By their "
-            f"lengths, lines seem to part at line {line:,}: {'; '.join(shown)}",
-            file=one.name,
+            f"{source_file.name} has {len(source_sizes):,} lines and {target_file.name} {len(target_sizes):,}: "
+            "they are not parallel. By their "
+            f"lengths, lines seem to part at line {line:,}: {'; '.join(excerpts)}",
+            file=source_file.name,
             line=line,
             hint="look there for a line that is missing or doubled; both files need a line for each pair",
         )
@@ -159,7 +170,7 @@ class ParallelFormat:
 
     def _from_jsonl(self, blocks: TextBlocks) -> Iterator[Row]:
         name = blocks.source.name
-        fields: tuple[str, str] | None = self._named()
+        fields: tuple[str, str] | None = self._column_names()
         for line, text, _ in numbered_lines(blocks):
             if not text.strip():
                 continue
@@ -169,23 +180,23 @@ class ParallelFormat:
                 hint = "one JSON object a line is expected"
                 raise InputError(f"not a JSON value: {error}", file=name, line=line, hint=hint) from error
             fields = fields or _fields_of(record, name, line)
-            both = [_field(record, field, name, line) for field in fields]
-            yield line, both[0], both[1]
+            texts = [_field(record, field, name, line) for field in fields]
+            yield line, texts[0], texts[1]
 
     def _from_table(self, blocks: TextBlocks, form: str) -> Iterator[Row]:
-        name, named = blocks.source.name, self._named()
-        places: tuple[int, int] | None = None
+        name, names = blocks.source.name, self._column_names()
+        columns: tuple[int, int] | None = None
         for line, row in _rows(blocks, form):
-            if places is None:
-                places, is_header = _columns(row, named, name, line)
+            if columns is None:
+                columns, is_header = _columns(row, names, name, line)
                 if is_header:
                     continue
-            if max(places) >= len(row):
-                what = f"the row has {len(row)} columns, column {max(places) + 1} is wanted"
-                raise InputError(what, file=name, line=line, hint="mend the row, or name others with --columns")
-            yield line, row[places[0]], row[places[1]]
+            if max(columns) >= len(row):
+                description = f"the row has {len(row)} columns, column {max(columns) + 1} is wanted"
+                raise InputError(description, file=name, line=line, hint="mend the row, or name others with --columns")
+            yield line, row[columns[0]], row[columns[1]]
 
-    def _named(self) -> tuple[str, str] | None:
+    def _column_names(self) -> tuple[str, str] | None:
         if not self.columns:
             return None
         names = [name.strip() for name in self.columns.split(",")]
@@ -196,7 +207,7 @@ class ParallelFormat:
 
 
 def _rows(blocks: TextBlocks, form: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table with their lines; what is not CSV is divided by tabs, without quoting. Blank ones are not."""
+    """(line, cells) of the rows of a table that are not blank; a table that is not CSV is split at tabs."""
     lines = numbered_lines(blocks)
     if form != "csv":
         yield from ((line, text.split("\t")) for line, text, _ in lines if text.strip() or "\t" in text)
@@ -210,74 +221,76 @@ def _rows(blocks: TextBlocks, form: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        place = {"file": blocks.source.name, "line": reader.line_num}
-        raise InputError(f"not well-formed CSV: {error}", **place, hint="mend the quoting") from error
+        location = {"file": blocks.source.name, "line": reader.line_num}
+        raise InputError(f"not well-formed CSV: {error}", **location, hint="mend the quoting") from error
 
 
-def _columns(first: list[str], named: tuple[str, str] | None, file: str, line: int) -> tuple[tuple[int, int], bool]:
-    """Which columns hold the two sides, and whether this first row is a header."""
-    if named is None:
+def _columns(first: list[str], names: tuple[str, str] | None, file: str, line: int) -> tuple[tuple[int, int], bool]:
+    """The columns of source and target, and whether this first row is a header."""
+    if names is None:
         if len(first) < 2:
-            what = "there is one column, and a pair needs two"
-            raise InputError(what, file=file, line=line, hint="divide the sides by a tab, or give two files")
+            description = "there is one column, and a pair needs two"
+            raise InputError(description, file=file, line=line, hint="divide the sides by a tab, or give two files")
         cells = tuple(cell.strip().lower() for cell in first[:2])
         return (0, 1), cells in NAMES or (cells[0] != cells[1] and all(map(LANGUAGE.fullmatch, cells)))
-    if all(name.isdecimal() and name.isascii() for name in named):
-        places = int(named[0]) - 1, int(named[1]) - 1
-        if not all(0 <= place < len(first) for place in places):
-            what = f"there is no column {max(map(int, named))}; the first row has {len(first)}"
-            raise InputError(what, file=file, line=line, hint="count from 1")
-        return places, False
-    for name in named:
+    if all(name.isdecimal() and name.isascii() for name in names):
+        columns = int(names[0]) - 1, int(names[1]) - 1
+        if not all(0 <= column < len(first) for column in columns):
+            description = f"there is no column {max(map(int, names))}; the first row has {len(first)}"
+            raise InputError(description, file=file, line=line, hint="count from 1")
+        return columns, False
+    for name in names:
         if name not in first:
-            what = f"no column is called {name!r}; the first row is: {' | '.join(first)[:200]}"
-            raise InputError(what, file=file, line=line, hint="give --columns by name, or by number from 1")
-    return (first.index(named[0]), first.index(named[1])), True
+            description = f"no column is called {name!r}; the first row is: {' | '.join(first)[:200]}"
+            raise InputError(description, file=file, line=line, hint="give --columns by name, or by number from 1")
+    return (first.index(names[0]), first.index(names[1])), True
 
 
 def _fields_of(record: Any, file: str, line: int) -> tuple[str, str]:
-    """The two fields of a record that are the sides of a pair, where nobody says."""
+    """The fields of source and target in a record, by their names or because there are only two."""
     if isinstance(record, dict):
-        for one, two in NAMES:
-            if one in record and two in record:
-                return one, two
-        inner = record.get("translation")
-        if isinstance(inner, dict) and len(inner) == 2:
-            one, two = inner
-            return f"translation.{one}", f"translation.{two}"
+        for source_field, target_field in NAMES:
+            if source_field in record and target_field in record:
+                return source_field, target_field
+        translation = record.get("translation")
+        if isinstance(translation, dict) and len(translation) == 2:
+            source_field, target_field = translation
+            return f"translation.{source_field}", f"translation.{target_field}"
         texts = [name for name, value in record.items() if isinstance(value, str)]
         if len(texts) == 2:
             return texts[0], texts[1]
-    there = ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
+    available = ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
     hint = "name the two fields: --columns de,en (inner ones as translation.de,translation.en)"
-    raise InputError(f"which fields are the two sides? The record has: {there}", file=file, line=line, hint=hint)
+    raise InputError(f"which fields are the two sides? The record has: {available}", file=file, line=line, hint=hint)
 
 
 def _field(record: Any, field: str, file: str, line: int) -> str:
     value = record
     for key in field.split("."):
         if not isinstance(value, dict) or key not in value:
-            there = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
+            available = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
             hint = "name two that there are with --columns"
-            raise InputError(f"there is no field {field!r}; there is: {there}", file=file, line=line, hint=hint)
+            raise InputError(f"there is no field {field!r}; there is: {available}", file=file, line=line, hint=hint)
         value = value[key]
     if not isinstance(value, str):
-        what = f"field {field!r} is {json.dumps(value)[:40]}, not text"
-        raise InputError(what, file=file, line=line, hint="name the two fields with --columns, or mend the record")
+        description = f"field {field!r} is {json.dumps(value)[:40]}, not text"
+        raise InputError(
+            description, file=file, line=line, hint="name the two fields with --columns, or mend the record"
+        )
     return value
 
 
 @dataclass(frozen=True)
 class AlignedFiles:
-    """A folder with the two sides as text, a line each, none of them empty, and the books of how they were read."""
+    """A folder with source and target as text files of equally many lines, none of them empty, and their ledger."""
 
     folder: Path
     metadata: dict[str, Any]
 
     @property
     def paths(self) -> tuple[str, str]:
-        one, two = (str(self.folder / side) for side in SIDES)
-        return one, two
+        source_path, target_path = (str(self.folder / side) for side in SIDES)
+        return source_path, target_path
 
     @property
     def count(self) -> int:
@@ -289,41 +302,36 @@ class AlignedFiles:
 
 
 def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles:
-    """The pairs of these files, read once and kept under what they say and how they are read."""
+    """The pairs of these files, read once and cached by their content and format."""
     text = sources_digest(find_sources(paths))
-    told = json.dumps([FORMAT, text, reading.identity(), [TextFormat().format_of(one) for one in find_sources(paths)]])
-    folder = cache_folder() / "pairs" / hashlib.sha256(told.encode()).hexdigest()[:32]
+    identity = json.dumps(
+        [FORMAT, text, reading.identity(), [TextFormat().format_of(source_file) for source_file in find_sources(paths)]]
+    )
+    folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):
         if not (folder / FACTS).is_file():
-            _written(paths, reading, folder)
+            _write_aligned(paths, reading, folder)
         return AlignedFiles(folder, json.loads((folder / FACTS).read_text()))
 
 
-def _written(paths: Sequence[str], reading: ParallelFormat, folder: Path) -> None:
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) -> None:
     ledger, count = Ledger(), 0
-    try:
-        with open(aside / SIDES[0], "w", encoding="utf-8") as one, open(aside / SIDES[1], "w", encoding="utf-8") as two:
+    with atomic_folder(folder) as temp_folder:
+        source_path, target_path = (temp_folder / name for name in SIDES)
+        with open(source_path, "w", encoding="utf-8") as sources, open(target_path, "w", encoding="utf-8") as targets:
             for _, source, target in reading.read_pairs(paths, ledger):
-                one.write(source + "\n")
-                two.write(target + "\n")
+                sources.write(source + "\n")
+                targets.write(target + "\n")
                 count += 1
-            sync_file(one)
-            sync_file(two)
+            sync_file(sources)
+            sync_file(targets)
         if not count:
             raise InputError("there is no pair of texts in it", file=paths[0], hint="give text in both languages")
         ledger.verify()
-        write_json(aside / FACTS, {"format": FORMAT, "pairs": count, "ledger": ledger.to_dict()})
-        if not folder.exists():  # another process may have been quicker
-            aside.rename(folder)
-            sync_folder(folder.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        write_json(temp_folder / FACTS, {"format": FORMAT, "pairs": count, "ledger": ledger.to_dict()})
 
 
-# The tokenizers of parallel text: one for what is read and one for what is written, often one and the same.
+# --- Tokenizers of source and target ---
 
 
 TARGET_TOKENIZER_FILE = "target-tokenizer.json"
@@ -331,14 +339,14 @@ TARGET_TOKENIZER_FILE = "target-tokenizer.json"
 
 @dataclass(frozen=True, eq=False)
 class TokenizerPair:
-    """Where a single vocabulary is meant, it is that of the target, in which answers are given."""
+    """The tokenizers of source and target; a single vocabulary is the target's."""
 
     source: Tokenizer
     target: Tokenizer
 
     @property
     def is_shared(self) -> bool:
-        """Whether both are the same."""
+        """Whether source and target have the same tokenizer."""
         return self.source is self.target or self.source.digest == self.target.digest
 
     @property
@@ -360,11 +368,15 @@ class TokenizerPair:
         return hashlib.sha256(f"{self.source.digest} {self.target.digest}".encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        told = {"kind": self.kind, "size": self.vocab_size, "digest": self.digest}
-        return told if self.is_shared else told | {"source": self.source.describe(), "target": self.target.describe()}
+        description = {"kind": self.kind, "size": self.vocab_size, "digest": self.digest}
+        return (
+            description
+            if self.is_shared
+            else description | {"source": self.source.describe(), "target": self.target.describe()}
+        )
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """The source's under this name, and beside it the target's where that is another."""
+        """Writes the source's tokenizer to `file`, and the target's next to it if it is another one."""
         self.source.save(file)
         if not self.is_shared:
             self.target.save(Path(file).with_name(TARGET_TOKENIZER_FILE))
@@ -374,20 +386,20 @@ class TokenizerPair:
         from forebear.data.tokenizers.tokenizer import Tokenizer
 
         source = Tokenizer.load(folder / TOKENIZER_FILE)
-        other = folder / TARGET_TOKENIZER_FILE
-        return cls(source, Tokenizer.load(other) if other.exists() else source)
+        target_path = folder / TARGET_TOKENIZER_FILE
+        return cls(source, Tokenizer.load(target_path) if target_path.exists() else source)
 
 
-# A corpus of parallel text: two corpora on disk, and which document of the one belongs to which of the other.
+# --- The parallel corpus: two corpora, and which documents are pairs ---
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelSubset:
-    """Pairs that belong together: unit number i of the source to unit number i of the target."""
+    """Pairs of text: unit i of the source and unit i of the target."""
 
     source: Subset
     target: Subset
-    lines: np.ndarray  # (n,) where each pair stands in `files`, from 0
+    lines: np.ndarray  # (n,) the line of each pair in `files`, from 0
     files: AlignedFiles | None = None
 
     def __len__(self) -> int:
@@ -395,19 +407,19 @@ class ParallelSubset:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """(n, 2) tokens of either side."""
+        """(n, 2) the numbers of tokens of source and target."""
         return np.stack([side.spans[:, 1] - side.spans[:, 0] for side in (self.source, self.target)], axis=1)
 
     def within_length(self, most: int) -> tuple[np.ndarray, int]:
-        """The numbers of the pairs of which neither side has more than so many tokens, and the tokens of all those."""
-        if most not in self._fitting:
+        """The indices of the pairs with at most so many tokens on either side, and the tokens of all of them."""
+        if most not in self._within_length:
             numbers = np.flatnonzero((self.lengths <= most).all(axis=1))
-            self._fitting[most] = numbers, int(self.lengths[numbers].sum())
-        return self._fitting[most]
+            self._within_length[most] = numbers, int(self.lengths[numbers].sum())
+        return self._within_length[most]
 
     @cached_property
-    def _fitting(self) -> dict[int, tuple[np.ndarray, int]]:
-        return {}  # looked up for every batch
+    def _within_length(self) -> dict[int, tuple[np.ndarray, int]]:
+        return {}  # cached, as it is used for every batch
 
     @property
     def targets_only(self) -> Subset:
@@ -423,28 +435,30 @@ class ParallelSubset:
         return self.source.num_bytes + self.target.num_bytes
 
     def select(self, numbers: np.ndarray) -> ParallelSubset:
-        """Only the pairs with these numbers."""
-        one, two = (Subset(side.corpus, side.units[numbers]) for side in (self.source, self.target))
-        return ParallelSubset(one, two, self.lines[numbers], self.files)
+        """The pairs with these indices."""
+        source, target = (Subset(side.corpus, side.units[numbers]) for side in (self.source, self.target))
+        return ParallelSubset(source, target, self.lines[numbers], self.files)
 
     def first(self, count: int) -> ParallelSubset:
         return self if count >= len(self) else self.select(np.arange(count))
 
     def texts(self) -> tuple[list[str], list[str]]:
-        """The sources and the targets, as they were written."""
+        """The original texts of the sources and the targets."""
         assert self.files is not None
-        found = []
+        sides = []
         for path in self.files.paths:
             with open(path, encoding="utf-8") as file:
                 lines = file.read().split("\n")
-            found.append([lines[line] for line in self.lines.tolist()])
-        return found[0], found[1]
+            sides.append([lines[line] for line in self.lines.tolist()])
+        return sides[0], sides[1]
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelCorpus:
-    """Both sides, cut into tokens. `units` (n, 3) numbers the documents that are pairs, in either corpus, and the lines
-    of the files where they stand."""
+    """The corpora of source and target.
+
+    `pair_rows` (n, 3) are the documents of each pair in both corpora, and its line in the files.
+    """
 
     files: AlignedFiles
     source: Corpus
@@ -460,8 +474,8 @@ class ParallelCorpus:
 
     @cached_property
     def tokenizer(self) -> TokenizerPair:
-        one, two = self.source.tokenizer, self.target.tokenizer
-        return TokenizerPair(one, one if one.digest == two.digest else two)
+        source, target = self.source.tokenizer, self.target.tokenizer
+        return TokenizerPair(source, source if source.digest == target.digest else target)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -469,14 +483,16 @@ class ParallelCorpus:
 
     @cached_property
     def pair_rows(self) -> np.ndarray:
-        places = [_places(corpus, self.files.count) for corpus in (self.source, self.target)]
-        both = np.flatnonzero(np.all([place >= 0 for place in places], axis=0))
-        return np.stack([*(place[both] for place in places), both], axis=1)
+        rows = [_documents_of_lines(corpus, self.files.count) for corpus in (self.source, self.target)]
+        lines = np.flatnonzero(np.all([row >= 0 for row in rows], axis=0))
+        return np.stack([*(row[lines] for row in rows), lines], axis=1)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
         sides = (self.source, self.target)
-        counts = {name: sum(one.metadata["counts"][name] for one in sides) for name in ("tokens", "bytes", "unknown")}
+        counts = {
+            name: sum(corpus.metadata["counts"][name] for corpus in sides) for name in ("tokens", "bytes", "unknown")
+        }
         return {"counts": {"documents": len(self.pair_rows), **counts}}
 
     def __len__(self) -> int:
@@ -484,7 +500,7 @@ class ParallelCorpus:
 
     @property
     def hashes(self) -> np.ndarray:
-        """(n,) what both sides of each pair say, in 64 bits."""
+        """(n,) hashes of the content of each pair, in 64 bits."""
         return self.source.hashes[self.pair_rows[:, 0]] * np.uint64(3) + self.target.hashes[self.pair_rows[:, 1]]
 
     @property
@@ -492,38 +508,40 @@ class ParallelCorpus:
         return self.target.sizes
 
     def all_pairs(self) -> ParallelSubset:
-        one, two = (
+        source, target = (
             Subset(corpus, document_bounds(corpus)[self.pair_rows[:, side]])
             for side, corpus in enumerate((self.source, self.target))
         )
-        return ParallelSubset(one, two, self.pair_rows[:, 2], self.files)
+        return ParallelSubset(source, target, self.pair_rows[:, 2], self.files)
 
     def split(self, held_out: float = 0.05) -> CorpusSplit:
-        """Pairs set apart by what their source says, so that all translations of a text are on one side; where that
-        sets all or none apart, the last pairs are."""
+        """Splits by the content hash of the source, so that all translations of a text are on one side.
+
+        If all pairs would be on one side, the last ones are held out instead.
+        """
         if not 0 < held_out < 1:
             raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")
         if len(self.pair_rows) < 2:
             raise InputError("there is a single pair, of which nothing can be held out", hint="give more text")
-        apart, how = held_out_pairs(np.asarray(self.source.hashes)[self.pair_rows[:, 0]], held_out)
-        whole = self.all_pairs()
-        train, examined = whole.select(np.flatnonzero(~apart)), whole.select(np.flatnonzero(apart))
-        return CorpusSplit(train, examined, how)
+        is_held_out, method = held_out_pairs(np.asarray(self.source.hashes)[self.pair_rows[:, 0]], held_out)
+        pairs = self.all_pairs()
+        train, held_out_part = pairs.select(np.flatnonzero(~is_held_out)), pairs.select(np.flatnonzero(is_held_out))
+        return CorpusSplit(train, held_out_part, method)
 
 
 def held_out_pairs(hashes: np.ndarray, share: float) -> tuple[np.ndarray, Literal["content", "position"]]:
-    """Which pairs examine, by what their sources say, in 64 bits; or the last ones."""
-    apart = held_out_mask(hashes, share)
-    if apart.any() and not apart.all():
-        return apart, "content"
-    return np.arange(len(apart)) >= min(len(apart) - 1, round(len(apart) * (1 - share))), "position"
+    """Which pairs are held out, by the content hashes of their sources, or the last ones; and by which method."""
+    is_held_out = held_out_mask(hashes, share)
+    if is_held_out.any() and not is_held_out.all():
+        return is_held_out, "content"
+    return np.arange(len(is_held_out)) >= min(len(is_held_out) - 1, round(len(is_held_out) * (1 - share))), "position"
 
 
-def _places(corpus: Corpus, count: int) -> np.ndarray:
-    """(count,) the number of the document of each line; -1 where a line has no tokens, and so no document."""
-    silent = np.zeros(count, bool)
+def _documents_of_lines(corpus: Corpus, count: int) -> np.ndarray:
+    """(count,) the document of each line; -1 for a line without tokens, which has no document."""
+    is_empty = np.zeros(count, bool)
     if len(corpus.documents) - 1 < count:
         for item in (corpus.folder / DROPPED_FILE).read_text(encoding="utf-8").splitlines():
-            silent[json.loads(item)["line"] - 1] = True
-    places = np.cumsum(~silent) - 1
-    return np.where(silent, -1, places)
+            is_empty[json.loads(item)["line"] - 1] = True
+    documents = np.cumsum(~is_empty) - 1
+    return np.where(is_empty, -1, documents)

@@ -69,12 +69,12 @@ class ProvisionalTokenizer:
         return _tokens(*self.spoken.words.numbered(texts))
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        found = self.spoken.words.numbered_in(data, ends)
-        return None if found is None else _tokens(*found)
+        numbered = self.spoken.words.numbered_in(data, ends)
+        return None if numbered is None else _tokens(*numbered)
 
 
-def _tokens(numbers: np.ndarray, upto: np.ndarray) -> EncodedBatch:
-    return EncodedBatch(numbers, np.diff(upto, prepend=0).astype(np.int32), np.zeros(len(upto), np.int64))
+def _tokens(numbers: np.ndarray, ends: np.ndarray) -> EncodedBatch:
+    return EncodedBatch(numbers, np.diff(ends, prepend=0).astype(np.int32), np.zeros(len(ends), np.int64))
 
 
 @dataclass
@@ -92,34 +92,34 @@ class SinglePassText:
     ledger: Ledger = field(default_factory=Ledger)
     dropped: list[dict[str, Any]] = field(default_factory=list)
     ids: np.ndarray | None = None
-    _numbering: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
+    _tokenizer: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
     _shards: deque[EncodedShard] = field(default_factory=deque)  # without their ids
     _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards
-    _filled: int = 0
+    _num_numbers: int = 0
 
     def __post_init__(self) -> None:
         self.ledger.on_drop = self.dropped.append
 
     def passed(self, documents: Iterator[Document]) -> Iterator[str]:
         """The texts of these documents, which are encoded as they pass; their reader enters them in its ledger."""
-        encoder = DocumentEncoder(self._numbering, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
+        encoder = DocumentEncoder(self._tokenizer, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
         for run in shards.document_runs(documents):
-            self._keep(encoder.encode(run))
+            self._append(encoder.encode(run))
             yield from (document.text for document in run)
 
-    def _keep(self, shard: EncodedShard) -> None:
+    def _append(self, shard: EncodedShard) -> None:
         """Counts the words of a shard and appends their numbers to one array, which grows in place."""
         self.word_counts.count(shard.ids)
-        begin, self._filled = self._filled, self._filled + len(shard.ids)
-        if self._filled > len(self._numbers):
-            self._numbers.resize(max(self._filled, len(self._numbers) * 3 // 2), refcheck=False)
-        self._numbers[begin : self._filled] = shard.ids
+        start, self._num_numbers = self._num_numbers, self._num_numbers + len(shard.ids)
+        if self._num_numbers > len(self._numbers):
+            self._numbers.resize(max(self._num_numbers, len(self._numbers) * 3 // 2), refcheck=False)
+        self._numbers[start : self._num_numbers] = shard.ids
         self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
 
     @property
     def word_counts(self) -> WordCounts:
         """The frequencies of words in the text so far."""
-        return self._numbering.spoken
+        return self._tokenizer.spoken
 
     def is_of(self, text: str, reading: TextFormat, sentences: SentenceMode) -> bool:
         """Whether this is the text of that fingerprint, read in this way, and its words have ids."""
@@ -133,16 +133,16 @@ class SinglePassText:
         end = 0
         while self._shards:
             shard = self._shards.popleft()
-            begin, end = end, end + int(shard.sentences.sum())
-            numbers = self._numbers[begin:end]
-            named = ids[numbers]
-            if (lacking := np.flatnonzero(named == unknown)).size:
-                owners = np.searchsorted(np.cumsum(shard.sentences), lacking, side="right")
-                missed = sum_by_index(sizes[numbers[lacking]], owners, len(shard.sentences))
-                shard.ledger.stage("tokens").add_out(unknown=len(lacking))
-                shard = replace(shard, unknown=missed)
-            yield replace(shard, ids=named)
-        self._numbers, self._numbering = self._numbers[:0].copy(), ProvisionalTokenizer()
+            start, end = end, end + int(shard.sentences.sum())
+            numbers = self._numbers[start:end]
+            shard_ids = ids[numbers]
+            if (unknown_positions := np.flatnonzero(shard_ids == unknown)).size:
+                sentence_ids = np.searchsorted(np.cumsum(shard.sentences), unknown_positions, side="right")
+                unknown_bytes = sum_by_index(sizes[numbers[unknown_positions]], sentence_ids, len(shard.sentences))
+                shard.ledger.stage("tokens").add_out(unknown=len(unknown_positions))
+                shard = replace(shard, unknown=unknown_bytes)
+            yield replace(shard, ids=shard_ids)
+        self._numbers, self._tokenizer = self._numbers[:0].copy(), ProvisionalTokenizer()
 
 
 # --- Fingerprints of text files ---
@@ -181,16 +181,16 @@ def fingerprint_sources(paths: Paths, reading: TextFormat) -> SourceFingerprint:
         stamps.update(repr((source.path, stamp)).encode(errors="surrogateescape"))
         forms.update(reading.format_of(source).encode() + b"\n")
         newest, size = max(newest, *stamp[3:]), size + stamp[2]
-    note = cache_folder() / "fingerprints" / stamps.hexdigest()
+    cached = cache_folder() / "fingerprints" / stamps.hexdigest()
     try:
-        text = note.read_text()
+        text = cached.read_text()
     except OSError:
-        now = time.time_ns()
+        checked_at = time.time_ns()
         text = sources_digest(find_sources(paths))
-        if newest + STABLE_AFTER < now:
+        if newest + STABLE_AFTER < checked_at:
             with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
-                note.parent.mkdir(parents=True, exist_ok=True)
-                with atomic_write(note) as file:
+                cached.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_write(cached) as file:
                     file.write(text.encode())
     return SourceFingerprint(text, forms.hexdigest(), size)
 

@@ -1,4 +1,4 @@
-"""Shards: runs of documents of a fixed size, encoded and written one by one; the unit of work and of going on."""
+"""Shards: runs of documents of a fixed size, encoded and written one by one, then merged into a corpus."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 SHARD_CHARACTERS = 1 << 20  # characters of text in a shard
 ARRAYS = ("ids", "sentences", "sizes", "unknown", "documents", "before", "hashes", "continued")
 OPTIONAL = ("words", "entities")  # arrays that only some text has
-DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a torn shard may raise
+DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a corrupt shard may raise
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A run of documents, the digest of what they say, where their arrays go, and how far the reader had come."""
+    """A run of documents, their digest, the file of their arrays, and the position of the reader."""
 
     documents: list[Document]
     digest: str
@@ -60,7 +60,7 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class ShardWriter:
-    """Encodes a shard and writes it aside; a shard that has its name is whole. Returns how far the reader had come."""
+    """Encodes a shard and writes it atomically; returns the position of the reader."""
 
     encoder: DocumentEncoder
 
@@ -68,7 +68,7 @@ class ShardWriter:
         encoded = self.encoder.encode(job.documents)
         arrays = {name: getattr(encoded, name) for name in ARRAYS}
         arrays["ids"] = arrays["ids"].astype(id_dtype(self.encoder.tokenizer.vocab_size))
-        arrays |= {name: told for name in OPTIONAL if (told := getattr(encoded, name)) is not None}
+        arrays |= {name: array for name in OPTIONAL if (array := getattr(encoded, name)) is not None}
         report = {"silent": encoded.silent, "dropped": encoded.dropped, "ledger": encoded.ledger.to_dict()}
         with explain_disk_errors(job.path), atomic_write(job.path) as file:
             np.savez(file, report=np.array(json.dumps({"digest": job.digest, **report})), **arrays)
@@ -76,17 +76,17 @@ class ShardWriter:
 
 
 def shard_tasks(
-    documents: Iterator[Document], folder: Path, ledger: Ledger, skipped: Callable[[int], object]
+    documents: Iterator[Document], folder: Path, ledger: Ledger, on_skip: Callable[[int], object]
 ) -> Iterator[ShardTask]:
-    """Documents in runs of a fixed size, whoever works on them; runs already encoded are passed over."""
+    """Documents in runs of a fixed size; runs that are encoded already are skipped."""
     number = -1
     for number, run in enumerate(document_runs(documents)):
-        made = ShardTask(run, _digest(run), folder / f"{number:08}.npz", ledger.position)
-        if made.is_done():
-            skipped(made.position)
+        task = ShardTask(run, _documents_digest(run), folder / f"{number:08}.npz", ledger.position)
+        if task.is_done():
+            on_skip(task.position)
         else:
-            yield made
-    for path in folder.glob("*.npz"):  # of an attempt on text that was longer then
+            yield task
+    for path in folder.glob("*.npz"):  # of an attempt on longer text
         if int(path.stem) > number:
             path.unlink()
 
@@ -104,14 +104,15 @@ def document_runs(documents: Iterator[Document]) -> Iterator[list[Document]]:
         yield run
 
 
-def _digest(documents: list[Document]) -> str:
-    """What a shard is made of: the texts, their borders and their places."""
-    whole = hashlib.blake2b(digest_size=16)
-    for it in documents:
-        told = f"{len(it.text)} {it.part} {it.line} {it.file!r} {it.words} {it.entities}\n"
-        whole.update(told.encode(errors="surrogateescape"))
-        whole.update(it.utf8)
-    return whole.hexdigest()
+def _documents_digest(documents: list[Document]) -> str:
+    """A digest of the texts, their boundaries and their locations."""
+    digest = hashlib.blake2b(digest_size=16)
+    for document in documents:
+        location = f"{document.part} {document.line} {document.file!r}"
+        header = f"{len(document.text)} {location} {document.words} {document.entities}\n"
+        digest.update(header.encode(errors="surrogateescape"))
+        digest.update(document.utf8)
+    return digest.hexdigest()
 
 
 def read_shards(folder: Path) -> Iterator[EncodedShard]:
@@ -130,32 +131,32 @@ def read_shards(folder: Path) -> Iterator[EncodedShard]:
 
 
 def optional_arrays(folder: Path) -> set[str]:
-    """Which optional arrays any shard has; then the whole corpus will."""
-    told: set[str] = set()
+    """The optional arrays that at least one shard has; the corpus will have them."""
+    names: set[str] = set()
     for path in folder.glob("*.npz"):
         with np.load(path, allow_pickle=False) as file:
-            told.update(name for name in OPTIONAL if name in file.files)
-        if len(told) == len(OPTIONAL):
+            names.update(name for name in OPTIONAL if name in file.files)
+        if len(names) == len(OPTIONAL):
             break
-    return told
+    return names
 
 
-# The finished shards become one corpus folder: written aside, counted, checked, and only then given its name.
+# --- Merging shards into a corpus ---
 
 
 class NpyAppender:
-    """An .npy file whose length is not known beforehand: rows are appended, the header is put right at the end."""
+    """An .npy file to which rows are appended; the header gets its length at the end."""
 
-    def __init__(self, path: Path, kind: np.dtype | type) -> None:
-        self.kind, self.length, self.digest = np.dtype(kind), 0, hashlib.sha256()
+    def __init__(self, path: Path, dtype: np.dtype | type) -> None:
+        self.kind, self.length, self.digest = np.dtype(dtype), 0, hashlib.sha256()
         self.file = open(path, "wb")  # noqa: SIM115 - closed by finish(), or by its user's close()
         self.file.write(self._header())
 
     def _header(self) -> bytes:
-        head = io.BytesIO()
-        facts = {"descr": self.kind.str, "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(head, facts)  # numpy pads it so that a longer length still fits
-        return head.getvalue()
+        buffer = io.BytesIO()
+        fields = {"descr": self.kind.str, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(buffer, fields)  # numpy pads it so that a longer length still fits
+        return buffer.getvalue()
 
     def append(self, rows: np.ndarray) -> None:
         data = np.ascontiguousarray(rows, self.kind).data
@@ -164,7 +165,7 @@ class NpyAppender:
         self.length += len(rows)
 
     def finish(self) -> dict[str, Any]:
-        """Puts the length into the header, syncs, and tells what the file holds."""
+        """Writes the length into the header and syncs; returns the type, shape and digest of the array."""
         self.file.seek(0)
         self.file.write(self._header())
         sync_file(self.file)
@@ -174,7 +175,7 @@ class NpyAppender:
 
 @dataclass
 class DocumentParts:
-    """Documents or parts of documents: an entry for each in every array."""
+    """Documents or parts of documents, an entry for each in every array."""
 
     documents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # sentences in each
     hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -188,7 +189,7 @@ class DocumentParts:
         return DocumentParts(self.documents[start:end], self.hashes[start:end], self.continued[start:end])
 
     def merge_parts(self) -> DocumentParts:
-        """The parts of each document added up."""
+        """One entry for each document, from those of its parts."""
         starts = np.flatnonzero(~self.continued)
         if not len(starts) or len(starts) == len(self.continued):
             return self
@@ -199,27 +200,30 @@ class DocumentParts:
 
 
 class SentenceSizes:
-    """The bytes of sentences while shards come in. Text without tokens goes to the sentence of its document before it,
-    else to the one after it; either may be in another shard, if the document is long."""
+    """Collects the bytes of sentences, shard by shard.
+
+    Text without tokens is added to the previous sentence of its document, or to the next one if there is none; in a
+    long document either may be in another shard.
+    """
 
     def __init__(self, array: NpyAppender) -> None:
         self.array = array
-        self.last = np.zeros(0, np.int64)  # of the last sentence so far: text without tokens may follow it
-        self.speaks = False  # whether that sentence is in the document that may go on
-        self.owed = 0  # bytes of that document, if it does not
+        self.last = np.zeros(0, np.int64)  # bytes of the last sentence so far: text without tokens may follow it
+        self.speaks = False  # whether that sentence is in the document that may continue
+        self.owed = 0  # bytes of that document, if not
 
     def add(self, shard: EncodedShard) -> None:
         sizes, before = np.concatenate((self.last, shard.sizes)), shard.before.copy()
-        following = len(self.last) + np.cumsum(shard.documents) - shard.documents  # sentence at or after each piece
+        following = len(self.last) + np.cumsum(shard.documents) - shard.documents  # sentence at or after each part
         first = np.concatenate(([0 if self.speaks else len(self.last)], following[~shard.continued]))
-        owners = np.cumsum(~shard.continued)  # of each piece; 0 is the document that goes on
+        document_ids = np.cumsum(~shard.continued)  # of each part; 0 is the document that continues
         if shard.continued[0]:
             before[0] += self.owed
-        behind = following > first[owners]  # an earlier sentence of the document is there
-        ahead = following < np.append(first[1:], len(sizes))[owners]
-        heard = behind | ahead
-        np.add.at(sizes, (following - behind)[heard], before[heard])
-        self.owed = int(before[~heard & (owners == owners[-1])].sum())
+        has_earlier = following > first[document_ids]  # the document has an earlier sentence
+        has_later = following < np.append(first[1:], len(sizes))[document_ids]
+        has_sentence = has_earlier | has_later
+        np.add.at(sizes, (following - has_earlier)[has_sentence], before[has_sentence])
+        self.owed = int(before[~has_sentence & (document_ids == document_ids[-1])].sum())
         self.speaks = bool(first[-1] < len(sizes))
         self.array.append(sizes[:-1])
         self.last = sizes[-1:]
@@ -229,59 +233,63 @@ class SentenceSizes:
 
 
 def merge_shards(
-    work: Path, shards: Iterable[EncodedShard], told: set[str], tokenizer: Tokenizer, ledger: Ledger
+    work: Path, shards: Iterable[EncodedShard], optional: set[str], tokenizer: Tokenizer, ledger: Ledger
 ) -> dict[str, dict[str, Any]]:
-    """The arrays of a corpus from its shards, in order, written under `work`; and what they hold. The books go on.
+    """Writes the arrays of a corpus from its shards, in order, into `work`; returns their metadata.
 
-    `told` are the optional arrays that any shard has.
+    `optional` are the optional arrays that at least one shard has. Documents are entered in the ledger.
     """
-    whole = work / "whole"
-    for old in (whole, work / "replaced"):
+    folder = work / "whole"
+    for old in (folder, work / "replaced"):
         shutil.rmtree(old, ignore_errors=True)
-    whole.mkdir()
-    joining = _CorpusAssembler(whole, id_dtype(tokenizer.vocab_size), told, ~tokenizer.continuation_mask, ledger)
+    folder.mkdir()
+    assembler = _CorpusAssembler(folder, id_dtype(tokenizer.vocab_size), optional, ~tokenizer.continuation_mask, ledger)
     try:
         for shard in shards:
-            joining.add(shard)
-        arrays = joining.finish()
+            assembler.add(shard)
+        arrays = assembler.finish()
     finally:
-        joining.close()
+        assembler.close()
     if not arrays["ids"]["shape"][0]:
         raise InputError("there is no token in this text", hint="give files that hold text, or another tokenizer")
     return arrays
 
 
 def finish_corpus(
-    work: Path, target: Path, arrays: dict[str, dict[str, Any]], ledger: Ledger, facts: dict[str, Any]
+    work: Path, target: Path, arrays: dict[str, dict[str, Any]], ledger: Ledger, metadata: dict[str, Any]
 ) -> None:
-    """Closes the books and renames the result to `target`."""
-    whole = work / "whole"
+    """Verifies and writes the ledger and the metadata, and renames the result to `target`."""
+    folder = work / "whole"
     ledger.verify()
-    for name in (TOKENIZER_FILE, DROPPED_FILE):  # who is killed now makes them again
+    for name in (TOKENIZER_FILE, DROPPED_FILE):  # if the process is killed now, they are written again
         with open(work / name, "rb") as file:
             sync_file(file)
-        (work / name).rename(whole / name)
-    write_json(whole / LEDGER_FILE, ledger.to_dict())
-    write_json(whole / CORPUS_FILE, {"format": CORPUS_FORMAT, **facts, "counts": _counts(ledger), "arrays": arrays})
-    _put(whole, target)
+        (work / name).rename(folder / name)
+    write_json(folder / LEDGER_FILE, ledger.to_dict())
+    write_json(
+        folder / CORPUS_FILE, {"format": CORPUS_FORMAT, **metadata, "counts": _corpus_counts(ledger), "arrays": arrays}
+    )
+    _publish(folder, target)
 
 
 class _CorpusAssembler:
-    """The arrays of a corpus while its shards come in, in order.
+    """Appends shards, in order, to the arrays of a corpus.
 
-    `begins` tells of each entry of the vocabulary whether it begins a word, for shards that do not know words.
+    `starts_word` says of each entry of the vocabulary whether it starts a word, for shards without word starts.
     """
 
-    def __init__(self, folder: Path, id_type: np.dtype, told: set[str], begins: np.ndarray, ledger: Ledger) -> None:
-        kinds = {"ids": id_type, "sentences": np.int64, "sizes": np.uint32, "unknown": np.uint32}
-        kinds |= {"documents": np.int64, "hashes": np.uint64}
-        kinds |= {name: kind for name, kind in {"words": bool, "entities": np.uint8}.items() if name in told}
-        self.begins, self.ledger = begins, ledger
-        self.arrays = {name: NpyAppender(folder / f"{name}.npy", kind) for name, kind in kinds.items()}
+    def __init__(
+        self, folder: Path, id_type: np.dtype, optional: set[str], starts_word: np.ndarray, ledger: Ledger
+    ) -> None:
+        dtypes = {"ids": id_type, "sentences": np.int64, "sizes": np.uint32, "unknown": np.uint32}
+        dtypes |= {"documents": np.int64, "hashes": np.uint64}
+        dtypes |= {name: dtype for name, dtype in {"words": bool, "entities": np.uint8}.items() if name in optional}
+        self.begins, self.ledger = starts_word, ledger
+        self.arrays = {name: NpyAppender(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
         self.sizes = SentenceSizes(self.arrays["sizes"])
         self.tokens = self.sentences = self.pieces = 0  # so far
-        self.carried = DocumentParts()  # the last document of a shard: it may go on in the next one
-        self.silent: dict[int, dict[str, Any]] = {}  # where pieces without tokens stand, by number
+        self.carried = DocumentParts()  # the last document of a shard, which may continue in the next one
+        self.silent: dict[int, dict[str, Any]] = {}  # locations of parts without tokens, by number
 
     def add(self, shard: EncodedShard) -> None:
         self.ledger.merge(shard.ledger)
@@ -292,40 +300,42 @@ class _CorpusAssembler:
         if "words" in self.arrays:
             self.arrays["words"].append(self.begins[shard.ids] if shard.words is None else shard.words)
         if "entities" in self.arrays:
-            none = np.zeros(len(shard.ids), np.uint8)
-            self.arrays["entities"].append(none if shard.entities is None else shard.entities)
+            zeros = np.zeros(len(shard.ids), np.uint8)
+            self.arrays["entities"].append(zeros if shard.entities is None else shard.entities)
         self.arrays["sentences"].append(self.tokens + np.cumsum(shard.sentences) - shard.sentences)
         self.arrays["unknown"].append(shard.unknown)
         self.sizes.add(shard)
         self.tokens += int(shard.sentences.sum())
-        self.silent |= {self.pieces + it["number"]: {"file": it["file"], "line": it["line"]} for it in shard.silent}
+        self.silent |= {
+            self.pieces + item["number"]: {"file": item["file"], "line": item["line"]} for item in shard.silent
+        }
         first = self.pieces - len(self.carried.continued)
         self.pieces += len(shard.continued)
         pieces = self.carried.concat(shard)
         last = int(np.flatnonzero(~pieces.continued)[-1])
-        self._enter(pieces.slice(0, last), first)
+        self._append_documents(pieces.slice(0, last), first)
         self.carried = pieces.slice(last, None)
-        self.silent = {number: it for number, it in self.silent.items() if number >= first + last}
+        self.silent = {number: item for number, item in self.silent.items() if number >= first + last}
 
-    def _enter(self, pieces: DocumentParts, first: int) -> None:
-        """Whole documents, the first piece of which has number `first`; those without any token are dropped."""
-        starts, whole, books = (
+    def _append_documents(self, pieces: DocumentParts, first: int) -> None:
+        """Appends whole documents, whose first part has number `first`; drops those without tokens."""
+        starts, documents, stage = (
             first + np.flatnonzero(~pieces.continued),
             pieces.merge_parts(),
             self.ledger.stage("tokens"),
         )
-        books.add_in(documents=len(starts))
-        for number in starts[whole.documents == 0]:
+        stage.add_in(documents=len(starts))
+        for number in starts[documents.documents == 0]:
             self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.silent[int(number)])
-        kept = whole.documents > 0
-        books.add_out(documents=int(kept.sum()))
-        lengths = whole.documents[kept]
+        has_tokens = documents.documents > 0
+        stage.add_out(documents=int(has_tokens.sum()))
+        lengths = documents.documents[has_tokens]
         self.arrays["documents"].append(self.sentences + np.cumsum(lengths) - lengths)
         self.sentences += int(lengths.sum())
-        self.arrays["hashes"].append(whole.hashes[kept])
+        self.arrays["hashes"].append(documents.hashes[has_tokens])
 
     def finish(self) -> dict[str, dict[str, Any]]:
-        self._enter(self.carried, self.pieces - len(self.carried.continued))
+        self._append_documents(self.carried, self.pieces - len(self.carried.continued))
         self.sizes.finish()
         self.arrays["sentences"].append(np.array([self.tokens]))
         self.arrays["documents"].append(np.array([self.sentences]))
@@ -336,15 +346,15 @@ class _CorpusAssembler:
             array.file.close()
 
 
-def _counts(ledger: Ledger) -> dict[str, int]:
-    given = ledger.stage("tokens").given
-    always = ("documents", "sentences", "characters", "bytes", "tokens", "unknown")
-    return {unit: given[unit] for unit in (*always, *(["entities"] if "entities" in given else []))}
+def _corpus_counts(ledger: Ledger) -> dict[str, int]:
+    units = ledger.stage("tokens").given
+    names = ("documents", "sentences", "characters", "bytes", "tokens", "unknown")
+    return {unit: units[unit] for unit in (*names, *(["entities"] if "entities" in units else []))}
 
 
-def _put(whole: Path, target: Path) -> None:
-    """Gives the finished folder its name in one step; what stood there is moved into the work folder first."""
+def _publish(folder: Path, target: Path) -> None:
+    """Renames the finished folder to `target`; what was there is moved into the work folder first."""
     if target.exists():
-        target.rename(whole.with_name("replaced"))
-    whole.rename(target)
+        target.rename(folder.with_name("replaced"))
+    folder.rename(target)
     sync_folder(target.parent)

@@ -40,6 +40,24 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     sync_folder(target.parent)
 
 
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to `target` when the block succeeds, and removed when it fails.
+
+    If `target` exists by then, as another process was faster, it is kept.
+    """
+    temp_path = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temp_path, ignore_errors=True)
+    temp_path.mkdir(parents=True)
+    try:
+        yield temp_path
+        if not target.exists():
+            temp_path.rename(target)
+            sync_folder(target.parent)
+    finally:
+        shutil.rmtree(temp_path, ignore_errors=True)
+
+
 def share_permissions(path: str | os.PathLike[str]) -> None:
     """Gives a file that another library made readable for its owner only the permissions of ordinary new files."""
     mask = os.umask(0)

@@ -1,4 +1,4 @@
-"""Documents: what reading yields and everything after it works on, long ones in parts so that memory stays bounded."""
+"""Documents, as readers yield them; long ones are divided into parts to bound memory."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-PART_CHARACTERS = 1 << 20  # characters: a document of more than two parts' length is handed on in parts
+PART_CHARACTERS = 1 << 20  # characters: a document longer than two parts is divided
 SPLIT_AFTER = ("\n", "。", ". ", "！", "？", "，", " ")  # best first
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document, or a part of one that is too long to be held whole (`part` 0, 1, …), and where it starts."""
+    """A document, or a part of a long one (`part` 0, 1, …), and where it starts."""
 
     text: str
     file: str
     line: int
     part: int = 0
-    words: tuple[int, ...] | None = None  # ends of the words in `text`, where the source tells them
-    entities: tuple[tuple[int, int], ...] | None = None  # begin and end of each, where the source tells them
-    is_record: bool = False  # one line of its file, whatever line ends are in it
+    words: tuple[int, ...] | None = None  # ends of the words in `text`, if the source marks them
+    entities: tuple[tuple[int, int], ...] | None = None  # start and end of each, if the source marks them
+    is_record: bool = False  # one line of its file, whatever line ends it has
 
     @cached_property
     def utf8(self) -> bytes:
-        """The text in UTF-8: several want it."""
+        """The text in UTF-8, cached."""
         return self.text.encode()
 
     @property
     def utf8_size(self) -> int:
-        """Bytes of that."""
+        """The bytes of the text in UTF-8."""
         return len(self.text) if self.text.isascii() else len(self.utf8)
 
-    def __getstate__(self) -> dict[str, Any]:  # what can be made again does not travel
+    def __getstate__(self) -> dict[str, Any]:  # without the cache
         return {name: value for name, value in self.__dict__.items() if name != "utf8"}
 
     def line_at(self, number: int) -> int:
-        """The file's line on which the text's line `number`, counted from 0, stands."""
+        """The line of the file that holds line `number` of the text, counted from 0."""
         return self.line if self.is_record else self.line + number
 
 
@@ -48,7 +48,7 @@ def is_too_long(text: str) -> bool:
 def document_parts(
     text: str, file: str, line: int, separators: Sequence[str] = SPLIT_AFTER, *, is_record: bool = False
 ) -> Iterator[Document]:
-    """The document, whole or in parts."""
+    """The document, as a whole or in parts."""
     if not is_too_long(text):
         yield Document(text, file, line, is_record=is_record)
         return
@@ -61,14 +61,13 @@ def document_parts(
 
 
 def split_position(text: str, separators: Sequence[str]) -> int:
-    """Where to cut a text that is too long: after the last line or sentence of its first part, else at its limit."""
+    """Where to divide a long text: after the last line or sentence of its first part, else at the limit."""
     window = text[PART_CHARACTERS // 2 : PART_CHARACTERS]
     for separator in separators:
         position = window.rfind(separator)
         if position >= 0:
-            return (
-                PART_CHARACTERS // 2 + position + (1 if separator != " " else 0)
-            )  # a space begins the next part, as it does a sentence
+            # A space starts the next part, as it starts a sentence.
+            return PART_CHARACTERS // 2 + position + (1 if separator != " " else 0)
     return PART_CHARACTERS
 
 

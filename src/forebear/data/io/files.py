@@ -1,4 +1,4 @@
-"""The text of a file in decoded blocks: unpacked from gzip and zstd, line ends made plain, bad bytes named."""
+"""Find text files and read them in decoded blocks: decompressed, line ends normalized, bad bytes reported."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import IO, BinaryIO, Literal
 
 from forebear.data.io.ledger import Ledger
 from forebear.errors import ForebearError, InputError
 
-# Where text comes from: files, folders, globs, pipes and standard input, each file once and in a fixed order.
+# --- Finding files: files, folders, globs, pipes and standard input, each file once and in a fixed order ---
 
-
-SOURCES_BLOCK = 1 << 20  # bytes read at a time
 STDIN = ("-", "/dev/stdin")
-LEDGER_SUFFIX = ".ledger.json"  # what stands beside cleaned text
+LEDGER_SUFFIX = ".ledger.json"  # of the ledger next to cleaned text
 
 Paths = Iterable[str | os.PathLike[str]] | str | os.PathLike[str]
 ProgressFn = Callable[[int, int], object]  # called with what is done so far, and the total; both in the same unit
 
-# Files that are certainly not text; every other file of a folder is read, and fails loudly if it is not text either.
+# Files that are certainly not text; every other file of a folder is read, which fails if it is not text either.
 BINARY_SUFFIXES = frozenset(
     ".png .jpg .jpeg .gif .bmp .tif .tiff .webp .ico .svgz .mp3 .wav .flac .ogg .mp4 .avi .mkv .mov .webm "
     ".pdf .doc .docx .xls .xlsx .ppt .pptx .odt .ods .epub .mobi .zip .tar .tgz .7z .rar .bz2 .xz .jar "
@@ -43,13 +41,13 @@ BINARY_SUFFIXES = frozenset(
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file to read, and the name under which messages speak of it."""
+    """One file to read, and its name in messages."""
 
     path: str
     name: str
 
     def file_stamp(self) -> tuple[int, int, int, int, int]:
-        """What changes when the file changes, without reading it."""
+        """Device, inode, size and times: they change when the file changes."""
         with explain_file_errors(self.name):
             s = os.stat(self.path)
         return s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns
@@ -57,7 +55,7 @@ class SourceFile:
 
 @contextmanager
 def explain_file_errors(name: str) -> Iterator[None]:
-    """Turns what the system says about a file into a message that names it."""
+    """Turns a system error into a message with the file's name."""
     try:
         yield
     except FileNotFoundError as error:
@@ -69,9 +67,9 @@ def explain_file_errors(name: str) -> Iterator[None]:
 
 
 def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceFile]:
-    """The files meant by `paths`, in a fixed order; what a folder holds beside them is written into the ledger."""
+    """The files of `paths` in a fixed order; other files of folders are entered in the ledger."""
     patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    expanded = [path for pattern in patterns for path in _expanded(os.fspath(pattern))]
+    expanded = [path for pattern in patterns for path in _expand_path(os.fspath(pattern))]
     walk = _FileWalk(ledger if ledger is not None else Ledger(), several=len(expanded) > 1)
     has_files = False
     for path in expanded:
@@ -82,7 +80,7 @@ def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceF
         raise InputError("there is no file to read", hint="name a text file, a folder, a glob, or - for standard input")
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_path(pattern: str) -> list[str]:
     if pattern in STDIN or os.path.lexists(pattern):
         return [pattern]
     if not glob.has_magic(pattern):
@@ -100,10 +98,9 @@ def _expanded(pattern: str) -> list[str]:
 
 
 class _FileWalk:
-    """Through files and folders in the order of their names, each once; a link loop ends where it began.
+    """A walk through files and folders in the order of their names, each once, even if links form a loop.
 
-    Files are remembered only where `several` paths were named: one folder cannot name a file twice, and it may hold
-    millions.
+    Files are remembered only if there are `several` paths: one folder has each file once, and may have millions.
     """
 
     def __init__(self, ledger: Ledger, *, several: bool) -> None:
@@ -113,7 +110,7 @@ class _FileWalk:
     def through(self, path: str) -> Iterator[SourceFile]:
         if path in STDIN:
             if self._is_new(STDIN, path):
-                yield SourceFile(_spooled(_standard_input()), "<stdin>")
+                yield SourceFile(_spool(_standard_input()), "<stdin>")
             return
         pending: list[Iterator[str]] = [iter([path])]
         while pending:
@@ -130,12 +127,12 @@ class _FileWalk:
         return os.path.isdir(path) and (is_named or not _is_hidden(path)) and self._is_new(_identity(path), path)
 
     def _file(self, path: str, *, is_named: bool) -> Iterator[SourceFile]:
-        """The file as a source, unless there is a reason to set it aside; what was asked for by name is read."""
-        if os.path.isdir(path):  # one that is not entered
+        """The file as a source, unless there is a reason to skip it; a file that is named by the user is read."""
+        if os.path.isdir(path):  # a folder that is not entered
             if _is_hidden(path) and not is_named:
                 self.ledger.quarantine(path, "hidden folder")
             return
-        if not is_named and (reason := _not_text(path)):
+        if not is_named and (reason := _skip_reason(path)):
             self.ledger.quarantine(path, reason)
             return
         with explain_file_errors(path):
@@ -143,7 +140,7 @@ class _FileWalk:
         if not regular and not is_named:
             self.ledger.quarantine(path, "not a regular file")
         elif not self.several or self._is_new(_identity(path), path):
-            yield SourceFile(path if regular else _spooled(path), path)  # a named pipe, or the shell's <(command)
+            yield SourceFile(path if regular else _spool(path), path)  # a named pipe, or the shell's <(command)
 
     def _is_new(self, identity: object, path: str) -> bool:
         if identity in self.seen:
@@ -154,7 +151,7 @@ class _FileWalk:
 
 
 def _identity(path: str) -> object:
-    """The same for two names of one file; hard links are two files that happen to be equal."""
+    """Equal for two names of one file; hard links count as different files."""
     with explain_file_errors(path):
         status = os.stat(path)
     has_one_name = stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
@@ -165,8 +162,8 @@ def _is_hidden(path: str) -> bool:
     return os.path.basename(path).startswith(".")
 
 
-def _not_text(path: str) -> str:
-    """Why a file that nobody named is not read: nothing where it is."""
+def _skip_reason(path: str) -> str:
+    """Why a file of a folder is not read, or ""."""
     if os.path.islink(path) and not os.path.exists(path):
         return "link that leads nowhere"
     if _is_hidden(path):
@@ -183,20 +180,20 @@ def _standard_input() -> int:
 
 
 @cache
-def _spooled(stream: str | int) -> str:
-    """What can be read only once, as a file: text is read more than once (to fingerprint, to learn, to encode)."""
+def _spool(stream: str | int) -> str:
+    """A temporary file with the content of a stream: text is read several times (fingerprint, tokenizer, corpus)."""
     import atexit
 
     with tempfile.NamedTemporaryFile(prefix="forebear-stdin-", delete=False) as file:
         atexit.register(lambda: Path(file.name).unlink(missing_ok=True))
         with explain_file_errors(file.name), open(stream, "rb", closefd=isinstance(stream, str)) as pipe:
-            while block := pipe.read(SOURCES_BLOCK):
+            while block := pipe.read(BLOCK):
                 file.write(block)
     return file.name
 
 
 def sources_digest(sources: Iterable[SourceFile]) -> str:
-    """One digest of the contents of all files, in order; their names do not matter."""
+    """One digest of the contents of all files in order; their names do not matter."""
     digest = hashlib.sha256()
     for source in sources:
         with explain_file_errors(source.name), open(source.path, "rb") as file:
@@ -204,17 +201,19 @@ def sources_digest(sources: Iterable[SourceFile]) -> str:
     return digest.hexdigest()
 
 
+# --- Reading files: decompression and decoding ---
+
 OnBadBytes = Literal["fail", "replace", "skip"]
 
 BLOCK = 1 << 20  # bytes read at a time
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: a zstd frame of notes, before the first of text
-WINDOW = 1 << 31  # bytes that zstd may look back, as `zstd --long=31` writes
+SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: a zstd frame of metadata before the first of text
+WINDOW = 1 << 31  # bytes of zstd's largest window, as `zstd --long=31` writes
 
 
 @dataclass
 class TextBlocks:
-    """The decoded text of one file in bounded blocks; counts what it read and what it had to mend."""
+    """The decoded text of one file in bounded blocks; enters bytes and repairs in the ledger."""
 
     source: SourceFile
     encoding: str
@@ -228,21 +227,21 @@ class TextBlocks:
         digest = hashlib.sha256()
         first, held_back = True, ""
         with explain_file_errors(self.source.name), open(self.source.path, "rb") as file:
-            for block in self._unpacked(_CountingFile(file, self, digest)):
-                text = held_back + self._decoded(decoder, block, final=False)
+            for block in self._decompress(_CountingFile(file, self, digest)):
+                text = held_back + self._decode(decoder, block, final=False)
                 if first and text:
-                    text, first = self._without_mark(text), False
-                # A carriage return at the very end may be half of a line ending: wait for what follows.
+                    text, first = self._strip_byte_order_mark(text), False
+                # A carriage return at the end may be half of a line ending: wait for the next block.
                 held_back = "\r" if text.endswith("\r") else ""
-                text = self._with_plain_endings(text[: len(text) - len(held_back)])
+                text = self._normalize_line_ends(text[: len(text) - len(held_back)])
                 if text:
                     yield text
-        rest = held_back + self._decoded(decoder, b"", final=True)
+        rest = held_back + self._decode(decoder, b"", final=True)
         if rest:
             yield rest
         self.ledger.add_source(files=1, bytes=self.compressed_bytes, unpacked=self.unpacked, digest=digest.digest())
 
-    def _unpacked(self, file: _CountingFile) -> Iterator[bytes]:
+    def _decompress(self, file: _CountingFile) -> Iterator[bytes]:
         magic = file.peek(4)
         try:
             if magic.startswith(GZIP):
@@ -251,18 +250,18 @@ class TextBlocks:
                 read = gzip.GzipFile(fileobj=file, mode="rb").read  # pyright: ignore[reportArgumentType]
                 blocks: Iterable[bytes] = iter(lambda: read(BLOCK), b"")
             else:
-                blocks = _unpacked_zstd(file) if _is_zstd(magic) else iter(lambda: file.read(BLOCK), b"")
+                blocks = _decompress_zstd(file) if _is_zstd(magic) else iter(lambda: file.read(BLOCK), b"")
             for block in blocks:
                 self.unpacked += len(block)
                 yield block
         except (EOFError, zlib.error) as error:
-            raise self._damaged(error) from error
+            raise self._corrupt_error(error) from error
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise self._damaged(error) from error  # gzip.BadGzipFile carries no number
+            raise self._corrupt_error(error) from error  # gzip.BadGzipFile has no errno
 
-    def _damaged(self, error: Exception) -> InputError:
+    def _corrupt_error(self, error: Exception) -> InputError:
         return InputError(
             f"the compressed file is damaged or cut short ({error})",
             file=self.source.name,
@@ -270,18 +269,18 @@ class TextBlocks:
             hint="fetch or compress it again; what was read of it is not used",
         )
 
-    def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
-        previous, _MENDING.blocks = getattr(_MENDING, "blocks", None), self
+    def _decode(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
+        previous, _DECODING.blocks = getattr(_DECODING, "blocks", None), self
         try:
             return decoder.decode(block, final)
-        except UnicodeError as error:  # of the encoding as such, such as UTF-16 without its mark
+        except UnicodeError as error:  # of the encoding as such, such as UTF-16 without a byte order mark
             hint = "name the right --encoding (utf-16-le, utf-16-be, gb18030, …)"
             raise InputError(f"cannot be read as {self.encoding}: {error}", file=self.source.name, hint=hint) from error
         finally:
-            _MENDING.blocks = previous
+            _DECODING.blocks = previous
 
     def repair(self, error: UnicodeDecodeError) -> tuple[str, int]:
-        """Called by the codec at each bad byte."""
+        """Called by the codec at each undecodable byte."""
         offset = self.unpacked - len(error.object) + error.start
         bad_bytes = error.object[error.start : error.end]
         if self.on_bad_bytes == "fail":
@@ -296,14 +295,14 @@ class TextBlocks:
         self.ledger.repair(self.source.name, offset, len(bad_bytes), action)
         return replacement, error.end
 
-    def _without_mark(self, text: str) -> str:
+    def _strip_byte_order_mark(self, text: str) -> str:
         if not text.startswith("\ufeff"):
             return text
         self.ledger.add_structure("byte order mark", "\ufeff")
         return text[1:]
 
-    def _with_plain_endings(self, text: str) -> str:
-        if "\r" not in text or "\r\n" not in text:  # one character is found far sooner than two
+    def _normalize_line_ends(self, text: str) -> str:
+        if "\r" not in text or "\r\n" not in text:  # searching for one character is much faster than for two
             return text
         normalized = text.replace("\r\n", "\n")
         self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(normalized)))
@@ -311,7 +310,7 @@ class TextBlocks:
 
 
 def is_compressed(source: SourceFile) -> bool:
-    """Whether its text is larger than the file."""
+    """Whether the file is gzip or zstd."""
     with explain_file_errors(source.name), open(source.path, "rb") as file:
         magic = file.read(4)
     return magic.startswith(GZIP) or _is_zstd(magic)
@@ -321,11 +320,11 @@ def _is_zstd(magic: bytes) -> bool:
     return magic == ZSTD or (magic[1:] == SKIPPABLE and magic[0] >> 4 == 5)
 
 
-def _unpacked_zstd(file: _CountingFile) -> Iterator[bytes]:
-    """Frame after frame; raises EOFError where the last one is cut short (the library's own reader ends in silence)."""
+def _decompress_zstd(file: _CountingFile) -> Iterator[bytes]:
+    """All frames; raises EOFError if the last one is truncated (the library's own reader ends without an error)."""
     import zstandard
 
-    compressed, small = b"", 1 << 10  # fed in small pieces: each may unfold to thousands of times its size
+    compressed, small = b"", 1 << 10  # fed in small pieces: each may decompress to thousands of times its size
     frame = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj()
     is_open = False
     while compressed or (compressed := file.read(BLOCK)):
@@ -343,7 +342,7 @@ def _unpacked_zstd(file: _CountingFile) -> Iterator[bytes]:
 
 
 class _CountingFile(io.RawIOBase):
-    """A binary file that tells how far it has been read and what its digest is."""
+    """A binary file that counts and digests what is read."""
 
     def __init__(self, file: BinaryIO, blocks: TextBlocks, digest: hashlib._Hash) -> None:
         self.file, self.blocks, self.digest, self.ahead = file, blocks, digest, b""
@@ -366,17 +365,17 @@ class _CountingFile(io.RawIOBase):
         return True
 
 
-_MENDING = threading.local()  # whose bytes are being decoded: codecs do not say
+_DECODING = threading.local()  # the text that is being decoded: error handlers of codecs are not told
 _HANDLER = "forebear.mend"
 
 
-def _mend(error: UnicodeError) -> tuple[str, int]:
-    blocks: TextBlocks = _MENDING.blocks
+def _repair_bad_bytes(error: UnicodeError) -> tuple[str, int]:
+    blocks: TextBlocks = _DECODING.blocks
     assert isinstance(error, UnicodeDecodeError)
     return blocks.repair(error)
 
 
-codecs.register_error(_HANDLER, _mend)
+codecs.register_error(_HANDLER, _repair_bad_bytes)
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
@@ -388,3 +387,23 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
         raise InputError(
             f"no text encoding is called {encoding!r}", hint="for example utf-8, gb18030, big5, utf-16, latin-1"
         ) from None
+
+
+# --- Writing compressed files ---
+
+
+@contextmanager
+def compressed_writer(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """The file, or a compressing stream into it if its name ends in .gz or .zst."""
+    if name.endswith(".gz"):
+        import gzip
+
+        with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
+            yield stream  # pyright: ignore[reportReturnType]
+    elif name.endswith(".zst"):
+        import zstandard
+
+        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as stream:
+            yield stream  # pyright: ignore[reportReturnType]
+    else:
+        yield file

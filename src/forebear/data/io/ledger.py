@@ -1,4 +1,4 @@
-"""The account of all text: what each stage took in, gave out and dropped, with place and reason; it adds up."""
+"""The ledger of all text: what each stage took in, gave out and dropped, with location and reason; it must balance."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any
 
 from forebear.errors import ForebearError
 
-STAGES = ("read", "clean", "write", "sentences", "tokens")  # the way of the text, whichever stage is entered first
+STAGES = ("read", "clean", "write", "sentences", "tokens")  # the order of the stages, whichever is entered first
 LEDGER_UNITS = ("documents", "sentences", "characters", "bytes", "tokens")
 EXAMPLES = 20  # items of one reason kept in the ledger itself; the counts are always exact, `on_drop` sees every item
 
 
 class LedgerError(ForebearError):
-    """The books do not balance: text was lost or made up. Always a defect of the program, never of the input."""
+    """The ledger does not balance: text was lost or invented. Always a defect of the program, never of the input."""
 
 
 def utf8_size(text: str) -> int:
-    """Bytes of the text in UTF-8."""
+    """The bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 @dataclass
 class LedgerStage:
-    """One step. Each unit it takes in, it gives out or drops; units that it only gives, it made (sentences, tokens)."""
+    """One step: it gives out or drops every unit it takes in, and may give out new ones (sentences, tokens)."""
 
     taken: Counter[str] = field(default_factory=Counter)
     given: Counter[str] = field(default_factory=Counter)
@@ -41,13 +41,13 @@ class LedgerStage:
         self.given.update(units)
 
     def num_unaccounted(self, unit: str) -> int:
-        """How many of a unit went in and neither came out nor were dropped: 0 where all is well."""
+        """How many of a unit went in and neither came out nor were dropped; 0 if the stage balances."""
         return self.taken[unit] - self.given[unit] - sum(counts[unit] for counts in self.dropped.values())
 
 
 @dataclass
 class LedgerItems:
-    """Things of one kind: how many, and the first few by name."""
+    """Items with one reason: their number, and the first few of them."""
 
     count: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class LedgerItems:
 
 
 class Ledger:
-    """Stages in order, the files they came from, bytes that were mended and files that were set aside."""
+    """Stages in order, the files that were read, repaired bytes and skipped files."""
 
     def __init__(self, on_drop: Callable[[dict[str, Any]], object] | None = None) -> None:
         self.stages: dict[str, LedgerStage] = {}
@@ -84,7 +84,7 @@ class Ledger:
         return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
-        """Something that goes no further, and why."""
+        """Enters a dropped item with its reason."""
         self.stage(stage).dropped.setdefault(reason, Counter()).update(units)
         item = {"stage": stage, "reason": reason, "file": file, "line": line, **units, "excerpt": excerpt[:80]}
         self.drops.setdefault(reason, LedgerItems()).add(item)
@@ -92,7 +92,7 @@ class Ledger:
             self.on_drop(item)
 
     def add_structure(self, reason: str, text: str, stage: str = "read") -> None:
-        """Characters that belong to the file's form, not to any document: blank lines between them, commas, tags."""
+        """Enters characters that belong to the file format, not to a document: blank lines, commas, tags."""
         self.add_structure_count(reason, len(text), utf8_size(text), stage)
 
     def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
@@ -102,7 +102,7 @@ class Ledger:
             entry.dropped.setdefault(reason, Counter()).update(units)
 
     def repair(self, file: str, byte: int, count: int, how: str) -> None:
-        """Bytes that are no text: entered with their place, one by one."""
+        """Enters undecodable bytes with their offset."""
         item = {"file": file, "byte": byte, "bytes": count}
         self.mended.setdefault(how, LedgerItems()).add(item, count)
         if self.on_drop:
@@ -111,17 +111,17 @@ class Ledger:
     def quarantine(self, file: str, reason: str) -> None:
         self.aside.setdefault(reason, LedgerItems()).add({"file": file})
 
-    def add_source(self, *, files: int, bytes: int, unpacked: int, digest: bytes) -> None:  # noqa: A002 - the unit's name
+    def add_source(self, *, files: int, bytes: int, unpacked: int, digest: bytes) -> None:  # noqa: A002 - the name of the unit
         self.files.update(files=files, bytes=bytes, unpacked=unpacked)
         self._digest.update(digest)
 
     @property
     def fingerprint(self) -> str:
-        """The digest of everything read; equal to `sources.fingerprint` unless a file changed while it was read."""
+        """The digest of everything read; equal to `sources_digest` unless a file changed while it was read."""
         return self._digest.hexdigest()
 
     def merge(self, other: Ledger) -> None:
-        """Adds another ledger's books to these (a worker's to the whole)."""
+        """Adds the entries of another ledger, such as a worker's."""
         for name, other_stage in other.stages.items():
             stage = self.stage(name)
             stage.taken.update(other_stage.taken)
@@ -134,7 +134,7 @@ class Ledger:
         self.files.update(other.files)
 
     def verify(self) -> None:
-        """Raises unless every stage balances and passes on exactly what the next one takes."""
+        """Raises LedgerError unless every stage balances and gives out exactly what the next one takes in."""
         for name, stage in self.stages.items():
             for unit, taken in stage.taken.items():
                 if missing := stage.num_unaccounted(unit):
@@ -147,7 +147,7 @@ class Ledger:
                     raise LedgerError(f"the ledger does not add up: {difference}")
 
     def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
-        """The table a person reads: (stage, what, counts), line by line."""
+        """The rows of the table for people: (stage, description, counts)."""
         for name, stage in self.stages.items():
             yield name, "in", stage.taken
             for reason, counts in stage.dropped.items():
@@ -155,8 +155,8 @@ class Ledger:
             yield name, "out", stage.given
 
     def to_dict(self) -> dict[str, Any]:
-        def listed(things: dict[str, LedgerItems]) -> dict[str, Any]:
-            return {reason: {"count": it.count, "examples": it.examples} for reason, it in things.items()}
+        def items_dict(items: dict[str, LedgerItems]) -> dict[str, Any]:
+            return {reason: {"count": entry.count, "examples": entry.examples} for reason, entry in items.items()}
 
         return {
             "files": dict(self.files),
@@ -168,9 +168,9 @@ class Ledger:
                 }
                 for name, stage in self.stages.items()
             },
-            "dropped": listed(self.drops),
-            "mended_bytes": listed(self.mended),
-            "files_set_aside": listed(self.aside),
+            "dropped": items_dict(self.drops),
+            "mended_bytes": items_dict(self.mended),
+            "files_set_aside": items_dict(self.aside),
         }
 
     @classmethod

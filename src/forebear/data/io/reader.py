@@ -1,4 +1,4 @@
-"""Text inside other forms: JSONL, CSV and TSV records, and words with their tags."""
+"""Read documents from text files: plain text, JSONL, CSV and TSV, and tagged words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATIN = re.compile("[A-Za-z0-9]")
 
 
 def numbered_lines(blocks: TextBlocks) -> Iterator[tuple[int, str, str]]:
-    """(number, line, its end: a newline or nothing). A line longer than a block is gathered in linear time."""
+    """(number, line, its end: a newline or nothing). Lines longer than a block are joined in linear time."""
     pieces: list[str] = []
     number = 0
     for block in blocks:
@@ -45,7 +45,7 @@ def numbered_lines(blocks: TextBlocks) -> Iterator[tuple[int, str, str]]:
 
 
 def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
-    """One JSON object a line; the text is in `field`."""
+    """Documents of a file with one JSON object a line; the text is in `field`."""
     name = blocks.source.name
     for number, line, end in numbered_lines(blocks):
         if not line.strip():
@@ -70,7 +70,7 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
 
 
 def _without_surrogates(text: str, blocks: TextBlocks, line: int) -> str:
-    """A JSON escape may spell half of a character; UTF-8 cannot hold it, so it is treated like a bad byte."""
+    """Treats lone surrogates from JSON escapes, which UTF-8 cannot hold, as bad bytes."""
     if blocks.on_bad_bytes == "fail":
         raise InputError(
             "an escape such as \\ud800 spells half a character",
@@ -106,7 +106,7 @@ def _field(record: Any, field: str, file: str, line: int) -> str:
 
 
 def _words(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
-    """The ends of words that cleaned text carries with it, if they are that and nothing else."""
+    """The ends of words in a record of cleaned text, if they are valid."""
     ends = record.get("words")
     if not isinstance(ends, list) or not ends or is_too_long(text) or not all(type(end) is int for end in ends):
         return None
@@ -114,7 +114,7 @@ def _words(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
 
 
 def _entities(record: dict[str, Any], words: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
-    """The entities that cleaned text carries with it, if they are that: one after the other, each of whole words."""
+    """The entities in a record of cleaned text, if they are valid: in order, and each of whole words."""
     spans = record.get("entities")
     if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 for span in spans):
         return None
@@ -126,7 +126,7 @@ def _entities(record: dict[str, Any], words: tuple[int, ...]) -> tuple[tuple[int
 
 
 def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> Iterator[Document]:
-    """One row a document; the text is in the column `wanted`."""
+    """Documents of a table, one a row; the text is in the column `column_name`."""
     name = blocks.source.name
     csv.field_size_limit(sys.maxsize)
     raw_lines: list[str] = []
@@ -136,7 +136,7 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
             raw_lines.append(line + end)
             yield raw_lines[-1]
 
-    # Tab-separated text is seldom quoted on purpose, and a stray quote would swallow what follows.
+    # TSV is rarely quoted on purpose, and a stray quote would swallow what follows.
     tsv_rows = (line.rstrip("\n").split("\t") if line.strip("\n") else [] for line in lines())
     rows: Iterator[list[str]] = tsv_rows if table_format == "tsv" else csv.reader(lines(), strict=True)
     column, first = -1, 1
@@ -171,10 +171,8 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
 
 
 def _column(first: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
-    """Which column holds the text, and whether this first row is a header."""
-    if (
-        column_name.isdecimal() and column_name.isascii()
-    ):  # a number names a column by place, and says that there is no header
+    """The index of the text column, and whether this first row is a header."""
+    if column_name.isdecimal() and column_name.isascii():  # a column by number: there is no header
         if not 1 <= int(column_name) <= len(first):
             raise InputError(
                 f"there is no column {column_name}; the first row has {len(first)}",
@@ -197,7 +195,7 @@ def _column(first: list[str], column_name: str, file: str, line: int) -> tuple[i
 
 
 def strip_word_tags(document: Document, ledger: Ledger) -> Document:
-    """`迈向/v  充满/v  希望/n` → 迈向充满希望, with the ends of its words and the entities that its tags tell."""
+    """`迈向/v  充满/v  希望/n` → 迈向充满希望, with the ends of its words and the entities of its tags."""
     pieces: list[str] = []
     ends: list[int] = []
     length, collector = 0, EntityCollector()
@@ -219,7 +217,7 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
                     line=number,
                     hint="use --format text for untagged text",
                 )
-            if pieces and LATIN.match(pieces[-1][-1]) and LATIN.match(word):  # these need a space between them
+            if pieces and LATIN.match(pieces[-1][-1]) and LATIN.match(word):  # Latin words need a space between them
                 pieces.append(" ")
                 length += 1
                 ends.append(length)
@@ -236,7 +234,7 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
 
 
 def strip_bracket(word: str, tag: str, *, is_open: bool) -> tuple[str, str, bool]:
-    """Word and tag of `[中央/n` in [中央/n 电台/n]nt, and whether a compound begins with it; `]/nt` becomes `]nt`."""
+    """Word and tag of `[中央/n` in [中央/n 电台/n]nt, and whether a compound starts with it; `]/nt` becomes `]nt`."""
     opens = word[:1] == "[" and len(word) > 1
     if (is_open or opens) and word[-1:] == "]" and "/" in word:
         word, _, inner_tag = word.rpartition("/")
@@ -244,8 +242,7 @@ def strip_bracket(word: str, tag: str, *, is_open: bool) -> tuple[str, str, bool
     return word[1:] if opens else word, tag, opens
 
 
-# Files become documents: between blank lines, one a file or one a line; from plain, tagged, JSONL or CSV text.
-
+# --- Files to documents: separated by blank lines, one a file or one a line ---
 
 DocumentBoundary = Literal["blank", "files", "lines"]
 FileFormat = Literal["auto", "text", "tagged", "jsonl", "csv", "tsv"]
@@ -257,7 +254,7 @@ INVISIBLE_CHARS = "\x00 \t\n\r\v\f\u00a0\u3000\ufeff\u200b"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How files are to be read. These fields are part of a corpus's identity."""
+    """How files are read. These fields are part of a corpus's identity."""
 
     documents: DocumentBoundary = "blank"
     format: FileFormat = "auto"
@@ -275,7 +272,7 @@ class TextFormat:
                 )
 
     def identity(self) -> dict[str, str]:
-        """Its part of a corpus's key; the names in it are data and stay when fields are renamed."""
+        """The part of a corpus's key; its names are data and stay when fields are renamed."""
         return {
             "documents": self.documents,
             "format": self.format,
@@ -292,7 +289,7 @@ class TextFormat:
             yield from self.read_one(source, ledger)
 
     def format_of(self, source: SourceFile) -> str:
-        """The format asked for, or the one that the file's name promises."""
+        """The format that was set, or the one of the file's suffix."""
         if self.format != "auto":
             return self.format
         name = source.name.lower().removesuffix(".gz").removesuffix(".zst")
@@ -309,7 +306,7 @@ class TextFormat:
             documents = self._from_text(blocks)
         if form == "tagged":
             documents = (strip_word_tags(document, ledger) for document in documents)
-        yield from _entered(documents, source, ledger)
+        yield from _account_documents(documents, source, ledger)
 
     @property
     def _marks(self) -> Sequence[str]:
@@ -317,7 +314,7 @@ class TextFormat:
 
     def _from_text(self, blocks: TextBlocks) -> Iterator[Document]:
         if self.documents != "lines":
-            yield from self._divided(blocks)
+            yield from self._split_at_blank_lines(blocks)
             return
         ends = 0
         for number, line, end in numbered_lines(blocks):
@@ -325,15 +322,15 @@ class TextFormat:
             yield from document_parts(line, blocks.source.name, number, self._marks)
         blocks.ledger.add_structure_count("line ends", ends, ends)
 
-    def _divided(self, blocks: TextBlocks) -> Iterator[Document]:
-        """Documents between blank lines, or the whole file. Holds at most two parts and a block at a time."""
+    def _split_at_blank_lines(self, blocks: TextBlocks) -> Iterator[Document]:
+        """Documents between blank lines, or the whole file; holds at most two parts and a block."""
         name, ledger, is_whole_file = blocks.source.name, blocks.ledger, self.documents == "files"
-        pending, line, part, searched = "", 1, 0, 0  # `seen`: up to where no blank line begins in what is held
-        blanks: list[str] = []  # entered once a block: there may be as many as there are documents
+        pending, line, part, searched = "", 1, 0, 0  # `searched`: no blank line starts before it in `pending`
+        blanks: list[str] = []  # entered once a block: there may be one for each document
         for block in blocks:
             pending += block
             start = 0
-            if part == 0:  # before a document: blank lines belong to none
+            if part == 0:  # before a document: blank lines belong to no document
                 start = pending.rfind("\n", 0, len(pending) - len(pending.lstrip())) + 1
                 blanks.append(pending[:start])
                 line += pending.count("\n", 0, start)
@@ -352,24 +349,24 @@ class TextFormat:
                 line += pending.count("\n", 0, end)
                 pending, part = pending[end:], part + 1
             searched = len(pending.rstrip())
-        text = pending.rstrip("\n") if is_whole_file else _ends_before_blanks(pending)
+        text = pending.rstrip("\n") if is_whole_file else _strip_final_blank_lines(pending)
         ledger.add_structure("blank lines", pending[len(text) :])
         if text:
             yield Document(text, name, line, part)
 
 
-def _ends_before_blanks(text: str) -> str:
-    """The text without the blank lines at its end (white space within its last line stays)."""
+def _strip_final_blank_lines(text: str) -> str:
+    """The text without blank lines at its end (white space in its last line stays)."""
     stripped = text.rstrip()
     newline = text.find("\n", len(stripped))
     return text if newline < 0 else text[:newline]
 
 
-def _entered(documents: Iterable[Document], source: SourceFile, ledger: Ledger) -> Iterator[Document]:
-    """Counts what goes out; a document without any visible character is dropped, with its place."""
+def _account_documents(documents: Iterable[Document], source: SourceFile, ledger: Ledger) -> Iterator[Document]:
+    """Enters the documents in the ledger; drops those without a visible character."""
     stage = ledger.stage("read")
     has_documents = False
-    num_documents = characters = num_bytes = 0  # entered once, at the end: this runs for every line of a corpus
+    num_documents = characters = num_bytes = 0  # entered once, at the end: this loop runs for every line of a corpus
     for document, continues in with_continuation(documents):
         has_documents, text = True, document.text
         if not continues and document.part == 0 and not text.strip(INVISIBLE_CHARS):

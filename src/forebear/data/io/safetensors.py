@@ -1,4 +1,4 @@
-"""Files of vectors, a row for each text: .npy or .safetensors, written as the vectors come, read without loading."""
+"""Files of vectors (.npy, .safetensors): streamed to disk, memory-mapped on reading; release of mapped pages."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from forebear.data.io.atomic import atomic_write, explain_disk_errors
 from forebear.errors import InputError
 
 SUFFIXES = (".npy", ".safetensors")
-NAME = "vectors"  # of the only tensor in a .safetensors
-HEAD = 128  # bytes before the numbers of a .npy: room for a shape of any size
-ROOMY = 4096  # the same of a .safetensors, which also says how the vectors were made
+NAME = "vectors"  # of the only tensor in a .safetensors file
+HEAD = 128  # bytes of the header of a .npy file: enough for a shape of any size
+SAFETENSORS_HEAD = 4096  # the same of a .safetensors file, which also holds metadata
 NUMBER = np.dtype("<f4")
 
 
 def write_vectors(
     file: str | os.PathLike[str], groups: Iterable[np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
-    """Writes (n, D) arrays one below the other; (rows, D). The file has its name only when all of them are in it.
+    """Writes (n, D) arrays one below the other, atomically; returns (rows, D).
 
-    How many rows there will be need not be known: what stands before the numbers is written last. `facts` is what a
-    .safetensors tells of them; a .npy has no place for it.
+    The number of rows need not be known in advance: the header is written last. `metadata` is for a
+    .safetensors file; .npy has none.
     """
     target, rows, width = Path(file), 0, 0
     as_npy = target.suffix == ".npy"
     with explain_disk_errors(target), atomic_write(target) as stream:
-        stream.write(b"\0" * (HEAD if as_npy else ROOMY))
+        stream.write(b"\0" * (HEAD if as_npy else SAFETENSORS_HEAD))
         for group in groups:
             stream.write(np.ascontiguousarray(group, NUMBER).data)
             rows, width = rows + len(group), group.shape[1]
@@ -43,7 +43,7 @@ def write_vectors(
 
 
 def _npy_head(rows: int, width: int) -> bytes:
-    """Version 1.0 of NumPy's format."""
+    """The header in version 1.0 of NumPy's format."""
     header = str({"descr": NUMBER.str, "fortran_order": False, "shape": (rows, width)})
     body = header.ljust(HEAD - 11).encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
@@ -53,12 +53,12 @@ def _safetensors_head(rows: int, width: int, metadata: Mapping[str, str]) -> byt
     size = rows * width * NUMBER.itemsize
     tensor = {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, size]}
     header = json.dumps({"__metadata__": dict(metadata), NAME: tensor}).encode()
-    assert len(header) <= ROOMY - 8, "facts are few words"
-    return (ROOMY - 8).to_bytes(8, "little") + header.ljust(ROOMY - 8)
+    assert len(header) <= SAFETENSORS_HEAD - 8, "facts are few words"
+    return (SAFETENSORS_HEAD - 8).to_bytes(8, "little") + header.ljust(SAFETENSORS_HEAD - 8)
 
 
 def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
-    """(n, D) the vectors of a file, left on the disk until they are asked for."""
+    """(n, D) the vectors of a file, memory-mapped."""
     target = Path(file)
     if target.suffix not in SUFFIXES:
         hint = "make one with: forebear embed RUN --in FILE --out vectors.npy"
@@ -66,7 +66,9 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
     if not target.is_file():
         raise InputError("there is no such file", file=target, hint="name the file that embed has written")
     try:
-        vectors = np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _mapped(target)
+        vectors = (
+            np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _map_safetensors(target)
+        )
     except (ValueError, KeyError, TypeError, EOFError) as error:
         description = f"is no file of vectors ({error})"
         raise InputError(
@@ -80,7 +82,7 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
     return vectors
 
 
-def _mapped(file: Path) -> np.ndarray:
+def _map_safetensors(file: Path) -> np.ndarray:
     with open(file, "rb") as opened:
         header = _head_of(opened, file.stat().st_size)
         begin = opened.tell()
@@ -105,20 +107,20 @@ def _head_of(file: IO[bytes], size: int) -> dict[str, Any]:
     return header
 
 
-# Arrays that lie in files: what was read or written of them takes memory until somebody says that it need not.
+# --- Memory-mapped arrays ---
 
 
 def _file_of(array: Any) -> np.memmap | None:
-    """What an array that lies in a file is a part of."""
+    """The memory map that an array is a view of, if any."""
     while array is not None and not isinstance(array, np.memmap):
         array = getattr(array, "base", None)
     return array
 
 
 def release_pages(*arrays: np.ndarray) -> None:
-    """Says that what was read or written of these is not wanted soon: what lies in files takes no memory then.
+    """Releases the memory of what was read or written of memory-mapped arrays.
 
-    The system would take it back by itself when memory is short, but until then it counts as ours.
+    The system would reclaim it when memory is short, but until then it counts as used by this process.
     """
     for array in arrays:
         if (file := _file_of(array)) is not None:

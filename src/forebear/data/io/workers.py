@@ -1,4 +1,4 @@
-"""Work spread over processes: a worker's failure is the caller's failure, and no worker outlives its caller."""
+"""Worker processes: a worker's failure is raised in the caller, and no worker outlives its caller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVE = "import sys; from forebear.data.io.workers import serve; serve(int(sys.a
 
 
 def cpu_count() -> int:
-    """The processors this process may use."""
+    """The number of processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -34,11 +34,17 @@ def run_jobs(
     *,
     runs_here: Callable[[Job, float], bool] = lambda job, seconds: False,
 ) -> Iterator[Result]:
-    """`work(job)` for every job, in whatever order they finish. `place` names a job in messages.
+    """`work(job)` for every job, in the order in which they finish.
 
-    Work is done here as long as `alone` says so of the next job, after so many seconds; then `count` processes are
-    started, all at once. Each holds one job at a time and one more waits here, so that memory does not grow with the
-    number of jobs. With `count` 1 nothing is started.
+    Each worker holds one job at a time and one more waits here, so that memory does not grow with the number of jobs.
+
+    Args:
+        work: Function of a job; it and the jobs must be picklable.
+        jobs: Jobs, taken when a worker is free.
+        count: Number of processes; with 1, everything runs in this process.
+        describe: Names a job in error messages.
+        runs_here: Whether the next job runs in this process, after so many seconds; when it is False for the first
+            time, all processes are started.
     """
     workers: Workers = {}
     idle: list[Connection] = []
@@ -50,19 +56,19 @@ def run_jobs(
         job = next(pending, None)
     try:
         if job is not None:
-            idle += [_started(workers) for _ in range(count)]
+            idle += [_start_worker(workers) for _ in range(count)]
             for connection in idle:
-                _sent(connection, work, workers, "the beginning")
+                _send(connection, work, workers, "the beginning")
         while job is not None or busy:
             if job is not None and idle:
                 connection = idle.pop()
                 busy[connection] = describe(job)
-                _sent(connection, job, workers, busy[connection])
+                _send(connection, job, workers, busy[connection])
                 job = next(pending, None)
                 continue
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
-                result = _received(connection, workers, busy[connection])
+                result = _receive(connection, workers, busy[connection])
                 del busy[connection]
                 idle.append(connection)
                 yield result
@@ -75,11 +81,11 @@ def run_jobs(
             process.wait()
 
 
-def _started(workers: Workers) -> Connection:
-    """A fresh interpreter at the other end of a pipe.
+def _start_worker(workers: Workers) -> Connection:
+    """Starts a fresh interpreter at the other end of a pipe.
 
-    Not a fork, which would inherit the other workers' pipes (they would never close) and any locks held; and not
-    multiprocessing's spawn, which runs the caller's script once more. A session of its own keeps Ctrl-C from it.
+    Not a fork, which would inherit the other workers' pipes (they would never close) and any held locks; and not
+    multiprocessing's spawn, which runs the caller's script again. Its own session protects it from Ctrl-C.
     """
     local, remote = multiprocessing.Pipe()
     workers[local] = subprocess.Popen(
@@ -93,24 +99,24 @@ def _started(workers: Workers) -> Connection:
     return local
 
 
-def _sent(connection: Connection, message: object, workers: Workers, location: str) -> None:
+def _send(connection: Connection, message: object, workers: Workers, location: str) -> None:
     try:
         connection.send(message)
     except (BrokenPipeError, ConnectionResetError):
-        raise _death(workers[connection], location) from None
+        raise _worker_died(workers[connection], location) from None
 
 
-def _received(connection: Connection, workers: Workers, location: str) -> Any:
+def _receive(connection: Connection, workers: Workers, location: str) -> Any:
     try:
         succeeded, result = connection.recv()
     except (EOFError, ConnectionResetError):
-        raise _death(workers[connection], location) from None
+        raise _worker_died(workers[connection], location) from None
     if not succeeded:
         raise result
     return result
 
 
-def _death(process: subprocess.Popen[bytes], location: str) -> ForebearError:
+def _worker_died(process: subprocess.Popen[bytes], location: str) -> ForebearError:
     code = process.wait(10)
     cause = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     return ForebearError(
@@ -120,13 +126,13 @@ def _death(process: subprocess.Popen[bytes], location: str) -> ForebearError:
 
 
 def serve(pipe: int) -> None:
-    """A worker's life: told its work, it does one job after another until its caller closes the pipe or dies."""
+    """The main loop of a worker: receives `work`, then jobs until the caller closes the pipe or dies."""
     connection = Connection(pipe)
     try:
         work = connection.recv()
         while True:
             connection.send(_answer(work, connection.recv()))
-    except (EOFError, OSError):  # also in the middle of a job that is being sent: work's own errors are answers
+    except (EOFError, OSError):  # the pipe closed, perhaps while a job was sent; errors of `work` itself are answers
         return
 
 
@@ -135,5 +141,5 @@ def _answer(work: Callable[[Any], Any], job: Any) -> tuple[bool, Any]:
         return True, work(job)
     except ForebearError as error:
         return False, error
-    except Exception as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
+    except Exception as error:  # noqa: BLE001 - whatever it is, the caller must get it
         return False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{traceback.format_exc()}")

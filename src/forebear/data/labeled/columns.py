@@ -1,4 +1,4 @@
-"""Column roles of labeled files (text, label, choices, tags …): detected from options, header names and sample values."""
+"""Column roles of labeled files (text, label, choices, …), detected from options, header names and sample values."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from forebear.errors import InputError
 LABEL_SEPARATORS = ("|", ";", "；", "、", ",", "，", " ")
 MAX_LABEL_LENGTH = 60  # characters
 
-ID_NAME = re.compile(r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL)
+ID_NAME = re.compile(
+    r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL
+)
 NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])?[\W_]*", re.DOTALL)
 
-# Names that people give to columns, folded; the first that is there is taken.
+# Usual column names, normalized; the first one present is taken.
 TEXT_NAMES: Sequence[str] = (
     "text sentence content review text_a sent comment document body utterance message query title question "
     "文本 内容 句子 评论 正文 短文"
@@ -49,7 +51,9 @@ WORDS = "tokens words chars characters token word text sentence 词 字".split()
 TAG_NAMES = "tags ner_tags labels label pos_tags tag ner bio upos pos 标签 标注".split()
 CHOICE_LIST_NAMES = "choices options endings candidates question.choices 选项".split()
 CHOICE_NAMES = "choice option ending answer candidate alternative solution sol opt 选项".split()
-RIGHT_CHOICE_NAMES = "label right correct gold answer answerkey answer_key most-plausible-alternative target 答案 标签".split()
+RIGHT_CHOICE_NAMES = (
+    "label right correct gold answer answerkey answer_key most-plausible-alternative target 答案 标签".split()
+)
 CHOICE_TEXT_NAMES = (
     "text question premise context sentence startphrase ctx sent1 goal passage article question.stem 问题 文本"
 ).split()
@@ -58,9 +62,22 @@ OTHER_NAMES = (
     "hypothesis question1 question2 query1 query2 string split genre 句子1 句子2 文本1 文本2"
 ).split()
 HEADER_NAMES = frozenset(
-    [*TEXT_NAMES, *LABEL_NAMES, *QUESTION_NAMES, *PASSAGE_NAMES, *ANSWER_NAMES, *START_NAMES, *WORDS, *TAG_NAMES, *CHOICE_LIST_NAMES, *RIGHT_CHOICE_NAMES, *CHOICE_TEXT_NAMES, *OTHER_NAMES]
+    [
+        *TEXT_NAMES,
+        *LABEL_NAMES,
+        *QUESTION_NAMES,
+        *PASSAGE_NAMES,
+        *ANSWER_NAMES,
+        *START_NAMES,
+        *WORDS,
+        *TAG_NAMES,
+        *CHOICE_LIST_NAMES,
+        *RIGHT_CHOICE_NAMES,
+        *CHOICE_TEXT_NAMES,
+        *OTHER_NAMES,
+    ]
 )
-# What also is a usual label: alone it does not make a header.
+# Names that are also usual labels: one of them alone does not make a row a header.
 HEADER_OR_LABEL_NAMES = frozenset(
     "pos ner bio y tag answer answers question query comment document body message title topic gold right correct "
     "target key start goal passage article string split genre index word token solution review 评论 问题 答案".split()
@@ -73,7 +90,7 @@ def folded(name: ColumnRef) -> str:
 
 @dataclass(frozen=True)
 class ColumnSample:
-    """A column and the values of the first rows; judged as text."""
+    """A column with its values in the first rows, and what they look like."""
 
     column: ColumnRef
     values: tuple[Any, ...]
@@ -84,7 +101,7 @@ class ColumnSample:
 
     @cached_property
     def text_values(self) -> tuple[str, ...]:
-        """The values that are there, as text; none if one of them is a list or an object."""
+        """The present values as text; empty if one of them is a list or an object."""
         try:
             return tuple(text for value in self.values if (text := label_text(value)) is not None)
         except BadRowError:
@@ -100,7 +117,7 @@ class ColumnSample:
 
     @cached_property
     def numeric_values(self) -> tuple[float, ...]:
-        """The values as numbers, if all of them are."""
+        """The values as numbers; empty unless all of them are finite numbers."""
         try:
             numbers = tuple(map(float, self.text_values))
         except ValueError:
@@ -113,7 +130,7 @@ class ColumnSample:
 
     @cached_property
     def is_id(self) -> bool:
-        """Names and counts of rows are neither text nor label."""
+        """Whether the column holds row ids, which are neither text nor label."""
         if self.name and ID_NAME.fullmatch(self.name):
             return True
         is_unique = len(self.text_values) >= 5 and self.num_distinct == len(self.text_values)
@@ -121,7 +138,7 @@ class ColumnSample:
 
     @cached_property
     def is_text(self) -> bool:
-        """Whether every value that is there is a piece of writing."""
+        """Whether the present values are text: not all numbers, not ids."""
         return (
             bool(self.text_values)
             and not self.numeric_values
@@ -131,12 +148,12 @@ class ColumnSample:
 
     @cached_property
     def lists(self) -> tuple[list[Any], ...]:
-        """The values, if they are lists."""
+        """The present values, if all of them are lists."""
         values = [value for value in self.values if value is not None]
         return tuple(values) if values and all(isinstance(value, list) for value in values) else ()
 
     def may_be_label(self, max_mean_length: float) -> bool:
-        """Few different short values; of very few rows, values much shorter than the text."""
+        """Whether the column has few distinct short values; with very few rows, values much shorter than the text."""
         if self.is_id or not self.text_values or max(map(len, self.text_values)) > MAX_LABEL_LENGTH:
             return False
         count = len(self.text_values)
@@ -148,13 +165,13 @@ class ColumnSample:
 
 
 def find_column_named(columns: Sequence[ColumnSample], names: Sequence[str]) -> ColumnSample | None:
-    """The column with the first of these names."""
+    """The column with the earliest of these names."""
     by_name = {column.name: column for column in reversed(columns) if column.name}
     return next((by_name[name] for name in names if name in by_name), None)
 
 
 def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
-    """The column of labels: by its name, else the one with the fewest different values."""
+    """The label column: by its name, otherwise the one with the fewest distinct values."""
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     by_name = [column for column in columns if column.name in LABEL_NAMES]
     for column in sorted(by_name, key=lambda column: LABEL_NAMES.index(column.name)):
@@ -163,16 +180,21 @@ def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
     candidates = [column for column in columns if column.may_be_label(max_mean_length)]
     candidates = [column for column in candidates if not (column.name and column.name in TEXT_NAMES)]
     positions = {id(column): number for number, column in enumerate(columns)}
-    # A column with one value says nothing; it is the label only of a file that is sorted by labels.
+    # A column with a single value is the label only if the file is sorted by label.
     sort_keys = {
-        id(column): (column.num_distinct < 2, column.num_distinct / len(column.text_values), column.mean_length, -positions[id(column)])
+        id(column): (
+            column.num_distinct < 2,
+            column.num_distinct / len(column.text_values),
+            column.mean_length,
+            -positions[id(column)],
+        )
         for column in candidates
     }
     return min(candidates, key=lambda column: sort_keys[id(column)], default=None)
 
 
 def find_text_pair(columns: Sequence[ColumnSample]) -> tuple[ColumnSample, ColumnSample] | None:
-    """Two columns of text whose names are a pair: sentence1 and sentence2, text_a and text_b."""
+    """Two text columns whose names form a pair: sentence1 and sentence2, text_a and text_b."""
     texts = [column for column in columns if column.is_text and column.name]
     by_name = {column.name: column for column in texts}
     for first, second in PAIR_NAMES:
@@ -187,7 +209,7 @@ def find_text_pair(columns: Sequence[ColumnSample]) -> tuple[ColumnSample, Colum
 
 
 def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
-    """The columns of text: a pair by name, one by name, else all that are about as long as the longest."""
+    """The text columns: a pair by name, one by name, otherwise all of about the greatest mean length."""
     if (pair := find_text_pair(columns)) is not None:
         return list(pair)
     texts = [column for column in columns if column.is_text]
@@ -195,12 +217,12 @@ def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
         return [column]
     max_mean_length = max((column.mean_length for column in texts), default=0.0)
     texts = [column for column in texts if column.mean_length >= max_mean_length / 3]
-    # A few words that come again and again are a source or a genre, but for want of anything else.
+    # A few values that recur are a source or a genre; they are taken only if nothing else is left.
     return [column for column in texts if column.num_distinct > max(1, len(column.text_values) / 50)] or texts
 
 
 def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
-    """choice1, choice2 …, ending0 …, option_a …, or A, B, C, D: a run of columns whose names are counted."""
+    """Columns with consecutively numbered names: choice1, choice2 …, ending0 …, option_a …, or A, B, C, D."""
     families: dict[str, list[tuple[str, ColumnSample]]] = {}
     for column in columns:
         if column.name and (match := NUMBERED_NAME.fullmatch(column.name)) and match[2]:
@@ -208,7 +230,11 @@ def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
     for family, members in families.items():
         marks = [mark for mark, _ in members]
         runs = any(marks == list(run[: len(marks)]) for run in ("01234567", "12345678", "abcdefgh", "一二三四"))
-        if runs and len(marks) >= 2 and (family in CHOICE_NAMES or (family == "" and marks[0] == "a" and len(marks) > 2)):
+        if (
+            runs
+            and len(marks) >= 2
+            and (family in CHOICE_NAMES or (family == "" and marks[0] == "a" and len(marks) > 2))
+        ):
             return [column for _, column in members]
     return []
 
@@ -233,7 +259,12 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
     for index, column in enumerate(columns):
         has_few_values = column.may_be_label(max_mean_length) and column.num_distinct <= len(column.text_values) / 2
-        if has_few_values and looks_like_names and cells[index] not in values_below[index] and max_mean_length > 2 * max(map(len, cells)):
+        if (
+            has_few_values
+            and looks_like_names
+            and cells[index] not in values_below[index]
+            and max_mean_length > 2 * max(map(len, cells))
+        ):
             return True
     return False
 
@@ -246,7 +277,7 @@ ColumnAssignment = tuple[str, LabeledFormat, list[str]]
 
 @dataclass(frozen=True)
 class ColumnHints:
-    """What a person said about a file."""
+    """What the caller specified about a file."""
 
     file: str
     task: str | None
@@ -257,7 +288,7 @@ class ColumnHints:
     is_regression: bool | None
 
     def locate(self, column: ColumnRef, width: int) -> int:
-        """The number of a column that can be named by nothing else."""
+        """The number of a column in a file without column names."""
         if str(column).isascii() and str(column).isdecimal() and 1 <= int(column) <= width:
             return int(column)
         raise InputError(
@@ -265,7 +296,7 @@ class ColumnHints:
         )
 
     def find_column(self, columns: Sequence[ColumnSample], reference: ColumnRef) -> ColumnSample:
-        """The column that a person named: as the file calls it, or by its number."""
+        """The column that was asked for, by its name in the file or by its number."""
         for column in columns:
             if column.column == reference or str(column.column) == str(reference):
                 return column
@@ -273,7 +304,9 @@ class ColumnHints:
         if 1 <= number <= len(columns):
             return columns[number - 1]
         names = ", ".join(str(column.column) for column in columns)
-        raise InputError(f"there is no column {reference!r}; there are: {names[:300]}", file=self.file, hint="choose one")
+        raise InputError(
+            f"there is no column {reference!r}; there are: {names[:300]}", file=self.file, hint="choose one"
+        )
 
 
 def column_name(column: ColumnSample) -> str:
@@ -281,7 +314,7 @@ def column_name(column: ColumnSample) -> str:
 
 
 def _find_id_column(columns: list[ColumnSample], used: Sequence[ColumnSample | None]) -> ColumnRef | None:
-    """The column of the examples' own names, if there is just one: all different, and called so."""
+    """The column of example ids (distinct values, an id-like name), if there is exactly one."""
     names = [column for column in columns if column not in used and column.name and column.is_id]
     names = [column for column in names if column.text_values and column.num_distinct == len(column.text_values)]
     return names[0].column if len(names) == 1 else None
@@ -290,14 +323,16 @@ def _find_id_column(columns: list[ColumnSample], used: Sequence[ColumnSample | N
 def finish_assignment(
     columns: list[ColumnSample], form: LabeledFormat, roles: list[tuple[ColumnSample, str]], notes: list[str]
 ) -> tuple[LabeledFormat, list[str]]:
-    """The form with its names, and a sentence about who is what, with what is not used."""
+    """The format with its id column, and notes: the role of each column, then the unused columns."""
     used = [column for column, _ in roles]
     id_column = _find_id_column(columns, used)
     description = ", ".join(
         f"{column_name(column)} {'is ' * (index == 0)}{role}" for index, (column, role) in enumerate(roles)
     )
     unused = [
-        column for column in columns if column not in used and column.column != id_column and not _shares_field(column, used)
+        column
+        for column in columns
+        if column not in used and column.column != id_column and not _shares_field(column, used)
     ]
     if unused:
         notes = [*notes, f"not used: {', '.join(map(column_name, unused))}"]
@@ -305,7 +340,7 @@ def finish_assignment(
 
 
 def _shares_field(column: ColumnSample, used: list[ColumnSample]) -> bool:
-    """Whether a field is part of another one that is used, or the other way round."""
+    """Whether a field is inside a used one, or a used one is inside it."""
     name = str(column.column)
     return any(name.startswith(f"{other.column}.") or str(other.column).startswith(f"{name}.") for other in used)
 
@@ -316,14 +351,16 @@ def _shares_field(column: ColumnSample, used: list[ColumnSample]) -> bool:
 def assign_tagging_columns(
     columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
 ) -> ColumnAssignment | None:
-    """Lists of words and of as many tags; or a text and a tag for each of its characters."""
+    """Lists of words and of equally many tags; or a text and one tag for each character."""
     tags = hints.find_column(columns, hints.label) if hints.label is not None else None
     words = hints.find_column(columns, hints.texts[0]) if hints.texts else None
     lists = [column for column in columns if column.lists and column is not words]
     tags = tags or find_column_named(lists, TAG_NAMES)
     if tags is None:
         return None
-    candidates = [words] if words else [column for column in columns if column is not tags and _is_aligned(column, tags)]
+    candidates = (
+        [words] if words else [column for column in columns if column is not tags and _is_aligned(column, tags)]
+    )
     words = find_column_named(candidates, WORDS) or (candidates[0] if candidates else None)
     if words is None or not _is_aligned(words, tags):
         return None
@@ -335,13 +372,20 @@ def assign_tagging_columns(
 
 
 def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
-    pairs = [(row_words, row_tags) for row_words, row_tags in zip(words.values, tags.values, strict=True) if row_words and row_tags]
-    aligned = [isinstance(row_words, list | str) and isinstance(row_tags, list) and len(row_words) == len(row_tags) for row_words, row_tags in pairs]
+    pairs = [
+        (row_words, row_tags)
+        for row_words, row_tags in zip(words.values, tags.values, strict=True)
+        if row_words and row_tags
+    ]
+    aligned = [
+        isinstance(row_words, list | str) and isinstance(row_tags, list) and len(row_words) == len(row_tags)
+        for row_words, row_tags in pairs
+    ]
     return bool(aligned) and sum(aligned) >= 0.9 * len(aligned)
 
 
 def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment | None:
-    """A question and a passage by name, and answers that stand in the passage."""
+    """A question and a passage by name, and answers that occur in the passage."""
     if hints.texts:
         if len(hints.texts) != 2 or hints.task != "answering":
             return None
@@ -356,9 +400,9 @@ def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: Lab
         hints.find_column(columns, hints.label) if hints.label is not None else find_column_named(columns, ANSWER_NAMES)
     )
     if answer is None and (hints.task is None and find_column_named(columns, LABEL_NAMES) is not None):
-        return None  # a label about a question and a passage: a pair
+        return None  # question, passage and label: sentence pairs
     if answer is not None and hints.task is None and answer.text_values and not _answers_in_passage(answer, passage):
-        return None  # yes or no
+        return None  # answers such as yes and no
     roles = [(question, "the question"), (passage, "the passage")]
     start = find_column_named(columns, START_NAMES)
     notes = [] if answer is not None else ["no column looks like an answer"]
@@ -375,14 +419,17 @@ def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: Lab
 
 def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
     pairs = [pair for pair in zip(answer.values, passage.values, strict=True) if pair[0]]
-    occurs = [isinstance(answer_text, str) and isinstance(passage_text, str) and answer_text in passage_text for answer_text, passage_text in pairs]
+    occurs = [
+        isinstance(answer_text, str) and isinstance(passage_text, str) and answer_text in passage_text
+        for answer_text, passage_text in pairs
+    ]
     return sum(occurs) >= len(occurs) / 2
 
 
 def assign_choice_columns(
     columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
 ) -> ColumnAssignment | None:
-    """A text, a list of choices or a column for each, and which is right."""
+    """A text, choices (one list column, or one column each), and the right choice."""
     lists = [column for column in columns if column.lists or any(isinstance(value, dict) for value in column.values)]
     if hints.choices:
         choices = [hints.find_column(columns, choice) for choice in hints.choices]
@@ -391,15 +438,23 @@ def assign_choice_columns(
     else:
         choices = find_choice_columns(columns)
     if not choices and hints.task == "choice" and len(columns) >= 4 and not columns[0].name:
-        choices = columns[1:-1]  # no names: the text, what may follow, and the right one
+        choices = columns[1:-1]  # no names: the text, the choices, the right one
     rest = [column for column in columns if column not in choices]
     text_columns = [column for column in rest if column.is_text]
     texts = [hints.find_column(columns, text) for text in hints.texts]
-    if not texts and (text := find_column_named(text_columns, CHOICE_TEXT_NAMES) or (text_columns[0] if text_columns else None)) is not None:
+    if (
+        not texts
+        and (text := find_column_named(text_columns, CHOICE_TEXT_NAMES) or (text_columns[0] if text_columns else None))
+        is not None
+    ):
         texts = [text]
     if not choices or not texts:
         return None
-    right = hints.find_column(columns, hints.label) if hints.label is not None else find_column_named(rest, RIGHT_CHOICE_NAMES)
+    right = (
+        hints.find_column(columns, hints.label)
+        if hints.label is not None
+        else find_column_named(rest, RIGHT_CHOICE_NAMES)
+    )
     if right is None and not columns[0].name and columns[-1] in rest:
         right = columns[-1]
     right = None if right in texts else right
@@ -410,13 +465,15 @@ def assign_choice_columns(
         first, base_note = _detect_first_choice(right, choices)
         form = replace(form, first=first)
         roles.append((right, f"the right one ({base_note})"))
-    form = replace(form, texts=tuple(column.column for column in texts), choices=tuple(column.column for column in choices))
+    form = replace(
+        form, texts=tuple(column.column for column in texts), choices=tuple(column.column for column in choices)
+    )
     form = replace(form, label=right.column if right else None)
     return "choice", *finish_assignment(columns, form, roles, notes)
 
 
 def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tuple[str, str]:
-    """What the first choice is called where the right one is named, and that in words."""
+    """What the first choice is called in the column of right choices ("0", "1", "A"; "": spelled out), and a note."""
     counts, num_spelled_out, values = [], 0, []
     for row, value in enumerate(right.values):
         try:
@@ -432,9 +489,14 @@ def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tu
     for first, note in (("0", "counted from 0"), ("1", "counted from 1"), ("A", "A is the first")):
         numbers = [choice_index(value, first) for value in values]
         in_range = [number is not None and 0 <= number < count for number, count in zip(numbers, counts, strict=True)]
-        # Where 0 never is right in many rows, the first is called 1, though no row reaches beyond the last.
+        # If 0 is never right in many rows, counting starts at 1 even though no index exceeds the last choice.
         never_zero = first == "0" and len(values) >= 20 and 0 not in numbers
-        if values and all(in_range) and not never_zero and not (num_spelled_out == len(values) and right.num_distinct > max(counts)):
+        if (
+            values
+            and all(in_range)
+            and not never_zero
+            and not (num_spelled_out == len(values) and right.num_distinct > max(counts))
+        ):
             return first, note
     if num_spelled_out and num_spelled_out >= len(values) / 2:
         return "", "spelled out"
@@ -451,7 +513,7 @@ ASSIGNERS: dict[str, Callable[[list[ColumnSample], ColumnHints, LabeledFormat], 
 
 
 def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
-    """The task and the form with all roles; the first note says which column is what."""
+    """The task and the format with all column roles; the first note names the role of each column."""
     if hints.task in ASSIGNERS:
         assignment = ASSIGNERS[hints.task](columns, hints, form)
         return assignment or _likely_task_error(columns, hints, form)
@@ -463,7 +525,7 @@ def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: Labele
 
 
 def _likely_task_error(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
-    """The task that was asked for does not fit; says which would."""
+    """Refuse a task that does not fit the columns, naming one that does."""
     requirement = {
         "tagging": "a list of words and a list of tags",
         "choice": "a text and at least two choices",
@@ -480,8 +542,10 @@ def _likely_task_error(columns: list[ColumnSample], hints: ColumnHints, form: La
     raise InputError(f"{hints.task} needs {requirement}; the columns are: {names[:300]}", file=hints.file, hint=hint)
 
 
-def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
-    """Classification of a text or of two."""
+def _assign_classification_columns(
+    columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
+) -> ColumnAssignment:
+    """Roles for classification of one text or of a text pair."""
     named_columns = [hints.find_column(columns, text) for text in hints.texts]
     label = hints.find_column(columns, hints.label) if hints.label is not None else None
     label = label or find_label_column([column for column in columns if column not in named_columns])
@@ -516,17 +580,22 @@ def _text_count_error(texts: list[ColumnSample], hints: ColumnHints) -> InputErr
 
 
 def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat) -> tuple[LabeledFormat, str]:
-    """What kind of label it is, and that in words."""
+    """The format with the type of the label (one class, several, a number), and a description."""
     is_number = (
         hints.is_regression if hints.is_regression is not None else bool(label.numeric_values) and label.has_decimals
     )
     is_json_list = (
-        form.kind in ("tsv", "csv") and bool(label.text_values) and all(_is_json_list(cell) for cell in label.text_values)
+        form.kind in ("tsv", "csv")
+        and bool(label.text_values)
+        and all(_is_json_list(cell) for cell in label.text_values)
     )
     if hints.multi_label or label.lists or is_json_list:
         separator = hints.multi_label if isinstance(hints.multi_label, str) else ""
         if not separator and not label.lists and not is_json_list:
-            separator = next((candidate for candidate in LABEL_SEPARATORS if any(candidate in cell for cell in label.text_values)), ",")
+            separator = next(
+                (candidate for candidate in LABEL_SEPARATORS if any(candidate in cell for cell in label.text_values)),
+                ",",
+            )
         form = replace(form, answer="several", separator=separator)
         if separator:
             parts = [part.strip() for cell in label.text_values for part in cell.split(separator)]
@@ -534,7 +603,10 @@ def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat
             lists = label.lists or [parse_json_list(cell) for cell in label.text_values]
             parts = [str(part) for labels in lists for part in labels]
         separator_note = f" between {separator!r}" if separator else ", a list"
-        return form, f"the labels{separator_note} ({_describe_classes(Counter(filter(None, parts)), len(label.values))})"
+        return (
+            form,
+            f"the labels{separator_note} ({_describe_classes(Counter(filter(None, parts)), len(label.values))})",
+        )
     if is_number:
         return replace(form, answer="number"), f"the label, a number (such as {', '.join(label.text_values[:3])})"
     return form, f"the label ({_describe_classes(Counter(label.text_values), len(label.values))})"

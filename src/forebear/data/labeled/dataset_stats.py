@@ -26,7 +26,11 @@ MAX_SHOWN = 5  # contradictions
 MAX_SHOWN_LABELS = 20  # labels
 MIN_ROWS_FOR_LABEL_CHECK = 10  # examples, of which more than half have a label of their own: then those are no labels
 LabelType = Literal["labels", "tags", "right"]
-LABEL_TYPE_TEXT = {"labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)"}
+LABEL_TYPE_TEXT = {
+    "labels": "labels",
+    "tags": "words by kind of tag",
+    "right": "place of the right choice (the first is 1)",
+}
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,11 @@ class DatasetSummary:
     def texts_for_labels(self) -> str:
         """That nearly every example has a label of its own, in words: then it is no label, but a text or a name."""
         is_single_label = self.what == "labels" and sum(self.balance.values()) == self.num_labeled
-        if not is_single_label or self.num_labeled < MIN_ROWS_FOR_LABEL_CHECK or 2 * len(self.balance) <= self.num_labeled:
+        if (
+            not is_single_label
+            or self.num_labeled < MIN_ROWS_FOR_LABEL_CHECK
+            or 2 * len(self.balance) <= self.num_labeled
+        ):
             return ""
         return f"{len(self.balance):,} different labels in {self.num_labeled:,} rows: the label column looks like text"
 
@@ -144,15 +152,23 @@ class DatasetSummary:
         warnings: list[str] = []
         if len(self.balance) == 1:
             only_label = next(iter(self.balance))
-            message = f"choice number {only_label} always is the right one" if self.what == "right" else f"all are {only_label!r}"
+            message = (
+                f"choice number {only_label} always is the right one"
+                if self.what == "right"
+                else f"all are {only_label!r}"
+            )
             warnings.append(f"{message}: nothing can be learned from it")
         if label_warning := self.texts_for_labels:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
-        warnings += self._alike()
+        warnings += self._similar_labels()
         rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT and self.what != "right"]
         if rare and not label_warning:
-            rare_text = ", ".join(map(repr, rare[:MAX_SHOWN_LABELS])) + (f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else "")
-            warnings.append(f"fewer than {MIN_LABEL_COUNT} {'words' if self.what == 'tags' else 'examples'} of {rare_text}")
+            rare_text = ", ".join(map(repr, rare[:MAX_SHOWN_LABELS])) + (
+                f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else ""
+            )
+            warnings.append(
+                f"fewer than {MIN_LABEL_COUNT} {'words' if self.what == 'tags' else 'examples'} of {rare_text}"
+            )
         if self.contradictions:
             only_label, repeat = self.contradicting[0]
             warnings.append(
@@ -161,9 +177,13 @@ class DatasetSummary:
                 f"the first: {format_location(repeat)} and {format_location(only_label)}"
             )
         if self.duplicates:
-            warnings.append(f"{_count_text(self.duplicates, 'example says', 'examples say')} the same as an earlier one")
+            warnings.append(
+                f"{_count_text(self.duplicates, 'example says', 'examples say')} the same as an earlier one"
+            )
         if self.names:
-            warnings.append(f"{_count_text(self.names, 'name (id) is', 'names (ids) are')} borne by more than one example")
+            warnings.append(
+                f"{_count_text(self.names, 'name (id) is', 'names (ids) are')} borne by more than one example"
+            )
         if self.long_texts:
             where = f", the longest at {format_location(self.lengths.place)}" if self.lengths.place else ""
             warnings.append(
@@ -171,14 +191,16 @@ class DatasetSummary:
             )
         return warnings
 
-    def _alike(self) -> list[str]:
+    def _similar_labels(self) -> list[str]:
         """Labels that differ only in case, or in the space around them."""
         variants: dict[str, list[str]] = {}
         for label in self.balance if self.what == "labels" and not self.texts_for_labels else ():
             variants.setdefault(" ".join(label.casefold().split()), []).append(label)
         similar = [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]
         more = f"; and {len(similar) - MAX_SHOWN} more" if len(similar) > MAX_SHOWN else ""
-        return [f"labels that differ only in case are different labels: {'; '.join(similar[:MAX_SHOWN])}{more}"] * bool(similar)
+        return [f"labels that differ only in case are different labels: {'; '.join(similar[:MAX_SHOWN])}{more}"] * bool(
+            similar
+        )
 
 
 def _count_text(count: int, one: str, several: str) -> str:
@@ -190,7 +212,7 @@ def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
     tally = _DatasetCounter()
     for example in examples:
         tally.add(example)
-    return tally.survey()
+    return tally.summarize()
 
 
 class _DatasetCounter:
@@ -275,7 +297,7 @@ class _DatasetCounter:
         """Two people find an answer in other words; they contradict each other where they share none."""
         return bool(one or other) and one.isdisjoint(other) if self.asks else one != other
 
-    def survey(self) -> DatasetSummary:
+    def summarize(self) -> DatasetSummary:
         numbers = None
         if self.numbers:
             found = np.frombuffer(self.numbers, dtype=np.float64)

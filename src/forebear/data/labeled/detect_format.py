@@ -29,20 +29,22 @@ from forebear.data.labeled.readers import (
 from forebear.data.labeled.row_to_example import LABELED_FORMATS, ONLY_FOR, TASKS, LabeledFileKind, LabeledFormat
 from forebear.errors import InputError
 
-MAX_ROWS = 1000  # that are looked at: of hundreds of classes, few rows show each only once
+MAX_ROWS = 1000  # looked at; with hundreds of classes, fewer rows show each class only once
 TAGGED_FORMAT_HELP = "give a sentence a line, word/tag word/tag, or a word and its tag a line"
 DELIMITER_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
-MAX_LINES = 2000  # that are looked at: so many words and tags are only a few sentences
-MAX_CHARACTERS = 1 << 23  # characters that are looked at
+MAX_LINES = 2000  # looked at; as many words with tags are only a few sentences
+MAX_CHARACTERS = 1 << 23  # looked at
 TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
-COMMENT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a line before a sentence, about it
+COMMENT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a comment line before a sentence
 DELIMITERS = (",", ";", "|")
-CONLL_SUFFIX = re.compile(r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$")  # names of files with a word and its tag a line
-ALIKE, MOSTLY = 0.9, 0.75  # of the lines have as many columns, in a file of words and tags; where tags are plain to see
+CONLL_SUFFIX = re.compile(
+    r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$"
+)  # files with one word and tag per line
+ALIKE, MOSTLY = 0.9, 0.75  # share of lines of one width: in tagged files; with clear tags
 
 
 class FormatGuess(NamedTuple):
-    """The task, how the file is written, and what was guessed, in sentences for people."""
+    """The detected task and file format, with notes on what was detected."""
 
     task: str
     file_format: LabeledFormat
@@ -63,14 +65,20 @@ def detect_format(
     encoding: str = "utf-8",
     on_bad_bytes: OnBadBytes = "fail",
 ) -> FormatGuess:
-    """Looks at the first rows of the first file.
+    """Detect task, format and columns from the first rows of the first file.
 
-    text_columns   by name or by number from 1: the text, both texts, question and passage, or the words
-    label_column   of the label, the answer, the right choice, or the tags
-    several        whether a row may have several labels, or what stands between them ("|")
-    number         whether labels are numbers; None: if they have decimals
-    header         whether the first row names the columns; None: if it looks so
-    kind           of file; None: as it looks
+    Args:
+        paths: Files or folders.
+        task: Task to detect columns for; None detects the task.
+        text_columns: Names or numbers (from 1) of the text, both texts, question and passage, or the words.
+        label_column: Column of the label, the answer, the right choice, or the tags.
+        choice_columns: Columns of the choices, or the one that holds a list of them.
+        several: Whether a row may have several labels, or the separator between them ("|").
+        number: Whether labels are numbers; None: if they have decimals.
+        header: Whether the first row names the columns; None detects it.
+        kind: Kind of file; None detects it.
+        encoding: Character encoding of the files.
+        on_bad_bytes: What to do with undecodable bytes.
     """
     if task is not None and task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
@@ -84,7 +92,9 @@ def detect_format(
     if task is not None and only_task not in (None, task):
         hint = f"the likely task is {only_task}: --task {only_task}"
         raise InputError(
-            f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}", file=head.source.name, hint=hint
+            f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}",
+            file=head.source.name,
+            hint=hint,
         )
     texts, choices = tuple(text_columns), tuple(choice_columns)
     hints = ColumnHints(head.source.name, task, texts, label_column, choices, several, number)
@@ -105,7 +115,7 @@ def detect_format(
 
 
 def format_like(path: str, form: LabeledFormat) -> LabeledFormat:
-    """How one more file is written: as the one before, unless its words plainly have their tags in the other way."""
+    """The format of a further file: that of the first, unless its tags are clearly written in the other way."""
     if form.kind not in ("conll", "tagged"):
         return form
     head = FileHead.read(next(find_sources(path)), form.encoding, "replace")
@@ -145,11 +155,13 @@ def _detect_slash_tags(head: FileHead, form: LabeledFormat) -> FormatGuess:
 
 def _describe_tags(tag_counts: Counter[str]) -> str:
     examples = ", ".join(sorted(tag_counts)[:12]) + (", …" if len(tag_counts) > 12 else "")
-    return f"{len(tag_counts)} tag{'s' * (len(tag_counts) != 1)} among the first {tag_counts.total():,} words: {examples}"
+    return (
+        f"{len(tag_counts)} tag{'s' * (len(tag_counts) != 1)} among the first {tag_counts.total():,} words: {examples}"
+    )
 
 
 def _detect_json_fields(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
-    """The fields of the first objects, and the fields inside those."""
+    """Columns from the fields of the first JSON objects, nested fields included."""
     records = json_lines(head.blocks) if form.kind == "jsonl" else json_array_items(head.blocks)
     objects: list[dict[str, Any]] = []
     for line, record in islice(records, MAX_ROWS):
@@ -223,34 +235,34 @@ class FileHead:
 
     @property
     def first_lines(self) -> list[str]:
-        """The first lines; one that was cut off is none."""
+        """The first lines, without a truncated last one."""
         lines = self.text.split("\n")
         return lines[:MAX_LINES] if self.is_whole or len(lines) == 1 else lines[: min(MAX_LINES, len(lines) - 1)]
 
     def detect_kind(self, task: str | None) -> tuple[LabeledFileKind, str]:
-        """The kind of file, and what stands between the columns of a table."""
+        """The kind of file, and the delimiter of a table."""
         start = self.text.lstrip()
         if re.match(r'\[\s*\{|\{\s*["}]', start):
             return self._json(start), ""
         if tag_kind := self.tag_columns():
             return tag_kind, ""
-        if task == "tagging" or (task is None and self.is_named_so):  # then a fault is one of its lines
+        if task == "tagging" or (task is None and self.is_named_so):  # an invalid line is reported by the reader
             is_slashed = [is_slash_tagged_line(line) for line in self.first_lines if line and not line.isspace()]
             return "tagged" if not self.is_named_so and 2 * sum(is_slashed) >= len(is_slashed) else "conll", ""
         return self.as_table()
 
     @property
     def is_named_so(self) -> bool:
-        """Whether its name says that it has a word and its tag a line."""
+        """Whether the file extension is one of files with one word and tag per line."""
         return CONLL_SUFFIX.search(self.source.name.lower()) is not None
 
     def tag_columns(self) -> LabeledFileKind | None:
-        """In which way words have their tags, where the file itself leaves no doubt that they have some."""
+        """How words are tagged, if the file is unmistakably tagged."""
         return "tagged" if is_slash_tagged(self.first_lines) else "conll" if is_conll(self.first_lines) else None
 
     @property
     def is_prose(self) -> bool:
-        """Whether lines, though they were to hold a word and its tag each, look like plain text."""
+        """Whether lines that should hold one word and tag each look like plain text."""
         lines = [line for group in sentence_blocks(self.first_lines) for line in group if not COMMENT.match(line)]
         rows = [split_cells(line) for line in lines]
         width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
@@ -268,7 +280,7 @@ class FileHead:
             told = None
         if is_squad(told) or (not isinstance(told, dict) and re.search(r'"(?:paragraphs|qas)"\s*:', start)):
             return "squad"
-        if isinstance(told, dict) or (start[0] == "{" and "\n{" in start):  # a broken line is named by the reader
+        if isinstance(told, dict) or (start[0] == "{" and "\n{" in start):  # an invalid line is reported by the reader
             return "jsonl"
         if start[0] == "[":
             return "json"
@@ -276,7 +288,7 @@ class FileHead:
         raise InputError("this JSON is of a form that is not known", file=self.source.name, hint=hint)
 
     def as_table(self, *, is_csv: bool = False) -> tuple[LabeledFileKind, str]:
-        """Whether a table has quotes that quote, and what stands between its columns."""
+        """The kind of table (CSV if its quotes are CSV quotes), and its delimiter."""
         lines = [line for line in self.first_lines if line and not line.isspace()]
         is_named = is_csv or re.search(r"\.csv(?:\.gz|\.zst)?$", self.source.name.lower()) is not None
         tab_counts = Counter(line.count("\t") for line in lines)
@@ -284,7 +296,7 @@ class FileHead:
             if tab_counts[0] == 0 and max(tab_counts.values()) >= 0.95 * len(lines):
                 return ("csv", "\t") if _has_csv_quotes(line.split("\t") for line in lines) else ("tsv", "\t")
             if len({*map(len, self.split_rows("\t", strict=True)), 1}) == 2 and any('"' in line for line in lines):
-                return "csv", "\t"  # whose quotes hold tabs or newlines
+                return "csv", "\t"  # its quoted cells hold tabs or newlines
             if tab_counts[0] < (0.1 if is_named else 0.5) * len(lines):
                 return "tsv", "\t"
         best_delimiter, best_share = "", 0.0
@@ -296,7 +308,7 @@ class FileHead:
         return ("csv", best_delimiter or ",") if is_named or best_share >= 0.9 else ("tsv", "\t")
 
     def split_rows(self, delimiter: str, *, strict: bool = False) -> list[list[str]]:
-        """The first records of a CSV table, without one that was cut off; none if `strict` and one is ill-formed."""
+        """The first records of a CSV table, without a truncated last one; none if `strict` and one is malformed."""
         csv.field_size_limit(sys.maxsize)
         reader = csv.reader((line + "\n" for line in self.first_lines), delimiter=delimiter, strict=strict)
         rows: list[list[str]] = []
@@ -308,12 +320,12 @@ class FileHead:
 
 
 def _looks_like_table(rows: list[list[str]], width: int) -> bool:
-    """Prose has commas too: a table has a header, or as many of them in all of many lines."""
+    """Whether rows are a table rather than prose with commas: a header, or equally many columns in five or more."""
     return is_header(rows[0], rows[1:]) or (len(rows) >= 5 and all(len(row) == width for row in rows))
 
 
 def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
-    """Whether quotes in a table of tabs are CSV's: all of them well-formed, and some of them doubled."""
+    """Whether quotes in a tab-separated table are CSV quotes: all well-formed and some doubled."""
     has_doubled = False
     for cell in (cell for row in rows for cell in row if '"' in cell):
         content = cell[1:-1].replace('""', "")
@@ -324,12 +336,12 @@ def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
 
 
 def split_cells(line: str) -> list[str]:
-    """The columns of a line of words and tags."""
+    """The columns of a CoNLL line."""
     return line.split("\t") if "\t" in line else GAP.split(line.strip(" "))
 
 
 def sentence_blocks(lines: list[str]) -> list[list[str]]:
-    """The lines between blank ones, without those about documents."""
+    """Blocks of lines between blank lines, without document markers."""
     blocks: list[list[str]] = [[]]
     for line in lines:
         if line.isspace() or not line:
@@ -340,7 +352,7 @@ def sentence_blocks(lines: list[str]) -> list[list[str]]:
 
 
 def is_conll(lines: list[str]) -> bool:
-    """Words and tags: lines of as many short columns, whose last says O, B-… and the like, or blank lines between."""
+    """Whether lines are CoNLL: equally many short columns, the last one O, B-… and the like, or blank lines between."""
     blocks = sentence_blocks(lines)
     rows = [split_cells(line) for group in blocks for line in group if not COMMENT.match(line)]
     if not rows:
@@ -356,6 +368,15 @@ def is_conll(lines: list[str]) -> bool:
     if num_tags > 0.98 * len(rows) and ("O" in last_cells or len(blocks) > 1 or any("-" in tag for tag in last_cells)):
         return True
     has_sentences = is_regular and len(blocks) > 1 and len(rows) > 2 * len(blocks)
-    has_sentences = has_sentences and len({row[0] for row in rows}) <= 0.8 * len(rows)  # words come again, texts seldom do
-    has_short_cells = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(" " in "".join(row) for row in rows)
-    return has_sentences and has_short_cells and len(last_cells) <= min(100, len(rows) / 2) and max(map(len, last_cells)) <= 20
+    has_sentences = has_sentences and len({row[0] for row in rows}) <= 0.8 * len(
+        rows
+    )  # words recur, texts rarely do
+    has_short_cells = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(
+        " " in "".join(row) for row in rows
+    )
+    return (
+        has_sentences
+        and has_short_cells
+        and len(last_cells) <= min(100, len(rows) / 2)
+        and max(map(len, last_cells)) <= 20
+    )

@@ -1,4 +1,4 @@
-"""What a person labelled: one kind of example for each shape of answer, and where each stands in its file."""
+"""Labeled examples: one class per kind of task, each with its location in a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExampleLocation:
-    """Where an example stands: a file and its line, and the name (an id) that the file gives it, if any."""
+    """The location of an example: file, line, and its id in the file, if any."""
 
     file: str | None = None
     line: int | None = None
@@ -19,7 +19,7 @@ NOWHERE = ExampleLocation()
 
 @dataclass(frozen=True, slots=True)
 class LabeledExample:
-    """A text, or two, and what they are: a label, several (perhaps none), or a number; None: nobody has said."""
+    """One or two texts with a label, several labels (possibly none), or a number; None: unlabeled."""
 
     texts: tuple[str, ...]
     label: str | tuple[str, ...] | float | None = None
@@ -28,7 +28,7 @@ class LabeledExample:
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample:
-    """The words of a sentence (of Chinese mostly its characters), and a tag for each: O, or B, I, E, S and a kind."""
+    """The words (in Chinese mostly characters) of a sentence with one tag each; None: unlabeled."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
@@ -37,7 +37,7 @@ class TaggedExample:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSpan:
-    """A part of a passage: passage[start : start + len(text)] is the text."""
+    """An answer span: passage[start : start + len(text)] equals text."""
 
     start: int
     text: str
@@ -45,7 +45,7 @@ class AnswerSpan:
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """A question about a passage, and the answers that people found in it; (): it has none; None: nobody has said."""
+    """A question about a passage with its gold answers; (): unanswerable; None: unlabeled."""
 
     question: str
     passage: str
@@ -55,7 +55,7 @@ class QuestionExample:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """A beginning or a question, what may follow, and the number (from 0) of the right one, if anybody has said."""
+    """A context or question with choices and the index of the right one; None: unlabeled."""
 
     text: str
     choices: tuple[str, ...]
@@ -67,7 +67,7 @@ Example = LabeledExample | TaggedExample | QuestionExample | ChoiceExample
 
 
 def is_labeled(example: Example) -> bool:
-    """Whether somebody has said what is right."""
+    """Whether the example has a gold answer."""
     match example:
         case LabeledExample():
             return example.label is not None
@@ -80,7 +80,7 @@ def is_labeled(example: Example) -> bool:
 
 
 def example_texts(example: Example) -> tuple[str, ...]:
-    """All that is written in an example."""
+    """All texts of an example."""
     match example:
         case LabeledExample():
             return example.texts

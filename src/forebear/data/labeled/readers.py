@@ -1,4 +1,4 @@
-"""Tables with one example a row: separated by tabs and taken as they stand, or CSV with its quotes."""
+"""Readers of labeled files: TSV and CSV tables, word/tag lines, CoNLL columns, JSON objects, SQuAD."""
 
 from __future__ import annotations
 
@@ -29,13 +29,18 @@ from forebear.data.labeled.row_to_example import (
 from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
 
-LONGEST_RECORD = 10_000  # lines; a quote that stays open for longer was none
+LONGEST_RECORD = 10_000  # a quote that stays open longer is taken for an error
 UNCLOSED_QUOTE = "a quote that opens here is never closed"
 
 
 def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
-    """One example a row. Blank lines and rows of empty cells are nothing, a row of another width is bad."""
-    blocks, make, faults, file = options.open_blocks(source), example_builder(options), options.error_policy, source.name
+    """One example per row. Blank lines and rows of empty cells are skipped; a row of another width is bad."""
+    blocks, make, faults, file = (
+        options.open_blocks(source),
+        example_builder(options),
+        options.error_policy,
+        source.name,
+    )
     plan: _ColumnPlan | None = None
     for line, row in rows(blocks, options.file_format):
         if not isinstance(row, list):
@@ -51,7 +56,7 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
         if row == plan.header:
             faults.skip(line, "the header stands here once more")
             continue
-        row.append(None)  # pyright: ignore[reportArgumentType] - the value of every column that is not there
+        row.append(None)  # pyright: ignore[reportArgumentType] - the value of absent columns
         values = plan.values(row)
         name = values[-1]
         try:
@@ -61,11 +66,11 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
 
 
 def rows(blocks: TextBlocks, form: LabeledFormat) -> Iterator[tuple[int, list[str] | str]]:
-    """(line, cells) of every row that is not blank, or (line, what is wrong with it)."""
+    """(line, cells) of every row that is not blank, or (line, error message)."""
     if form.kind == "csv":
         yield from _read_csv_rows(blocks, form.delimiter)
         return
-    # Tab-separated text is seldom quoted on purpose, and a stray quote would swallow what follows.
+    # Tab-separated text is rarely quoted on purpose, and a stray quote would swallow the following rows.
     for line, text, _ in numbered_lines(blocks):
         if text and not text.isspace():
             yield line, text.split("\t")
@@ -73,7 +78,7 @@ def rows(blocks: TextBlocks, form: LabeledFormat) -> Iterator[tuple[int, list[st
 
 def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
     csv.field_size_limit(sys.maxsize)
-    begin = end = 0  # lines of the record at hand
+    begin = end = 0  # first and last line of the current record
 
     def lines() -> Iterator[str]:
         nonlocal end
@@ -92,7 +97,7 @@ def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, li
         except csv.Error as error:
             if "end of data" in str(
                 error
-            ):  # the rest of the file was taken for one cell: there is nothing to go on with
+            ):  # the rest of the file was read as one cell: there is nothing left to read
                 raise _unclosed_quote_error(blocks, begin) from error
             yield begin, f"not well-formed CSV: {error}"
             continue
@@ -107,19 +112,19 @@ def _unclosed_quote_error(blocks: TextBlocks, line: int) -> InputError:
 
 @dataclass(frozen=True)
 class _ColumnPlan:
-    """Where the columns of one file are."""
+    """The positions of the role columns in one file."""
 
     width: int
     header: list[str] | None
-    values: itemgetter  # of a row behind whose last cell stands None, for the columns that are not there
-    may_lack_label: bool  # at the end of a row
+    values: itemgetter  # of a row with an extra None at its end, for absent columns
+    may_lack_label: bool  # if the label is the last column
 
     @classmethod
     def of(cls, first_row: list[str], options: LabeledReadOptions, file: str, line: int) -> _ColumnPlan:
         form, needs_label = options.file_format, options.labels == "wanted"
         header = [cell.strip() for cell in first_row] if form.header else None
         width = len(first_row) if form.header else form.width or len(first_row)
-        gap = 0  # the column of labels, if that and nothing else is missing: what stood behind it moves forward
+        gap = 0  # the label column, if only that is missing: later columns shift left
         if not form.header and not needs_label and isinstance(form.label, int) and len(first_row) == width - 1:
             gap = form.label if form.label < width else 0
         indices: list[int] = []
@@ -131,11 +136,14 @@ class _ColumnPlan:
             indices.append(-1 if index is None else index)
         label = indices[-3]
         return cls(
-            width - bool(gap), first_row if form.header else None, itemgetter(*indices), label == width - 1 and not needs_label
+            width - bool(gap),
+            first_row if form.header else None,
+            itemgetter(*indices),
+            label == width - 1 and not needs_label,
         )
 
     def misfit(self, row: list[str]) -> str:
-        """Why a row of another width cannot be read; nothing where it can, and is made as wide."""
+        """Why a row of another width cannot be read; "" if only its label is missing, which is then filled in."""
         if self.may_lack_label and len(row) == self.width - 1:
             row.append("")
             return ""
@@ -144,28 +152,30 @@ class _ColumnPlan:
 
 
 def _column_index(column: ColumnRef | None, header: list[str] | None, width: int, gap: int) -> int | None:
-    """The index of a column in this file, if it is there."""
+    """The index of a column in this file, if present."""
     if isinstance(column, int):
         return column - 1 - (0 < gap < column) if column <= width and column != gap else None
     return header.index(column) if header is not None and column in header else None
 
 
-def _missing_column_error(column: ColumnRef | None, header: list[str] | None, width: int, file: str, line: int) -> InputError:
+def _missing_column_error(
+    column: ColumnRef | None, header: list[str] | None, width: int, file: str, line: int
+) -> InputError:
     description = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
     reference = f"called {column!r}" if isinstance(column, str) else f"number {column}"
     hint = "all files of a task are written alike: mend the file, or name its columns"
     return InputError(f"there is no column {reference}; {description}", file=file, line=line, hint=hint)
 
 
-# Sentences, one a line, whose words have their tags behind a slash: `中国/ns 人民/n`, as in the People's Daily.
+# --- word/tag lines: `中国/ns 人民/n`, as in the People's Daily corpus ---
 
 
-MIN_TAGGED_SHARE = 0.75  # of what stands between spaces is word/tag, in a file of such: a small one may have its faults
+MIN_TAGGED_SHARE = 0.75  # of the tokens of a tagged file are word/tag; a small file may contain errors
 MAX_TAG_LENGTH, MAX_DISTINCT_TAGS = 20, 500  # a tag is short, and there are few different ones
 
 
 def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
-    """One example a line; blank lines are passed over."""
+    """One example per line; blank lines are skipped."""
     for line, text, _ in numbered_lines(options.open_blocks(source)):
         if not text or text.isspace():
             continue
@@ -181,7 +191,7 @@ def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator
 
 
 def parse_slash_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Words and tags of a line, a tag of "" where none stands; of [中央/n 电台/n]nt the words with their own tags."""
+    """Words and tags of a line, "" for a missing tag; of [中央/n 电台/n]nt the inner words with their own tags."""
     words: list[str] = []
     tags: list[str] = []
     has_compounds, is_open = "[" in text, False
@@ -213,7 +223,7 @@ def _validated_tags(words: Sequence[str], tags: tuple[str, ...], options: Labele
 
 
 def is_slash_tagged(lines: Sequence[str]) -> bool:
-    """Whether most of what stands between spaces is word/tag, with few different tags that come again."""
+    """Whether most tokens between spaces are word/tag, with few distinct, recurring tags."""
     tags: Counter[str] = Counter()
     count = 0
     for item in (item for line in lines for item in line.split()):
@@ -222,39 +232,39 @@ def is_slash_tagged(lines: Sequence[str]) -> bool:
             tags[tag] += 1
     if not count or tags.total() < MIN_TAGGED_SHARE * count:
         return False
-    num_tags = sum(tag_count for tag, tag_count in tags.items() if not tag[0].isdecimal())  # dates are no tags
+    num_tags = sum(tag_count for tag, tag_count in tags.items() if not tag[0].isdecimal())  # dates are not tags
     return num_tags > count / 2 and len(tags) <= max(2, min(MAX_DISTINCT_TAGS, 0.8 * count))
 
 
 def is_slash_tagged_line(line: str) -> bool:
-    """Whether most of what stands between the spaces of a line is word/tag."""
+    """Whether most tokens of a line are word/tag."""
     items = line.split()
     num_tagged = sum(not tag[0].isdecimal() for item in items if (tag := _tag_of(item)))
     return num_tagged > len(items) / 2 and not is_in_columns(line)
 
 
 def is_in_columns(line: str) -> bool:
-    """Whether a line is a word and its tag with a tab between: no column behind the first is word/tag."""
+    """Whether a line is a word and its tag separated by a tab: no column after the first is word/tag."""
     return "\t" in line and not any(_tag_of(item) for item in line.split("\t")[1:])
 
 
 def _tag_of(item: str) -> str:
-    """The tag of word/tag; "" where it is none."""
+    """The tag of word/tag; "" if the token is not word/tag."""
     word, _, tag = item.rpartition("/")
     return tag if word and len(tag) <= MAX_TAG_LENGTH else ""
 
 
-# Sentences with a word and its tag a line and a blank line between them, as CoNLL's and many Chinese corpora are.
+# --- CoNLL: one word and tag per line, blank lines between sentences ---
 
 
 DOCUMENT = "-DOCSTART-"
-# Only these divide columns: a word may itself be white space of another kind, such as the full-width space.
+# Only these separate columns: a word may itself be other white space, such as the full-width space.
 GAP = re.compile(r"[ \t]+")
-CONLLU_RANGE = re.compile(r"\d+[-.]\d+")  # CoNLL-U's lines about several words, or about none
+CONLLU_RANGE = re.compile(r"\d+[-.]\d+")  # CoNLL-U's multi-word tokens and empty nodes
 
 
 def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
-    """One example a sentence; if one of its lines is bad, all of it is."""
+    """One example per sentence; one bad line makes the whole sentence bad."""
     form, faults = options.file_format, options.error_policy
     words: list[str] = []
     tags: list[str] = []
@@ -269,7 +279,9 @@ def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
             if reason:
                 fault = lines[index], reason
             else:
-                yield TaggedExample(tuple(words), _present_tags(tags, options), ExampleLocation(source.name, first_line))
+                yield TaggedExample(
+                    tuple(words), _present_tags(tags, options), ExampleLocation(source.name, first_line)
+                )
         if fault is not None:
             faults.skip(*fault)
             fault = None
@@ -288,7 +300,7 @@ def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
             word, tag = parse_line(text)
         except BadRowError as bad:
             fault = fault or (line, str(bad))
-            words.append("")  # the sentence has begun
+            words.append("")  # marks that the sentence has started
             continue
         if word == DOCUMENT:
             continue
@@ -300,12 +312,12 @@ def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
 
 
 def _present_tags(tags: list[str], options: LabeledReadOptions) -> tuple[str, ...] | None:
-    """The tags of a sentence; None where it has none and need not have any."""
+    """The tags of a sentence; None if labels are absent or optional and missing."""
     return None if options.labels == "absent" or (options.labels == "optional" and not any(tags)) else tuple(tags)
 
 
 def _find_tag_fault(words: list[str], tags: list[str], options: LabeledReadOptions) -> tuple[int, str]:
-    """What is wrong with the tags of a sentence, and with which word it begins; "" where all is well."""
+    """The index of the first word with an invalid tag, and the reason; (0, "") if all are valid."""
     for number, tag in enumerate(_present_tags(tags, options) or ()):
         if not tag:
             message = f"word {number + 1} of the sentence, {shorten_value(words[number])}, has no tag"
@@ -317,15 +329,22 @@ def _find_tag_fault(words: list[str], tags: list[str], options: LabeledReadOptio
 
 
 def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
-    """The function that finds word and tag in a line; a tag of "" where the line is a word alone, a word of None where
-    the line is about no word. Raises Bad."""
+    """A function that parses a line to (word, tag) or raises BadRowError.
+
+    The tag is "" if the line has only a word; the word is None if the line describes no word.
+    """
     width, word_at = form.width, _column_number(form.texts[0])
     tag_at = _column_number(form.label) if form.label is not None else -1
     is_plain = width == 2 and word_at == 0 and tag_at == 1
 
     def parse(text: str) -> tuple[str | None, str]:
         separator = "\t" if "\t" in text else " "
-        if is_plain and len(two_cells := text.split(separator)) == 2 and two_cells[0] and (separator == " " or " " not in text):
+        if (
+            is_plain
+            and len(two_cells := text.split(separator)) == 2
+            and two_cells[0]
+            and (separator == " " or " " not in text)
+        ):
             return two_cells[0], two_cells[1]
         raw_cells = _split_line(text, width)
         cells = [cell.strip(" ") for cell in raw_cells]
@@ -337,11 +356,11 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
             )
         if form.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_at:
             return None, ""
-        word = cells[word_at] or raw_cells[word_at]  # which may be a space
+        word = cells[word_at] or raw_cells[word_at]  # a word may be a space
         if not word:
             raise BadRowError(f"the line has no word: {shorten_value(text)}")
         tag = cells[tag_at].strip() if tag_at >= 0 else ""
-        if " " in tag:  # none of a file that spaces part could
+        if " " in tag:  # impossible if spaces separate columns
             raise BadRowError(
                 f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)} (only tabs part the columns of this line)"
             )
@@ -351,7 +370,7 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
 
 
 def _split_line(text: str, width: int) -> list[str]:
-    """What stands between the tabs of a line; where it has none, between its spaces."""
+    """The columns of a line, separated by tabs, or by spaces if it has no tab."""
     if "\t" in text:
         return text.split("\t")
     cells = GAP.split(text.strip(" "))
@@ -359,11 +378,11 @@ def _split_line(text: str, width: int) -> list[str]:
         raise BadRowError(
             f"this line is word/tag word/tag, a word and its tag are expected in columns: {shorten_value(text)}"
         )
-    return [" ", *cells] if width == 2 and len(cells) == 1 and text.startswith("  ") else cells  # the word is a space
+    return [" ", *cells] if width == 2 and len(cells) == 1 and text.startswith("  ") else cells  # the word itself is a space
 
 
 def _separator_note(text: str, width: int) -> str:
-    """What to know of tabs and spaces, where a line has too few or too many columns because of them."""
+    """An explanation for a line with too few or too many columns because of tabs and spaces."""
     if "\t" in text:
         is_mixed = " " in text and len(GAP.split(text.strip(" "))) == width
         return " (its spaces part no columns, as it has tabs)" if is_mixed else ""
@@ -371,7 +390,7 @@ def _separator_note(text: str, width: int) -> str:
 
 
 def _drop_empty_end(cells: list[str], width: int) -> bool:
-    """Whether what is too much are empty columns at the end of the line."""
+    """Drop empty columns at the end of a line; whether its width is then right."""
     if len(cells) > width and not any(cells[width:]):
         del cells[width:]
     return len(cells) == width
@@ -383,7 +402,7 @@ def _column_number(column: ColumnRef) -> int:
     raise InputError(f"no column of words and tags is called {column!r}", hint="give its number, counted from 1")
 
 
-# JSON objects with one example each: one a line, or in an array.
+# --- JSON: one object per line, or an array of objects ---
 
 
 JSON_WHITESPACE = re.compile(r"[ \t\n\r]*")
@@ -391,7 +410,7 @@ LONE_SURROGATE_MESSAGE = "an escape such as \\ud800 spells half a character"
 
 
 def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
-    """One example an object."""
+    """One example per object."""
     blocks, make, faults, form = (
         options.open_blocks(source),
         example_builder(options),
@@ -413,13 +432,13 @@ def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Examp
 
 
 class BrokenRecord:
-    """A record that is not whole: no JSON, no object, or with halves of characters in it."""
+    """An invalid record: not JSON, not an object, or with lone surrogates."""
 
     def __init__(self, reason: str, record: Any = None) -> None:
         self.reason, self.record = reason, record
 
     def repair(self, on_bad_bytes: str) -> Any:
-        """With � for halves of characters, where the reader was told to replace what is bad."""
+        """The record with lone surrogates replaced or removed, as `on_bad_bytes` says; BadRowError if impossible."""
         if self.record is None or on_bad_bytes == "fail":
             raise BadRowError(self.reason)
         mark = "\ufffd" if on_bad_bytes == "replace" else ""
@@ -427,7 +446,7 @@ class BrokenRecord:
 
 
 def json_lines(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
-    """(line, object) of every line that is not blank; what is none is Broken."""
+    """(line, object) of every line that is not blank; invalid ones are BrokenRecord."""
     for line, text, _ in numbered_lines(blocks):
         if not text or text.isspace():
             continue
@@ -449,7 +468,7 @@ def _check_record(record: Any, text: str) -> Any:
 
 
 def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
-    """(line, object) of every element of one array. The text is read whole, its objects are made one by one."""
+    """(line, object) of every element of one array. The whole text is read; its objects are parsed one by one."""
     text, file = "".join(blocks), blocks.source.name
     decoder = json.JSONDecoder()
     position, line, counted_to = _skip_whitespace(text, 0), 1, 0
@@ -460,7 +479,9 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
         return line
 
     def array_error(message: str) -> InputError:
-        return InputError(message, file=file, line=line_at(position), hint="an array of objects is expected: [{…}, {…}]")
+        return InputError(
+            message, file=file, line=line_at(position), hint="an array of objects is expected: [{…}, {…}]"
+        )
 
     if text[position : position + 1] != "[":
         raise array_error("not a JSON array")
@@ -475,7 +496,9 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
         if text[position : position + 1] == ",":
             position = _skip_whitespace(text, position + 1)
         elif text[position : position + 1] != "]":
-            raise array_error("the array has no end" if position == len(text) else "a comma is missing between two objects")
+            raise array_error(
+                "the array has no end" if position == len(text) else "a comma is missing between two objects"
+            )
     if text[position + 1 :].strip():
         raise array_error("something stands behind the end of the array")
 
@@ -486,7 +509,7 @@ def _skip_whitespace(text: str, position: int) -> int:
 
 
 def json_field(record: dict[str, Any], column: ColumnRef | None) -> Any:
-    """The value of a field, also of one inside another (`answer.text`); None where there is none."""
+    """The value of a field, possibly nested (`answer.text`); None if absent."""
     if column in record:
         return record[column]
     if not isinstance(column, str) or "." not in column:
@@ -497,14 +520,14 @@ def json_field(record: dict[str, Any], column: ColumnRef | None) -> Any:
     return value
 
 
-# Questions about passages in SQuAD's JSON (1.1 and 2.0), as CMRC 2018 and many others also write it.
+# --- SQuAD's JSON (1.1 and 2.0), also used by CMRC 2018 and others ---
 
 
 SQUAD_HINT = 'SQuAD\'s form is expected: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 
 
 def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
-    """All questions, in order. JSON has no lines: what is bad is named by the question's id."""
+    """All questions in order. Bad ones are named by question id, as JSON has no meaningful lines."""
     text = "".join(options.open_blocks(source))
     try:
         content = json.loads(text)
@@ -526,7 +549,7 @@ def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
 
 
 def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """(passage, question with its answers); anything that is not of SQuAD's form ends the reading."""
+    """(passage, question with its answers); InputError for anything that is not SQuAD's form."""
 
     def require_type(value: Any, expected_type: type, description: str) -> Any:
         if not isinstance(value, expected_type):
@@ -542,11 +565,11 @@ def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, An
 
 
 def _question_answers(question: dict[str, Any], options: LabeledReadOptions) -> Any:
-    """SQuAD 2.0 marks questions that the passage does not answer; the answers it then gives are none."""
+    """The raw answers of a question; [] for questions that SQuAD 2.0 marks as impossible."""
     if question.get("is_impossible") is True:
         return []
     answers = question.get("answers")
-    # An empty list without that mark is what the test files of SQuAD 1.1 have.
+    # Test files of SQuAD 1.1 have an empty list without that mark.
     return None if answers == [] and "is_impossible" not in question and options.labels == "optional" else answers
 
 
@@ -560,7 +583,7 @@ def _repair_surrogates(values: list[Any], options: LabeledReadOptions) -> list[A
 
 
 def is_squad(content: Any) -> bool:
-    """Whether a JSON value is of SQuAD's form, by its first article."""
+    """Whether a JSON value has SQuAD's form, judged by its first article."""
     articles = content.get("data") if isinstance(content, dict) else content
     first = articles[0] if isinstance(articles, list) and articles else None
     return isinstance(first, dict) and "paragraphs" in first

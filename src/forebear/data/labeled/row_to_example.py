@@ -1,4 +1,4 @@
-"""Raw values of a row or a record become an example, or the reason why they cannot."""
+"""Labeled file formats, and the conversion of raw row values to examples or to the reason why they are invalid."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from forebear.data.labeled.examples import (
 )
 from forebear.errors import InputError
 
-# How a file of labelled data is written, kept in a run so that later files are read alike; and what is bad in one.
+# --- File formats (stored in runs, so that later files are read alike) and bad rows ---
 
 
 TASKS = ("classification", "pairs", "answering", "tagging", "choice")
 
 LabeledFileKind = Literal["tsv", "csv", "jsonl", "json", "squad", "conll", "tagged"]
-ColumnRef = str | int  # by its name in a header or a JSON object, or by its place, counted from 1
+ColumnRef = str | int  # a name in a header or JSON object, or a number counted from 1
 Answer = Literal["one", "several", "number"]
 LabelPolicy = Literal["wanted", "optional", "absent"]
 OnBadRows = Literal["fail", "skip"]
@@ -42,28 +42,31 @@ LABELED_FORMATS: dict[str, str] = {
     "conll": "a word and its tag a line (CoNLL)",
     "tagged": "a sentence a line, word/tag word/tag",
 }
-# Where the name of the file format leaves no choice, what it can be used for.
+# The only task of formats that have just one.
 ONLY_FOR = {"squad": "answering", "conll": "tagging", "tagged": "tagging"}
 SKIP_HINT = "mend it, or leave bad rows out with --on-bad-rows skip"
-ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may spell half a character
+ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may be a lone surrogate
 
 
 @dataclass(frozen=True)
 class LabeledFormat:
-    """How a file is written.
+    """The format of a labeled file.
 
-    texts      the columns (fields) of the text, of the two texts, of question and passage, or of the words
-    label      of the label, the answer, the right choice, or the tags; None: there is none
-    answer     what a label is: one of some classes, several of them (none is possible), or a number
-    separator  between several labels in a cell of a table; "": the cell is a JSON list
-    start      where an answer begins in its passage; None: the answer says it itself, or it is looked for
-    choices    one field that holds a list, or a column for each
-    first      what the first choice is called where the right one is named: 0, 1 or A; "": the right one is spelled out
-    name       the column of the examples' own names
-    header     whether the first row of a table names its columns
-    width      how many columns a row has, where no header says it
-    delimiter  between the columns of a CSV table
-    comments   whether lines that begin with # before a sentence are about it, as in CoNLL-U
+    Attributes:
+        kind: Kind of file, one of LABELED_FORMATS.
+        texts: Columns (fields) of the text, the two texts, question and passage, or the words.
+        label: Column of the label, the answer, the right choice, or the tags; None: there is none.
+        answer: Type of label: one class, several classes (possibly none), or a number.
+        separator: Separator of several labels in a cell of a table; "": the cell is a JSON list.
+        start: Column of the offset of an answer in its passage; None: the answer has it, or it is searched.
+        choices: One field that holds a list, or one column per choice.
+        first: Index of the first choice in the label column: 0, 1 or A; "": the right choice is spelled out.
+        name: Column of the example ids.
+        header: Whether the first row names the columns.
+        width: Number of columns without a header.
+        delimiter: Delimiter of a CSV table.
+        comments: Whether lines that start with # before a sentence are comments, as in CoNLL-U.
+        encoding: Character encoding.
     """
 
     kind: LabeledFileKind
@@ -82,11 +85,11 @@ class LabeledFormat:
     encoding: str = "utf-8"
 
     def column_count(self) -> tuple[ColumnRef | None, ...]:
-        """All columns with a role, in the order in which `making` expects their values."""
+        """All columns with a role, in the order in which `example_builder` expects their values."""
         return (*self.texts, *self.choices, self.label, self.start, self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Only what differs from the usual."""
+        """The fields that differ from their defaults."""
         defaults = {field.name: field.default for field in fields(self)}
         settings = asdict(self)
         return {
@@ -97,7 +100,7 @@ class LabeledFormat:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> LabeledFormat:
-        """Strict: a field of another type or name was not written by us."""
+        """Strict inverse of `to_dict`: an InputError for unknown fields and wrong types."""
         tuple_fields = {"texts", "choices"}
         defaults = {field.name: field.default for field in fields(cls)}
         for name, value in settings.items():
@@ -121,7 +124,9 @@ class LabeledFormat:
             raise InputError(
                 "the form of the data does not say its kind", hint=f"one of {', '.join(get_args(LabeledFileKind))}"
             )
-        values: dict[str, Any] = {name: tuple(value) if name in tuple_fields else value for name, value in settings.items()}
+        values: dict[str, Any] = {
+            name: tuple(value) if name in tuple_fields else value for name, value in settings.items()
+        }
         return cls(**values)
 
 
@@ -130,12 +135,13 @@ def _is_column_ref(value: object) -> bool:
 
 
 def check_format(task: str, form: LabeledFormat) -> None:
-    """Refuses a task that nobody knows, or that this form cannot teach."""
+    """Refuse an unknown task, or one that does not fit the format."""
     if task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
     if (only_task := ONLY_FOR.get(form.kind, task)) != task:
         raise InputError(
-            f"{LABELED_FORMATS[form.kind]} is not for {task}", hint=f"the likely task is {only_task}: --task {only_task}"
+            f"{LABELED_FORMATS[form.kind]} is not for {task}",
+            hint=f"the likely task is {only_task}: --task {only_task}",
         )
     num_columns = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(task, max(1, len(form.texts)))
     if form.kind != "squad" and len(form.texts) != num_columns:
@@ -145,12 +151,14 @@ def check_format(task: str, form: LabeledFormat) -> None:
         )
     if (task == "choice") != bool(form.choices):
         message = "the form names no choices" if task == "choice" else "the form names choices"
-        raise InputError(f"{message}, the task is {task}", hint="look at the file's form again, or choose another --task")
+        raise InputError(
+            f"{message}, the task is {task}", hint="look at the file's form again, or choose another --task"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A row that was left out, or mended, and why."""
+    """A row that was skipped or repaired, and why."""
 
     file: str
     line: int | None
@@ -162,13 +170,17 @@ class RejectedRow:
 
 
 class BadRowError(Exception):
-    """What is wrong with one row."""
+    """The reason why a row is invalid."""
 
 
 def shorten_value(value: object, max_length: int = 40) -> str:
-    """A value of somebody's file, short and on one line."""
+    """A value of a file, shortened to one line for messages."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return repr(text if len(text) <= max_length else text[: max_length - 1] + "…") if isinstance(value, str) else text[:max_length]
+    return (
+        repr(text if len(text) <= max_length else text[: max_length - 1] + "…")
+        if isinstance(value, str)
+        else text[:max_length]
+    )
 
 
 def cell_text(value: Any, role: str = "text") -> str:
@@ -182,7 +194,7 @@ def cell_text(value: Any, role: str = "text") -> str:
 
 
 class RowErrorPolicy:
-    """What becomes of bad rows: the first one ends the reading, or each is written down and left out."""
+    """Handles bad rows: the first one raises, or all are recorded and skipped."""
 
     def __init__(self, on_bad_rows: OnBadRows, bad: list[RejectedRow], mended: list[RejectedRow]) -> None:
         self.on_bad_rows, self.bad, self.mended = on_bad_rows, bad, mended
@@ -200,7 +212,7 @@ class RowErrorPolicy:
         self.mended.append(self._row(line, reason, name))
 
     def _row(self, line: int | None, reason: str, name: str | None) -> RejectedRow:
-        """Where there are no lines, a row is found by its name."""
+        """A rejected row, identified by its name where there are no line numbers."""
         return RejectedRow(
             self.file, line, f"{shorten_value(name)}: {reason}" if line is None and name else reason, name
         )
@@ -208,7 +220,7 @@ class RowErrorPolicy:
 
 @dataclass(frozen=True)
 class LabeledReadOptions:
-    """What is read, whichever way a file is written."""
+    """Reading options that are independent of the kind of file."""
 
     task: str
     file_format: LabeledFormat
@@ -222,15 +234,15 @@ class LabeledReadOptions:
         return TextBlocks(source, self.file_format.encoding, self.on_bad_bytes, Ledger())
 
 
-# Answers as files write them, found in their passages.
+# --- Answers, and where they are in their passages ---
 
 
 START_KEYS = ("answer_start", "start", "offset")
-ParsedAnswer = tuple[str, int | None]  # an answer, and where it begins, if the file says so
+ParsedAnswer = tuple[str, int | None]  # an answer and its offset, if the file has one
 
 
 def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswer] | None:
-    """The answers, however they are written; []: there is none in the passage; None: nobody has said."""
+    """The answers in any of the known notations; []: unanswerable; None: no gold answer."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -251,7 +263,7 @@ def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswe
 
 
 def parse_answer(answer: Any, start: Any = None) -> ParsedAnswer:
-    """One answer of a list: a text, or an object with its text and its start."""
+    """One answer of a list: a text, or an object with text and start."""
     if isinstance(answer, dict):
         start = next((answer[key] for key in START_KEYS if key in answer), start)
         answer = answer.get("text")
@@ -269,9 +281,14 @@ def _parse_start(value: Any) -> int | None:
         raise BadRowError(f"the answer's start is {shorten_value(value)}, which is no place in the passage") from None
 
 
-def locate_answers(passage: str, answers: list[ParsedAnswer], on_repair: Callable[[str], None]) -> tuple[AnswerSpan, ...]:
-    """Each answer where it stands. One that stands elsewhere, and only there, is moved; one that stands nowhere is
-    left out if the question has another."""
+def locate_answers(
+    passage: str, answers: list[ParsedAnswer], on_repair: Callable[[str], None]
+) -> tuple[AnswerSpan, ...]:
+    """Find each answer in its passage.
+
+    A wrong offset is corrected if the answer occurs exactly once; an answer that does not occur is dropped if the
+    question has another one.
+    """
     spans, reasons = [], []
     for text, start in answers:
         if start is None and text in passage:
@@ -292,12 +309,12 @@ def locate_answers(passage: str, answers: list[ParsedAnswer], on_repair: Callabl
 
 
 Label = str | tuple[str, ...] | float | None
-ExampleBuilder = Callable[[Sequence[Any], ExampleLocation], Example]  # the values stand in the order of Form.columns()
-MAX_CACHED_LABELS = 10_000  # spellings of labels; a column with more of them is none of labels
+ExampleBuilder = Callable[[Sequence[Any], ExampleLocation], Example]  # values in the order of the format's role columns
+MAX_CACHED_LABELS = 10_000  # distinct spellings of labels; a column with more of them has no labels
 
 
 def fast_constructor(cls: Any) -> Callable[[Any, Any, Any], Any]:
-    """Makes frozen dataclasses of three slots in half the time that their own __init__ takes."""
+    """A constructor for frozen dataclasses with three slots, twice as fast as their own __init__."""
     new, (first, second, third) = object.__new__, (vars(cls)[field.name].__set__ for field in fields(cls))
 
     def make(value1: Any, value2: Any, value3: Any) -> Any:
@@ -315,7 +332,7 @@ labelled: Callable[[tuple[str, ...], Label, ExampleLocation], LabeledExample] = 
 
 
 def example_builder(options: LabeledReadOptions) -> ExampleBuilder:
-    """The function that makes examples of the values of one row; it raises Bad with the reason."""
+    """A function that builds an example from the values of one row, or raises BadRowError."""
     builders = {"answering": _question_builder, "tagging": _tagged_builder, "choice": _choice_builder}
     return builders.get(options.task, _text_builder)(options)
 
@@ -337,7 +354,7 @@ def _text_builder(options: LabeledReadOptions) -> ExampleBuilder:
 
 
 def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
-    """A label as it is meant, from a cell or a JSON value."""
+    """A function that parses the label of a cell or JSON value."""
     if options.labels == "absent":
         return lambda value: None
     parse = {"one": _parse_class, "several": _parse_labels, "number": _parse_number}[options.file_format.answer]
@@ -368,7 +385,7 @@ def _check_known(labels: Iterable[str], known: frozenset[str], role: str = "labe
 
 
 def label_text(value: Any) -> str | None:
-    """A JSON value as a label is written; None: there is none."""
+    """A JSON value as label text; None: no label."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, str):
@@ -397,7 +414,7 @@ def _parse_number(value: Any, form: LabeledFormat) -> float | None:
 
 
 def _parse_labels(value: Any, form: LabeledFormat) -> tuple[str, ...] | None:
-    """An empty cell says that no label fits; a cell that is not there says nothing."""
+    """Several labels; an empty cell means that no label applies, an absent one that there is no gold answer."""
     if value is None:
         return None
     if isinstance(value, str) and form.separator:
@@ -410,7 +427,7 @@ def _parse_labels(value: Any, form: LabeledFormat) -> tuple[str, ...] | None:
 
 
 def parse_json_list(cell: str) -> list[Any]:
-    """A cell that is a JSON list."""
+    """The items of a cell that is a JSON list."""
     try:
         value = json.loads(cell)
     except (ValueError, RecursionError):
@@ -427,7 +444,9 @@ def _tagged_builder(options: LabeledReadOptions) -> ExampleBuilder:
             raise BadRowError(
                 "there are no words" if not words else f"the words are {shorten_value(words)}, which is no list"
             )
-        checked_words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
+        checked_words = tuple(
+            cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words
+        )
         if not tags or options.labels == "absent":
             if options.labels == "wanted":
                 raise BadRowError("there are no tags")
@@ -480,7 +499,7 @@ def _choice_builder(options: LabeledReadOptions) -> ExampleBuilder:
 
 
 def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
-    """The choices, and their own marks (A, B, …) if the file gives them: columns, a list, or ARC's objects."""
+    """The choices and their labels (A, B, …) if the file has any: from columns, a list, or ARC's objects."""
     choice_labels: list[str] = []
     if len(values) == 1:
         (value,) = values
@@ -523,8 +542,8 @@ def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: lis
 
 
 def choice_index(right: str, first: str) -> int | None:
-    """Which choice is meant (from 0), where the first is called 0, 1 or A."""
+    """The index (from 0) of a choice, where the first is called 0, 1 or A."""
     if first == "A":
         return ord(right.upper()) - ord("A") if len(right) == 1 and right.isascii() and right.isalpha() else None
-    right = right.removesuffix(".0")  # a table of numbers, as spreadsheets write them
+    right = right.removesuffix(".0")  # numbers as spreadsheets write them
     return int(right) - int(first) if right.isdecimal() and right.isascii() else None

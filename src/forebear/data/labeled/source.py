@@ -96,7 +96,10 @@ def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Exampl
         first_error = options.error_policy.first
         if first_error is not None:
             raise InputError(
-                f"all rows are bad; this one: {first_error.reason}", file=first_error.file, line=first_error.line, hint="mend them"
+                f"all rows are bad; this one: {first_error.reason}",
+                file=first_error.file,
+                line=first_error.line,
+                hint="mend them",
             )
         raise InputError(
             "there are no examples in it", file=source.name, hint="a header or blank lines alone teach nothing"
@@ -244,7 +247,9 @@ def _no_dev_error(source: LabeledSource, examples: list[Any]) -> InputError:
 def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: list[Any]) -> list[str]:
     """Labels of a side that nothing teaches."""
     train_labels = {label for example in train_examples for label in example_labels(example)}
-    unseen = [unseen_labels for example in test_examples if (unseen_labels := {*example_labels(example)} - train_labels)]
+    unseen = [
+        unseen_labels for example in test_examples if (unseen_labels := {*example_labels(example)} - train_labels)
+    ]
     names = sorted({label for unseen_labels in unseen for label in unseen_labels})
     if not names:
         return []
@@ -263,9 +268,13 @@ def count_form_mismatches(data: LabeledData) -> list[str]:
         mismatches = Counter({word: count for word, count in unseen.items() if normalize("NFKC", word) in forms})
         share = mismatches.total() / max(1, sum(len(example.words) for example in examples))
         if share >= MIN_MISMATCH_SHARE:
-            mismatch_text = f"({mismatches.total():,}, such as {', '.join(word for word, _ in mismatches.most_common(MAX_NAMED))})"
+            mismatch_text = (
+                f"({mismatches.total():,}, such as {', '.join(word for word, _ in mismatches.most_common(MAX_NAMED))})"
+            )
             message = f"{share:.1%} of the words {mismatch_text} are in the training examples in another form"
-            notes.append(f"{split}: {message}: a run whose tokenizer was trained with --normalise nfkc reads both alike")
+            notes.append(
+                f"{split}: {message}: a run whose tokenizer was trained with --normalise nfkc reads both alike"
+            )
     return notes
 
 
@@ -294,7 +303,7 @@ def _read(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str
     if form.kind != source.form.kind:
         notes.append(f"{path} is written otherwise than what was learned from: {LABELED_FORMATS[form.kind]}")
     found = list(read_examples(path, source.task, form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
-    notes += _told(bad)
+    notes += _rejected_row_notes(bad)
     for one in found if source.task == "tagging" else ():
         tag_schemes.reject_nested_tags(one.tags or (), file=path, line=one.place.line)  # pyright: ignore[reportAttributeAccessIssue]
     if not found:
@@ -302,7 +311,7 @@ def _read(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str
     return found
 
 
-def _told(bad: list[RejectedRow]) -> list[str]:
+def _rejected_row_notes(bad: list[RejectedRow]) -> list[str]:
     more = f"; and {len(bad) - MAX_NAMED:,} more" if len(bad) > MAX_NAMED else ""
     return [f"rows left out or mended: {'; '.join(map(str, bad[:MAX_NAMED]))}{more}"] if bad else []
 
@@ -321,7 +330,9 @@ def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes
 def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
     """The scheme of one more file: that which was learned, unless only another one holds in all of it."""
     tag_sequences = [tags.tags for tags in examples if tags.tags is not None]
-    if scheme == tag_schemes.PLAIN_SCHEME or not any(tag_schemes.scheme_violations(tags, scheme) for tags in tag_sequences):
+    if scheme == tag_schemes.PLAIN_SCHEME or not any(
+        tag_schemes.scheme_violations(tags, scheme) for tags in tag_sequences
+    ):
         return scheme
     file_guess = tag_schemes.detect_scheme(tag_sequences)
     if file_guess.scheme == tag_schemes.PLAIN_SCHEME:
@@ -329,7 +340,9 @@ def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list
         raise InputError(message, file=path, hint="give a file of names, or ask a run that learned such tags")
     if file_guess.num_violations or file_guess.scheme == scheme:
         return scheme
-    notes.append(f"tags of {path} are read as {file_guess.scheme}: {file_guess.reason}; those learned from are {scheme}")
+    notes.append(
+        f"tags of {path} are read as {file_guess.scheme}: {file_guess.reason}; those learned from are {scheme}"
+    )
     return file_guess.scheme
 
 

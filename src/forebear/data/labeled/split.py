@@ -1,4 +1,4 @@
-"""Examples divided into train, dev and test so that what says the same stays on one side; and leaks between them."""
+"""Train/dev/test split by content, so that equal texts stay in one split, and leakage between splits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RANK_RANGE = 1 << 64
 
 @dataclass(frozen=True)
 class ExampleSplit:
-    """The examples of each side in their order, and what had to be done, in sentences for people."""
+    """The examples of each split in their original order, with notes on what had to be moved."""
 
     train: list[Example]
     dev: list[Example]
@@ -35,16 +35,19 @@ class ExampleSplit:
 
 @dataclass(frozen=True)
 class SplitLeakage:
-    """How many examples that examine have a text that also teaches: letter by letter, or but for case and space."""
+    """How many test examples have a text that is also in the training data, exactly or up to case and white space."""
 
     count: int
     num_exact: int
-    folded: int  # those among them included
-    locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]  # first ones: where it examines, where it teaches
+    folded: int  # up to case and white space, exact ones included
+    locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]  # first pairs: in test, in train
     description: str = "text"
 
     def to_dict(self) -> dict[str, Any]:
-        locations = [{"test": location_dict(test_location), "train": location_dict(train_location)} for test_location, train_location in self.locations]
+        locations = [
+            {"test": location_dict(test_location), "train": location_dict(train_location)}
+            for test_location, train_location in self.locations
+        ]
         return {
             "of": self.description,
             "count": self.count,
@@ -60,7 +63,8 @@ class SplitLeakage:
             )
         share = f"{self.folded:,} of {self.count:,} examples ({self.folded / self.count:.1%})"
         first = "".join(
-            f"; the first: {format_location(test_location)}, as in {format_location(train_location)}" for test_location, train_location in self.locations[:1]
+            f"; the first: {format_location(test_location)}, as in {format_location(train_location)}"
+            for test_location, train_location in self.locations[:1]
         )
         return f"{share} have a {self.description} that is in the training data too, {self.num_exact:,} letter by letter{first}"
 
@@ -71,13 +75,13 @@ def location_dict(location: ExampleLocation) -> dict[str, Any]:
 
 
 def format_location(location: ExampleLocation) -> str:
-    """A place as a person finds it."""
+    """A location as file:line and id."""
     position = f"{location.file or ''}:{location.line}" if location.line is not None else location.file or "an example"
     return f"{position} {location.name}" if location.name is not None else position
 
 
 def example_content(example: Example) -> tuple[str, ...]:
-    """What an example says. Of questions it is the passage: whoever knows that has half of the answer."""
+    """The content that must not leak. For questions it is the passage: it holds half of the answer."""
     if isinstance(example, LabeledExample):
         return example.texts
     if isinstance(example, TaggedExample):
@@ -88,7 +92,7 @@ def example_content(example: Example) -> tuple[str, ...]:
 
 
 def folded(example: Example) -> str:
-    """The same for examples that say the same, but for case and white space and the order of two texts."""
+    """Content up to case, white space, and the order of two texts."""
     if isinstance(example, TaggedExample):
         return " ".join(" ".join(example.words).casefold().split())
     texts = [" ".join(text.casefold().split()) for text in example_content(example)]
@@ -98,7 +102,7 @@ def folded(example: Example) -> str:
 
 
 def example_labels(example: Example) -> tuple[str, ...]:
-    """What training must have seen at least once: labels, or kinds of tags."""
+    """Labels, or entity types, that training must see at least once."""
     if isinstance(example, LabeledExample):
         label = example.label
         return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
@@ -108,15 +112,15 @@ def example_labels(example: Example) -> tuple[str, ...]:
 
 
 def entity_kind(tag: str) -> str:
-    """PER of B-PER; a tag without a place is its own kind."""
+    """PER of B-PER; a tag without a prefix is its own type."""
     return tag[2:] if tag[1:2] in ("-", "_") and tag[0] in "BIESLUM" and len(tag) > 2 else tag
 
 
 def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float = 0.0, seed: int = 0) -> ExampleSplit:
-    """Each example by a hash of what it says: what says the same stays together, and stays there when rows are added.
+    """Assign each example to a split by a hash of its content: equal content stays together, also when rows are added.
 
-    A side that would be empty gets what is nearest to it, if there is enough; training gets at least one example of
-    every label. Both are told in the notes.
+    A split that would be empty gets the contents nearest to it, if there are enough; training gets at least one
+    example of every label. Both are reported in the notes.
     """
     if not (0 <= dev < 1 and 0 <= test < 1 and dev + test < 1):
         hint = "give shares such as 0.1, which leave something to train on"
@@ -138,13 +142,13 @@ def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float
 
 
 def _content_rank(example: Example, seed: int) -> int:
-    """A number below RANKS that depends on what is said and the seed alone; the lowest examine."""
+    """A number below RANK_RANGE that depends on content and seed alone; the lowest ranks go to test."""
     data = f"{seed}\0{folded(example)}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
 def _split_few_contents(split_of_rank: dict[int, int], shares: dict[int, float], notes: list[str]) -> None:
-    """Few contents: their order decides, so that each side that is wanted has one, dev before test."""
+    """Split few contents by rank order, so that each requested split has one, dev before test."""
     counts = {number: max(1, round(share * len(split_of_rank))) for number, share in shares.items() if share}
     while sum(counts.values()) >= len(split_of_rank) and any(counts.values()):
         largest = max(counts, key=lambda number: (counts[number], number))
@@ -161,8 +165,13 @@ def _split_few_contents(split_of_rank: dict[int, int], shares: dict[int, float],
 
 
 def _complete(split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]) -> None:
-    """Moves to training one content of each label that it lacks, and from it what dev or test then lack."""
-    train_labels = {label for rank, example_label_names in zip(ranks, labels, strict=True) if split_of_rank[rank] == 0 for label in example_label_names}
+    """Move one content of each missing label to training, and refill a dev or test split that becomes empty."""
+    train_labels = {
+        label
+        for rank, example_label_names in zip(ranks, labels, strict=True)
+        if split_of_rank[rank] == 0
+        for label in example_label_names
+    }
     holders: dict[str, int] = {}
     for rank, example_label_names in zip(ranks, labels, strict=True):
         for label in example_label_names:
@@ -176,12 +185,23 @@ def _complete(split_of_rank: dict[int, int], ranks: list[int], labels: list[tupl
     splits_before = set(split_of_rank.values())
     for label, rank in holders.items():
         if label not in train_labels:  # else it came along with another one
-            notes.append(f"the label {label!r} was only in {SPLIT_NAMES[split_of_rank[rank]]}: a text with it was moved to train")
+            notes.append(
+                f"the label {label!r} was only in {SPLIT_NAMES[split_of_rank[rank]]}: a text with it was moved to train"
+            )
             split_of_rank[rank] = 0
             train_labels |= labels_of_rank[rank]
     for number in sorted(splits_before - set(split_of_rank.values())):
-        counts = Counter(label for rank, example_label_names in labels_of_rank.items() if split_of_rank[rank] == 0 for label in example_label_names)
-        movable = [rank for rank, split in split_of_rank.items() if split == 0 and all(counts[label] > 1 for label in labels_of_rank[rank])]
+        counts = Counter(
+            label
+            for rank, example_label_names in labels_of_rank.items()
+            if split_of_rank[rank] == 0
+            for label in example_label_names
+        )
+        movable = [
+            rank
+            for rank, split in split_of_rank.items()
+            if split == 0 and all(counts[label] > 1 for label in labels_of_rank[rank])
+        ]
         if movable:
             split_of_rank[min(movable)] = number
         else:
@@ -189,7 +209,7 @@ def _complete(split_of_rank: dict[int, int], ranks: list[int], labels: list[tupl
 
 
 def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLeakage:
-    """How much of `test` also stands in `train`."""
+    """Count the examples of `test` whose content is also in `train`."""
     exact: dict[tuple[str, ...], ExampleLocation] = {}
     normalized: dict[int, ExampleLocation] = {}
     for example in train:

@@ -1,11 +1,10 @@
-"""Tags of words: the ways in which people write entities as B, I, E, S and O, and from each of them into ours, IOBES.
+"""Tag schemes (BIO, IOB1, IOBES, BMES, …): detection, conversion to and from IOBES, validation and repair.
 
-Tags that say nothing of entities, such as parts of speech, are plain: each word has one by itself, any follows any.
+Tags that do not mark entities, such as parts of speech, are plain: each word has its own, and any tag may follow any.
 
-All ways of writing entities are read by one rule, that of conlleval: a word goes on with the entity of the word before
-it if its tag says so (I or E), the one before it leaves it open (B or I), and both have the same kind; any other word
-that is not O begins an entity. So every sequence of tags has entities, also one that breaks its scheme, and what its
-scheme would have written for them is what mends it.
+All schemes are read by conlleval's rule: a word continues the entity of the previous word if its own tag is I or E, the
+previous one is B or I, and both have the same entity type; any other word that is not O starts an entity. Hence every
+tag sequence has entities, even one that violates its scheme; repairing it writes these entities as the scheme would.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ import numpy as np
 
 from forebear.errors import InputError
 
-Scheme = Literal["BIO", "IOB1", "IOBES", "BMES", "BMEWO", "BILOU"]  # the simplest first: it wins where several hold
+Scheme = Literal["BIO", "IOB1", "IOBES", "BMES", "BMEWO", "BILOU"]  # simplest first: it wins ties
 AnyScheme = Scheme | Literal["plain"]
-PLAIN_SCHEME: Literal["plain"] = "plain"  # no scheme of entities: a tag is what it is
-Entity = tuple[int, int, str]  # the number of its first word, that after its last, its kind
+PLAIN_SCHEME: Literal["plain"] = "plain"  # tags that mark no entities
+Entity = tuple[int, int, str]  # first word, last word + 1, entity type
 
-# How each writes the first word of several, one inside, the last, and the only word. IOB1 has B besides: it begins an
-# entity with it where the word before belongs to another of the same kind, and there alone.
+# The letters of each scheme for the first, an inner and the last word of an entity, and for a single word. IOB1 also has
+# B, but only at the start of an entity right after another one of the same type.
 SCHEME_LETTERS: dict[str, str] = {
     "BIO": "BIIB", "IOB1": "IIII", "IOBES": "BIES", "BMES": "BMES", "BMEWO": "BMEW", "BILOU": "BILU",
 }  # fmt: skip
-TAG_ROLES = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "W": "S", "U": "S"}  # no two schemes disagree
+TAG_ROLES = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "W": "S", "U": "S"}  # the same in all schemes
 TAG_SEPARATORS = r"|,;+&/\s"
 SINGLE_TAG = f"(?:O|[{''.join(TAG_ROLES)}]-[^{TAG_SEPARATORS}]+)"
 MULTIPLE_TAGS = re.compile(f"{SINGLE_TAG}(?:[{TAG_SEPARATORS}]+{SINGLE_TAG})+")
@@ -39,7 +38,7 @@ MULTIPLE_TAGS = re.compile(f"{SINGLE_TAG}(?:[{TAG_SEPARATORS}]+{SINGLE_TAG})+")
 
 @dataclass(frozen=True)
 class SchemeGuess:
-    """The scheme of some tags, how many of them break it, and why it was taken."""
+    """The detected tag scheme, the number of tags that violate it, and the reason for the choice."""
 
     scheme: AnyScheme
     num_violations: int
@@ -47,7 +46,7 @@ class SchemeGuess:
 
 
 class TagTransitions(NamedTuple):
-    """Of K labels: `moves[i, j]` says whether j may stand right after i; which of them may begin, which may end."""
+    """Allowed transitions (K, K) from label i to j, and which of the K labels may start and end a sequence."""
 
     allowed_transitions: np.ndarray
     may_start: np.ndarray
@@ -55,21 +54,20 @@ class TagTransitions(NamedTuple):
 
 
 def scheme_of(sequences: Iterable[Sequence[str]]) -> AnyScheme:
-    """In which way these sequences, best those of a whole file, are tagged."""
+    """The tag scheme of these sequences, preferably all of a file."""
     return detect_scheme(sequences).scheme
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
-    """The scheme that fewest tags break, of several the simplest, and the reason for it; plain if they are no tags of
-    entities at all."""
-    # Whether a tag is right can be told from its neighbours alone, and different threes are few.
+    """The scheme with the fewest violations (the simplest on ties); plain if the tags mark no entities."""
+    # Whether a tag is valid depends on its neighbors alone, and there are few distinct trigrams.
     trigrams: Counter[tuple[str, str, str]] = Counter()
     for tags in sequences:
         trigrams.update(_tag_trigrams(tags))
     total = sum(count for trigram, count in trigrams.items() if trigram[1] != "O")
     other_tags = Counter[str]()
     for trigram, count in trigrams.items():
-        if not _is_tag(trigram[1]) and _split(trigram[1]):  # which refuses several tags of one word
+        if not _is_tag(trigram[1]) and _split(trigram[1]):  # raises for several tags on one word
             other_tags[trigram[1]] += count
     if other_tags.total() * 2 > total:
         examples = ", ".join(sorted(other_tags)[:5]) + (", …" if len(other_tags) > 5 else "")
@@ -87,12 +85,16 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
         )
     best_schemes: list[Scheme] = [scheme for scheme in get_args(Scheme) if num_violations[scheme] == fewest]
     count_text = f"{fewest} of {total} tags break it" if fewest else "no tag breaks it"
-    reason = f"; {', '.join(best_schemes)} fit alike, and it is the simplest" if len(best_schemes) > 1 else ", fewer than any other"
+    reason = (
+        f"; {', '.join(best_schemes)} fit alike, and it is the simplest"
+        if len(best_schemes) > 1
+        else ", fewer than any other"
+    )
     return SchemeGuess(best_schemes[0], fewest, count_text + reason)
 
 
 def to_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
-    """Tags of this scheme as IOBES; plain ones as they are; an error for tags that break it."""
+    """Convert tags to IOBES; plain tags stay; InputError for tags that violate the scheme."""
     if scheme == PLAIN_SCHEME:
         return list(tags)
     _reject_violations(tags, scheme)
@@ -100,7 +102,7 @@ def to_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
 
 
 def from_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
-    """Tags in IOBES as this scheme writes them; an error for tags that break IOBES."""
+    """Convert IOBES tags to a scheme; InputError for tags that violate IOBES."""
     if scheme == PLAIN_SCHEME:
         return list(tags)
     _reject_violations(tags, "IOBES")
@@ -108,13 +110,13 @@ def from_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
 
 
 def scheme_labels(labels: Sequence[str], scheme: AnyScheme) -> list[str]:
-    """Labels of IOBES as this scheme writes them by themselves; several of them may be written alike."""
+    """Each IOBES label in another scheme, out of context; several labels may become equal."""
     letters = dict(zip(SCHEME_LETTERS["IOBES"], SCHEME_LETTERS[scheme], strict=True))
     return [label if label == "O" else letters[label[0]] + label[1:] for label in labels]
 
 
 def entity_spans(tags: Sequence[str]) -> list[Entity]:
-    """(first, last + 1, kind) of each entity, in any scheme. What is no tag counts as O: `faults` finds it."""
+    """(first, last + 1, type) of each entity, in any scheme. Invalid tags count as O (see `scheme_violations`)."""
     spans: list[Entity] = []
     previous, first, kind = "O", 0, ""
     for index, tag in enumerate((*tags, "O")):
@@ -128,12 +130,14 @@ def entity_spans(tags: Sequence[str]) -> list[Entity]:
 
 
 def entities_to_iobes(entities: Iterable[Entity], num_words: int) -> list[str]:
-    """The tags, in IOBES, of so many words with these entities; an error where two of them share a word."""
+    """IOBES tags of `num_words` words with these entities; InputError if two of them overlap."""
     tags = ["O"] * num_words
     last_end = 0
     for first, end, kind in sorted(entities):
         if not 0 <= first < end <= num_words:
-            raise InputError(f"an entity from word {first} to {end} in a text of {num_words} words", hint="mend its places")
+            raise InputError(
+                f"an entity from word {first} to {end} in a text of {num_words} words", hint="mend its places"
+            )
         if first < last_end:
             raise _nesting_error(f"two entities share word {first + 1}")
         suffix = f"-{kind}" if kind else ""
@@ -145,36 +149,36 @@ def entities_to_iobes(entities: Iterable[Entity], num_words: int) -> list[str]:
 
 
 def scheme_violations(tags: Sequence[str], scheme: AnyScheme = "IOBES") -> list[tuple[int, str]]:
-    """(place, reason) of every tag that breaks the scheme."""
+    """(index, reason) of every tag that violates the scheme."""
     expected = _expected_tags(tags, scheme)
     return [(index, _violation_reason(tags, index, scheme)) for index, tag in enumerate(tags) if tag != expected[index]]
 
 
 def repair_tags(tags: Sequence[str], scheme: AnyScheme = "IOBES") -> tuple[list[str], int]:
-    """The tags with which the scheme writes the entities of these, as conlleval reads them; how many were changed.
+    """Rewrite tags as the scheme would write their entities (read as conlleval does); also count the changed tags.
 
-    An I after O or after another kind begins an entity, one that is not ended ends with its last word, and what is
-    no tag becomes O.
+    An I after O or after another type starts an entity, an unclosed entity ends with its last word, and an invalid tag
+    becomes O.
     """
     repaired = _expected_tags(tags, scheme)
     return repaired, sum(tag != repaired_tag for tag, repaired_tag in zip(tags, repaired, strict=True))
 
 
 def reject_nested_tags(tags: Sequence[str], *, file: str | None = None, line: int | None = None) -> None:
-    """An error if a word has several tags (B-PER|B-ORG): of entities inside others one tag a word cannot tell."""
+    """InputError if a word has several tags (B-PER|B-ORG): one tag per word cannot express nested entities."""
     for index, tag in enumerate(tags):
         if MULTIPLE_TAGS.fullmatch(tag):
             raise _nesting_error(f"word {index + 1} has several tags ({tag})", file, line)
 
 
 def labels_of(kinds: Iterable[str]) -> list[str]:
-    """O, and four labels for each kind: what a tagger chooses from, so that every legal sequence can be said."""
+    """O and four labels per entity type: all labels that valid IOBES sequences need."""
     suffixes = [f"-{kind}" if kind else "" for kind in kinds]
     return ["O", *(f"{letter}{suffix}" for suffix in suffixes for letter in SCHEME_LETTERS["IOBES"])]
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """The letter and the kind of a tag in IOBES; an error for any other."""
+    """The letter and the entity type of an IOBES tag; InputError for any other tag."""
     role, kind = _split(tag)
     if tag[:1] != role or (role == "O" and tag != "O"):
         raise InputError(f"{tag!r} is no tag of IOBES", hint="give O, or B, I, E or S with a kind, as in B-PER")
@@ -182,10 +186,10 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def legal_transitions(labels: Sequence[str]) -> TagTransitions:
-    """Which of these labels IOBES lets follow which: what is open goes on with its own kind, what is not cannot."""
+    """The transitions that IOBES allows: an open entity continues with its own type, a closed one cannot."""
     split_labels = [split_tag(label) for label in labels]
     roles, kinds = np.array([role for role, _ in split_labels]), np.array([kind for _, kind in split_labels])
-    if "O" in roles and "E" not in roles:  # BIO and its kin: nothing says where a name ends, and IOB1 begins with I
+    if "O" in roles and "E" not in roles:  # BIO and IOB1: ends are not marked, and IOB1 starts with I
         return free_transitions(len(split_labels))
     leaves_open, continues = np.isin(roles, ["B", "I"]), np.isin(roles, ["I", "E"])
     same = kinds[:, None] == kinds[None, :]
@@ -194,14 +198,14 @@ def legal_transitions(labels: Sequence[str]) -> TagTransitions:
 
 
 def free_transitions(num_labels: int) -> TagTransitions:
-    """Of so many labels any may follow any."""
+    """Any label may follow any other."""
     all_allowed = np.ones(num_labels, bool)
     return TagTransitions(np.ones((num_labels, num_labels), bool), all_allowed, all_allowed)
 
 
 @lru_cache(maxsize=1 << 16)
 def _split(tag: str) -> tuple[str, str]:
-    """What the tag says of its word, in IOBES's letters, and the kind: nothing for a bare B, as of Chinese words."""
+    """The IOBES letter and the entity type of a tag; "" for a bare B, as in Chinese word segmentation."""
     if MULTIPLE_TAGS.fullmatch(tag):
         raise _nesting_error(f"a word has several tags ({tag})")
     return (TAG_ROLES[tag[0]], tag[2:]) if _is_tag(tag) and tag != "O" else ("O", "")
@@ -222,14 +226,14 @@ def _nesting_error(message: str, file: str | None = None, line: int | None = Non
 
 @lru_cache(maxsize=1 << 16)
 def _continues_entity(previous: str, tag: str) -> bool:
-    """Whether two words that stand beside each other belong to one entity."""
+    """Whether two adjacent words belong to one entity."""
     (previous_role, previous_kind), (role, kind) = _split(previous), _split(tag)
     return previous_role in ("B", "I") and role in ("I", "E") and previous_kind == kind
 
 
 @lru_cache(maxsize=1 << 16)
 def _expected_tag(previous: str, tag: str, following: str, scheme: Scheme) -> str:
-    """How the scheme writes this tag between these two."""
+    """How the scheme writes this tag between its two neighbors."""
     role, kind = _split(tag)
     if role == "O":
         return "O"

@@ -17,8 +17,8 @@ from forebear.data.tokenizers.word_level import segment_boundaries, split_at
 BPE_VOCAB_SIZE, BPE_MIN_COUNT = 16_000, 2
 
 # The longest run of letters that the trainer gets as one word, Chinese apart; a longer one is cut.
-LONGEST = 32
-_RUN = re.compile(rf"[^\W\d_]{{{LONGEST + 1},}}")
+MAX_RUN_LENGTH = 32
+_LONG_RUN = re.compile(rf"[^\W\d_]{{{MAX_RUN_LENGTH + 1},}}")
 
 
 def pre_tokenizer() -> dict[str, Any]:
@@ -32,10 +32,10 @@ def parts(text: str, segmenter: Segmenter) -> list[str]:
     It takes an unspaced clause for one word. Nearly every clause is distinct, and the trainer holds all distinct words
     with all their pairs in memory: 80 times the text. Words repeat, and pieces within words are what it should find.
     """
-    cuts = segment_boundaries(text, segmenter)
-    for run in _RUN.finditer(text):
-        cuts = np.append(cuts, range(run.start() + LONGEST, run.end(), LONGEST))
-    return split_at(text, np.unique(cuts))
+    boundaries = segment_boundaries(text, segmenter)
+    for run in _LONG_RUN.finditer(text):
+        boundaries = np.append(boundaries, range(run.start() + MAX_RUN_LENGTH, run.end(), MAX_RUN_LENGTH))
+    return split_at(text, np.unique(boundaries))
 
 
 def train_bpe(
@@ -51,12 +51,12 @@ def train_bpe(
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    shape = {"version": "1.0", "added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
-    shape |= {"normalizer": make_normalizer(normalise), "pre_tokenizer": pre_tokenizer()}
-    made, segmenter = Tokenizer.from_str(json.dumps(shape)), Segmenter()
-    made.train_from_iterator((parts(replace_surrogates(text), segmenter) for text in texts), trainer)
-    learned = json.loads(made.to_str())["model"]
-    return learned["vocab"], learned["merges"]
+    spec = {"version": "1.0", "added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    spec |= {"normalizer": make_normalizer(normalise), "pre_tokenizer": pre_tokenizer()}
+    tokenizer, segmenter = Tokenizer.from_str(json.dumps(spec)), Segmenter()
+    tokenizer.train_from_iterator((parts(replace_surrogates(text), segmenter) for text in texts), trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    return model["vocab"], model["merges"]
 
 
 def bpe_spec(

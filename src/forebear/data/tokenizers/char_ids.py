@@ -20,8 +20,8 @@ from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 TEXT_BEGINS, TEXT_ENDS, WORD_BEGINS, WORD_ENDS, CHAR_MARKERS = range(256, 261)
 NUM_SYMBOLS = 261
 NUM_WORD_MARKERS = 2  # of each word
-EXAMPLES = 20  # words that a ledger names
-BLOCK = 1 << 22  # tokens that are counted together
+MAX_EXAMPLES = 20  # words that a ledger names
+BLOCK_TOKENS = 1 << 22  # tokens that are counted together
 _LOCK = threading.RLock()  # of all spellings: a module's own, as networks that hold one are copied
 _SPELLINGS: WeakValueDictionary[tuple[str, int], CharIds] = WeakValueDictionary()
 
@@ -51,14 +51,14 @@ class CharIds:
     def oov_id(self, word: str) -> int:
         """The number of a word that is not in the vocabulary, the same for the same word."""
         with _LOCK:
-            found = self._numbers.get(word)
-            if found is None:
-                found, table = self.size + len(self._numbers), self._table()
-                if found >= len(table):
+            word_id = self._numbers.get(word)
+            if word_id is None:
+                word_id, table = self.size + len(self._numbers), self._table()
+                if word_id >= len(table):
                     self._rows = table = np.concatenate((table, np.full_like(table, CHAR_MARKERS)))
-                table[found] = self.encode_word(word)
-                self._numbers[word] = found
-            return found
+                table[word_id] = self.encode_word(word)
+                self._numbers[word] = word_id
+            return word_id
 
     def word_of(self, number: int) -> str:
         """What a number stands for: a token of the vocabulary, or a word that came."""
@@ -75,10 +75,17 @@ class CharIds:
 
     def truncated_ids(self) -> np.ndarray:
         """The ids of those tokens of the vocabulary that are longer than is read."""
-        most = self.longest - NUM_WORD_MARKERS
+        max_bytes = self.longest - NUM_WORD_MARKERS
         special = set(self._roles.values())  # nobody writes them
-        long = (n for n, token in enumerate(self._tokens) if len(token) * 4 > most and n not in special)
-        return np.array([n for n in long if len(self._tokens[n].encode("utf-8", "replace")) > most], np.int64)
+        candidates = (
+            token_id
+            for token_id, token in enumerate(self._tokens)
+            if len(token) * 4 > max_bytes and token_id not in special
+        )
+        return np.array(
+            [token_id for token_id in candidates if len(self._tokens[token_id].encode("utf-8", "replace")) > max_bytes],
+            np.int64,
+        )
 
     def truncated_words(self) -> list[str]:
         """Words that the vocabulary lacks, of those that came, which are longer than is read."""
@@ -111,22 +118,26 @@ class CharIds:
 def char_ids_for(tokens: Sequence[str], longest: int, roles: Mapping[str, int], key: str) -> CharIds:
     """One for all who read the same vocabulary, which `key` tells: to all of them a number means the same word."""
     with _LOCK:
-        found = _SPELLINGS.get((key, longest))
-        if found is None:
-            found = _SPELLINGS[key, longest] = CharIds(tokens, longest, roles)
-        return found
+        char_ids = _SPELLINGS.get((key, longest))
+        if char_ids is None:
+            char_ids = _SPELLINGS[key, longest] = CharIds(tokens, longest, roles)
+        return char_ids
 
 
 def truncation_stats(spelling: CharIds, tokens: Sequence[str], ids: np.ndarray) -> dict[str, Any]:
     """For a ledger: how many words of a vocabulary, and tokens of a text, are longer than is read, and some of them."""
-    cut = spelling.truncated_ids()
+    truncated = spelling.truncated_ids()
     counts = np.zeros(len(tokens), np.int64)
-    for at in range(0, len(ids) if len(cut) else 0, BLOCK):
-        counts += np.bincount(ids[at : at + BLOCK], minlength=len(tokens))
-    often = cut[np.argsort(-counts[cut], kind="stable")][:EXAMPLES]
-    examples = [{"word": tokens[number], "tokens": int(counts[number])} for number in often.tolist()]
-    told = {"longest": spelling.longest - NUM_WORD_MARKERS, "words": len(cut), "tokens": int(counts[cut].sum())}
-    return told | {"examples": examples}
+    for start in range(0, len(ids) if len(truncated) else 0, BLOCK_TOKENS):
+        counts += np.bincount(ids[start : start + BLOCK_TOKENS], minlength=len(tokens))
+    most_frequent = truncated[np.argsort(-counts[truncated], kind="stable")][:MAX_EXAMPLES]
+    examples = [{"word": tokens[number], "tokens": int(counts[number])} for number in most_frequent.tolist()]
+    stats = {
+        "longest": spelling.longest - NUM_WORD_MARKERS,
+        "words": len(truncated),
+        "tokens": int(counts[truncated].sum()),
+    }
+    return stats | {"examples": examples}
 
 
 # Words that a vocabulary lacks, numbered by how they are written, for a network that reads spellings.
@@ -141,16 +152,16 @@ def oov_ids(
     """
     if tokenizer.unk_id is None or not (ids == tokenizer.unk_id).any():
         return ids
-    found, ends = ids.astype(np.int64), np.cumsum(counts)
-    normalised, _ = preprocessing_steps(tokenizer.spec["normalizer"], None)
+    oov_aware_ids, ends = ids.astype(np.int64), np.cumsum(counts)
+    normalize, _ = preprocessing_steps(tokenizer.spec["normalizer"], None)
     for text, begin, end in zip(texts, ends - counts, ends, strict=True):
-        here = found[begin:end]
-        lacking = np.flatnonzero(here == tokenizer.unk_id)
-        spans = tokenizer.encode(text).spans if len(lacking) else []
-        for place in lacking.tolist():
-            first, last = spans[place]
-            here[place] = spelling.oov_id(normalised(text[first:last]))
-    return found
+        text_ids = oov_aware_ids[begin:end]
+        unknown_positions = np.flatnonzero(text_ids == tokenizer.unk_id)
+        spans = tokenizer.encode(text).spans if len(unknown_positions) else []
+        for position in unknown_positions.tolist():
+            first, last = spans[position]
+            text_ids[position] = spelling.oov_id(normalize(text[first:last]))
+    return oov_aware_ids
 
 
 class OOVTokenizer(Tokenizer):
@@ -167,9 +178,9 @@ class OOVTokenizer(Tokenizer):
         return self.base.__reduce__()
 
     def encode(self, text: str, *, specials: bool = False) -> TokenEncoding:
-        pieces = self.base.encode(text, specials=specials)
-        ids = oov_ids(self.base, self.spelling, [text], pieces.ids, np.array([len(pieces.ids)]))
-        return replace(pieces, ids=ids)
+        encoding = self.base.encode(text, specials=specials)
+        ids = oov_ids(self.base, self.spelling, [text], encoding.ids, np.array([len(encoding.ids)]))
+        return replace(encoding, ids=ids)
 
     def encode_batch(
         self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None, *, spans: bool = False

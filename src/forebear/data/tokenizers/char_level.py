@@ -40,7 +40,7 @@ BERT_HAN_CLASS = "".join(
     f"{chr(first)}-{chr(last)}" for first, last in BERT_HAN_BLOCKS
 )  # for use inside a regular expression's [ ]
 CHAR_MIN_COUNT = 1
-BATCH = 1 << 20  # characters counted at a time
+BATCH_CHARACTERS = 1 << 20  # characters counted at a time
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -70,23 +70,23 @@ def is_han(codes: np.ndarray) -> np.ndarray:
 
 def count_characters(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:
     """How often each character occurs, after normalisation."""
-    normalised, _ = preprocessing_steps(make_normalizer(steps), None)
+    normalize, _ = preprocessing_steps(make_normalizer(steps), None)
     totals = np.zeros(0x110000, np.int64)
     batch: list[str] = []
     length = 0
 
-    def settle() -> None:
-        part = np.bincount(code_points("".join(normalised(replace_surrogates(text)) for text in batch)))
-        totals[: len(part)] += part
+    def flush() -> None:
+        counts = np.bincount(code_points("".join(normalize(replace_surrogates(text)) for text in batch)))
+        totals[: len(counts)] += counts
         batch.clear()
 
     for text in texts:
         batch.append(text)
         length += len(text)
-        if length >= BATCH:
-            settle()
+        if length >= BATCH_CHARACTERS:
+            flush()
             length = 0
-    settle()
+    flush()
     return Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
 
 

@@ -33,11 +33,11 @@ def last_characters(offsets: np.ndarray) -> np.ndarray:
     return np.maximum(offsets[:, 1] - 1, offsets[:, 0])
 
 
-def without_separators(positions: np.ndarray, places: np.ndarray) -> np.ndarray:
+def without_separators(positions: np.ndarray, boundaries: np.ndarray) -> np.ndarray:
     """Positions in a text with separators as positions in the text without them."""
-    if not len(places):
+    if not len(boundaries):
         return positions
-    separators = places + np.arange(len(places))
+    separators = boundaries + np.arange(len(boundaries))
     return positions - np.searchsorted(separators, positions)
 
 
@@ -51,10 +51,10 @@ def without_overlap(spans: np.ndarray) -> np.ndarray:
     return np.stack((begins, ends), axis=1)
 
 
-def global_offsets(texts: Sequence[str], places: Sequence[Sequence[int]]) -> np.ndarray:
+def global_offsets(texts: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
     """Places in each text as places in all texts, where one more character follows each text."""
     begins = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
-    return flatten_ints(places) + np.repeat(begins, text_lengths(places))
+    return flatten_ints(offsets) + np.repeat(begins, text_lengths(offsets))
 
 
 def char_word_ids(texts: Sequence[str], ends: Sequence[Sequence[int]]) -> np.ndarray:
@@ -70,27 +70,29 @@ def utf8_widths(codes: np.ndarray) -> np.ndarray:
     return np.uint8(1) + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
 
 
-def utf8_offsets(data: np.ndarray, places: np.ndarray) -> np.ndarray:
+def utf8_offsets(data: np.ndarray, characters: np.ndarray) -> np.ndarray:
     """How many bytes of a text in UTF-8 stand before each of these characters."""
-    further = np.flatnonzero((data & 0xC0) == 0x80)  # bytes that go on with a character
-    return places + np.searchsorted(further - np.arange(len(further)), places, side="right")
+    continuation_bytes = np.flatnonzero((data & 0xC0) == 0x80)  # bytes that go on with a character
+    return characters + np.searchsorted(
+        continuation_bytes - np.arange(len(continuation_bytes)), characters, side="right"
+    )
 
 
-def unknown_bytes(texts: Sequence[str], missed: np.ndarray, counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def unknown_bytes(texts: Sequence[str], is_unknown: np.ndarray, counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """The bytes of each text that its missed tokens stand for; `counts` says how many tokens each text has.
 
     A character that several tokens come from counts as the first one's alone, as everywhere.
     """
-    if not missed.any():
+    if not is_unknown.any():
         return np.zeros(len(texts), np.int64)
-    owners = np.repeat(np.arange(len(texts)), counts)
+    text_ids = np.repeat(np.arange(len(texts)), counts)
     begins = np.cumsum(lengths := text_lengths(texts)) - lengths
-    spans = without_overlap(offsets + begins[owners, np.newaxis])
-    bytes_upto = np.concatenate(([0], np.cumsum(utf8_widths(code_points("".join(texts))), dtype=np.int64)))
-    begin, end = bytes_upto[spans[missed]].T
-    return sum_by_index(end - begin, owners[missed], len(texts))
+    spans = without_overlap(offsets + begins[text_ids, np.newaxis])
+    byte_offsets = np.concatenate(([0], np.cumsum(utf8_widths(code_points("".join(texts))), dtype=np.int64)))
+    begin, end = byte_offsets[spans[is_unknown]].T
+    return sum_by_index(end - begin, text_ids[is_unknown], len(texts))
 
 
-def sum_by_index(values: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+def sum_by_index(values: np.ndarray, indices: np.ndarray, size: int) -> np.ndarray:
     """The values that belong to each place."""
-    return np.bincount(places, values, minlength=size).astype(np.int64)
+    return np.bincount(indices, values, minlength=size).astype(np.int64)

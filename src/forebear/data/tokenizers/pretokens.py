@@ -16,10 +16,13 @@ from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 # The distinct stretches of texts, each with a number: text repeats its words, and each is looked at once.
 
 
-NUL, SURROGATE = 0, 0xD800  # part the stretches inside one string: the first where no text has it; none has the second
+NUL_CODE, SURROGATE_CODE = (
+    0,
+    0xD800,
+)  # part the stretches inside one string: the first where no text has it; none has the second
 # Characters from which on compiled loops save more time than it takes to load them, and where numba is there already.
 ENOUGH, MANY = 1 << 22, 1 << 20
-NO_CUTS = np.zeros(0, np.int64)
+NO_BOUNDARIES = np.zeros(0, np.int64)
 
 
 def worth_compiling(characters: int) -> bool:
@@ -46,11 +49,11 @@ class PretokenIndex:
     They are looked up by Python, and where there is much text by a compiled loop.
     """
 
-    def __init__(self, classes: np.ndarray, seen: int = 0) -> None:
+    def __init__(self, classes: np.ndarray, characters_before: int = 0) -> None:
         self._kinds = classes.astype(np.int32)  # becomes the number of each character that stands alone, once seen
         self._known: dict[str, int] = {}
         self._compiled: Any = None
-        self._seen = seen
+        self._seen = characters_before
         self.characters = 0  # of all distinct stretches
 
     def __len__(self) -> int:
@@ -59,18 +62,24 @@ class PretokenIndex:
     def look_up_texts(
         self,
         texts: Sequence[str],
-        cuts: np.ndarray | None = None,
-        places: Callable[[np.ndarray], np.ndarray] | None = None,
+        boundaries: np.ndarray | None = None,
+        boundary_fn: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> PretokenLookup:
         """The stretches of these texts, none of which reaches from one into another; else as in `look_up`."""
         codes = code_points(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
         ends = np.cumsum(text_lengths(texts) + 1)
-        places_of = None if places is None else places(codes)
-        units, numbers, fresh = self.look_up(codes, ends - 1, NO_CUTS if cuts is None else cuts, places_of)
-        return PretokenLookup(units, numbers, np.searchsorted(units, ends), fresh)
+        is_boundary = None if boundary_fn is None else boundary_fn(codes)
+        units, numbers, new_pretokens = self.look_up(
+            codes, ends - 1, NO_BOUNDARIES if boundaries is None else boundaries, is_boundary
+        )
+        return PretokenLookup(units, numbers, np.searchsorted(units, ends), new_pretokens)
 
     def look_up(
-        self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray = NO_CUTS, places: np.ndarray | None = None
+        self,
+        codes: np.ndarray,
+        gaps: np.ndarray,
+        boundaries: np.ndarray = NO_BOUNDARIES,
+        is_boundary: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """Where each stretch begins, its number, and those that are new.
 
@@ -82,23 +91,23 @@ class PretokenIndex:
         self._seen += len(codes)
         if self._compiled is None and worth_compiling(self._seen):
             self._compile()
-        before = len(self)
+        num_before = len(self)
         if self._compiled is None:
-            begins, numbers = self._by_names(codes, gaps, cuts, places)
-            fresh = list(self._known)[before:] if len(self._known) > before else []
+            begins, numbers = self._by_names(codes, gaps, boundaries, is_boundary)
+            new_pretokens = list(self._known)[num_before:] if len(self._known) > num_before else []
         else:
-            begins, numbers = self._by_loops(codes, gaps, cuts, places)
-            fresh = self.texts(before)
-        self.characters += sum(map(len, fresh))
-        return begins, numbers, fresh
+            begins, numbers = self._by_loops(codes, gaps, boundaries, is_boundary)
+            new_pretokens = self.texts(num_before)
+        self.characters += sum(map(len, new_pretokens))
+        return begins, numbers, new_pretokens
 
     def texts(self, first: int = 0) -> list[str]:
         """The stretches by number, from one on."""
         if self._compiled is None:
             return list(self._known)[first:]
         ends = self._compiled.ends[first : len(self) + 1]
-        whole = self._compiled.codes[ends[0] : ends[-1]].tobytes().decode("utf-32-le")
-        return [whole[begin:end] for begin, end in pairwise((ends - ends[0]).tolist())]
+        text = self._compiled.codes[ends[0] : ends[-1]].tobytes().decode("utf-32-le")
+        return [text[begin:end] for begin, end in pairwise((ends - ends[0]).tolist())]
 
     def _compile(self) -> None:
         """From now on by compiled loops; those that are known keep their numbers."""
@@ -108,23 +117,23 @@ class PretokenIndex:
         if self._known:
             names = list(self._known)
             gaps = np.cumsum([len(name) + 1 for name in names]) - 1
-            anything = np.full(0x110000, CLASS_RUN, np.int32)
+            all_run = np.full(0x110000, CLASS_RUN, np.int32)
             self._compiled, *_ = number_pretokens(
-                self._compiled, code_points(" ".join(names) + " "), anything, gaps, NO_CUTS, np.zeros(0, bool)
+                self._compiled, code_points(" ".join(names) + " "), all_run, gaps, NO_BOUNDARIES, np.zeros(0, bool)
             )
         self._known = {}
 
     def _by_loops(
-        self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray | None
+        self, codes: np.ndarray, gaps: np.ndarray, boundaries: np.ndarray, is_boundary: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         from forebear.kernels.pretokens import number_pretokens
 
-        flags = np.zeros(0, bool) if places is None else places
-        self._compiled, begins, numbers = number_pretokens(self._compiled, codes, self._kinds, gaps, cuts, flags)
+        flags = np.zeros(0, bool) if is_boundary is None else is_boundary
+        self._compiled, begins, numbers = number_pretokens(self._compiled, codes, self._kinds, gaps, boundaries, flags)
         return begins, numbers
 
     def _by_names(
-        self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray | None
+        self, codes: np.ndarray, gaps: np.ndarray, boundaries: np.ndarray, is_boundary: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The readable twin, which needs nothing but numpy and a dictionary."""
         numbers = self._kinds.take(codes)
@@ -132,43 +141,43 @@ class PretokenIndex:
         run = numbers == CLASS_RUN
         begins = run.copy()
         begins[1:] &= ~run[:-1]
-        if places is not None:
-            begins |= places & run
-        begins[cuts] |= run[cuts]
-        if (unseen := numbers == CLASS_SINGLE).any():
-            fresh = np.unique(codes[unseen])
-            self._kinds[fresh] = self._numbers_of([chr(code) for code in fresh.tolist()])
-            numbers[unseen] = self._kinds[codes[unseen]]
-        places_of = np.flatnonzero(begins | (numbers >= 0))
-        found = numbers[places_of]
-        found[found == CLASS_RUN] = self._numbers_of(_strings(codes, run, begins))
-        return places_of, found
+        if is_boundary is not None:
+            begins |= is_boundary & run
+        begins[boundaries] |= run[boundaries]
+        if (is_new := numbers == CLASS_SINGLE).any():
+            new_codes = np.unique(codes[is_new])
+            self._kinds[new_codes] = self._numbers_of([chr(code) for code in new_codes.tolist()])
+            numbers[is_new] = self._kinds[codes[is_new]]
+        positions = np.flatnonzero(begins | (numbers >= 0))
+        pretoken_ids = numbers[positions]
+        pretoken_ids[pretoken_ids == CLASS_RUN] = self._numbers_of(_split_runs(codes, run, begins))
+        return positions, pretoken_ids
 
     def _numbers_of(self, names: list[str]) -> np.ndarray:
         known = self._known
         numbers = np.fromiter(map(known.get, names, repeat(-1)), np.int64, len(names))
-        for at in np.flatnonzero(numbers < 0).tolist():
-            numbers[at] = known.setdefault(names[at], len(known))
+        for index in np.flatnonzero(numbers < 0).tolist():
+            numbers[index] = known.setdefault(names[index], len(known))
         return numbers
 
 
-def _strings(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
+def _split_runs(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
     """The stretches as strings: their characters with a mark before each, as one string, split at the marks."""
-    inside = codes[run]
-    if not len(inside):
+    run_codes = codes[run]
+    if not len(run_codes):
         return []
-    mark = NUL if inside.all() else SURROGATE
-    places = np.cumsum(begins[run])
-    places += np.arange(len(inside))
-    marked = np.full(places[-1] + 2, mark, np.uint32)
-    marked[places] = inside
+    marker = NUL_CODE if run_codes.all() else SURROGATE_CODE
+    marker_positions = np.cumsum(begins[run])
+    marker_positions += np.arange(len(run_codes))
+    with_markers = np.full(marker_positions[-1] + 2, marker, np.uint32)
+    with_markers[marker_positions] = run_codes
     # A view as one long string makes no detour through an encoding; the mark at its end keeps it whole, as numpy
     # drops NULs there: with NUL for a mark that one is dropped, and only that one.
-    whole = str(marked.view(f"U{len(marked)}")[0])
-    return whole.split(chr(mark))[1:] if mark == NUL else whole.split(chr(mark))[1:-1]
+    joined = str(with_markers.view(f"U{len(with_markers)}")[0])
+    return joined.split(chr(marker))[1:] if marker == NUL_CODE else joined.split(chr(marker))[1:-1]
 
 
-HIGHEST_GAP, LINE_FEED = 32, 10  # as codes: nothing within a character of UTF-8 is as low
+MAX_GAP_CODE, LINE_FEED = 32, 10  # as codes: nothing within a character of UTF-8 is as low
 
 
 class WhitespaceWords:
@@ -180,7 +189,7 @@ class WhitespaceWords:
     def __init__(self, gaps: str, seen: int = 0) -> None:
         codes = [ord(gap) for gap in gaps]
         assert " " in gaps
-        assert max(codes) <= HIGHEST_GAP
+        assert max(codes) <= MAX_GAP_CODE
         self._gaps = np.zeros(256, bool)
         self._gaps[codes] = True
         self._others = gaps.replace(" ", "")
@@ -200,48 +209,48 @@ class WhitespaceWords:
 
     def sought(self, texts: Sequence[str], *, units: bool = False) -> PretokenLookup:
         """The words of these texts, as `Stretches.sought` tells of them; where they begin only if asked for."""
-        before = len(self)
-        numbers, upto, begins = self._found(texts, units)
-        return PretokenLookup(begins, numbers, upto, self._fresh(before))
+        num_before = len(self)
+        numbers, ends, begins = self._find_words(texts, units)
+        return PretokenLookup(begins, numbers, ends, self._new_words(num_before))
 
     def sought_in(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
         """The same of texts in UTF-8 that gaps part and that end here; None while a dictionary is as fast."""
-        before = len(self)
-        found = self.numbered_in(data, ends)
-        return None if found is None else PretokenLookup(NO_CUTS, *found, self._fresh(before))
+        num_before = len(self)
+        word_ids = self.numbered_in(data, ends)
+        return None if word_ids is None else PretokenLookup(NO_BOUNDARIES, *word_ids, self._new_words(num_before))
 
-    def _fresh(self, before: int) -> list[str]:
-        return self.texts(before) if len(self) > before else []
+    def _new_words(self, num_before: int) -> list[str]:
+        return self.texts(num_before) if len(self) > num_before else []
 
     def numbered(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of their words, and how many there are up to the end of each text."""
-        return self._found(texts, False)[:2]
+        return self._find_words(texts, False)[:2]
 
     def numbered_in(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The same of texts as `sought_in` takes them."""
-        if not self._is_much([data]):
+        if not self._use_compiled([data]):
             return None
-        return self._by_bytes(_followed(data), ends)[:2]
+        return self._by_bytes(_padded_array(data), ends)[:2]
 
     def word_ids(self, texts: Sequence[str]) -> np.ndarray:
         """Their numbers alone."""
-        if not self._is_much(texts):
+        if not self._use_compiled(texts):
             return self._by_names(texts, False)[0]
-        return self._by_bytes(_bytes_of(" ".join(texts)), NO_CUTS)[0]
+        return self._by_bytes(_utf8_array(" ".join(texts)), NO_BOUNDARIES)[0]
 
     def _by_bytes(
         self, data: np.ndarray, ends: np.ndarray, units: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         from forebear.kernels.pretokens import number_words
 
-        self._compiled, *found = number_words(self._compiled, data, self._gaps, ends, places=units)
-        return found[0], found[1], found[2]
+        self._compiled, *results = number_words(self._compiled, data, self._gaps, ends, with_starts=units)
+        return results[0], results[1], results[2]
 
-    def _found(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _find_words(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The number of each word, how many there are up to the end of each text, and where they begin."""
-        return (self._by_loops if self._is_much(texts) else self._by_names)(texts, units)
+        return (self._by_loops if self._use_compiled(texts) else self._by_names)(texts, units)
 
-    def _is_much(self, texts: Sequence[str | bytes]) -> bool:
+    def _use_compiled(self, texts: Sequence[str | bytes]) -> bool:
         """Whether with these so much text was seen that loops are worth it."""
         if self._compiled is None:
             self._seen += sum(map(len, texts))
@@ -253,9 +262,9 @@ class WhitespaceWords:
         """The words by number, from one on."""
         return list(self._known)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
 
-    def gather(self, mark: str) -> str:
+    def gather(self, separator: str) -> str:
         """All words in one text, with this mark between them."""
-        return mark.join(self._known) if self._compiled is None else self._text(0).replace(" ", mark)
+        return separator.join(self._known) if self._compiled is None else self._text(0).replace(" ", separator)
 
     def _text(self, first: int) -> str:
         ends = self._compiled.ends
@@ -267,9 +276,11 @@ class WhitespaceWords:
             names = list(self._known)
             return text_lengths(names), text_lengths([name.encode() for name in names])
         ends = self._compiled.ends[: len(self) + 1]
-        further = np.flatnonzero((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)  # bytes within characters
+        continuation_bytes = np.flatnonzero(
+            (self._compiled.codes[: ends[-1]] & 0xC0) == 0x80
+        )  # bytes within characters
         sizes = np.diff(ends) - 1
-        return sizes - np.diff(np.searchsorted(further, ends)), sizes
+        return sizes - np.diff(np.searchsorted(continuation_bytes, ends)), sizes
 
     def in_order(self) -> np.ndarray:
         """The numbers of all words, in the order of their texts."""
@@ -281,23 +292,23 @@ class WhitespaceWords:
         first, second = np.empty(len(self), np.uint64), np.empty(len(self), np.uint64)
         compile_kernel(word_prefixes_kernel)(self._compiled.codes, self._compiled.ends, first, second)
         order = np.argsort(first, kind="stable")
-        _settled(order, lambda some: np.lexsort((second[some], first[some])), first)
+        _sort_ties(order, lambda indices: np.lexsort((second[indices], first[indices])), first)
         names = self.texts_of  # more than sixteen bytes are alike: seldom, so one by one
-        _settled(order, lambda some: np.array(_places_sorted(names(some)), np.int64), first, second)
+        _sort_ties(order, lambda indices: np.array(_argsort_texts(names(indices)), np.int64), first, second)
         return order
 
     def texts_of(self, numbers: np.ndarray) -> list[str]:
         """The words of these numbers."""
         if self._compiled is None:
-            known = list(self._known)
-            return [known[number] for number in numbers.tolist()]
+            words = list(self._known)
+            return [words[number] for number in numbers.tolist()]
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.pretokens import gather_words_kernel
 
         codes, ends = self._compiled.codes, self._compiled.ends
-        told = np.empty(int((ends[numbers + 1] - ends[numbers]).sum()), np.uint8)
-        compile_kernel(gather_words_kernel)(codes, ends, numbers, told)
-        return told.tobytes().decode().split(" ")[:-1]
+        buffer = np.empty(int((ends[numbers + 1] - ends[numbers]).sum()), np.uint8)
+        compile_kernel(gather_words_kernel)(codes, ends, numbers, buffer)
+        return buffer.tobytes().decode().split(" ")[:-1]
 
     def _compile(self) -> None:
         """From now on by compiled loops; those that are known keep their numbers."""
@@ -305,23 +316,25 @@ class WhitespaceWords:
 
         self._compiled = empty_word_table()
         if self._known:
-            only = np.zeros(256, bool)
-            only[ord(" ")] = True
-            self._compiled, *_ = number_words(self._compiled, _bytes_of(" ".join(self._known)), only, NO_CUTS)
+            gap_table = np.zeros(256, bool)
+            gap_table[ord(" ")] = True
+            self._compiled, *_ = number_words(
+                self._compiled, _utf8_array(" ".join(self._known)), gap_table, NO_BOUNDARIES
+            )
         self._known = {}
 
     def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        data = _bytes_of("\n".join(texts))
+        data = _utf8_array("\n".join(texts))
         ends = np.append(np.flatnonzero(data == LINE_FEED), len(data))
         if not self._gaps[LINE_FEED] or len(ends) != len(texts):  # some have line feeds of their own: one by one
-            parts = [replace_surrogates(text).encode() for text in texts]
-            data, ends = _followed(b" ".join(parts)), np.cumsum(text_lengths(parts) + 1)
+            encoded_texts = [replace_surrogates(text).encode() for text in texts]
+            data, ends = _padded_array(b" ".join(encoded_texts)), np.cumsum(text_lengths(encoded_texts) + 1)
         numbers, upto, begins = self._by_bytes(data, ends, units)
         if units:  # in characters
             begins -= np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), begins)
         return numbers, upto, begins
 
-    def _spaced(self, text: str) -> str:
+    def _replace_gaps(self, text: str) -> str:
         """The text with spaces for all gaps."""
         for gap in self._others:
             text = text.replace(gap, " ")
@@ -330,57 +343,57 @@ class WhitespaceWords:
     def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The readable twin, which needs nothing but a dictionary."""
         known = self._known
-        rows = [list(filter(None, self._spaced(replace_surrogates(text)).split(" "))) for text in texts]
+        rows = [list(filter(None, self._replace_gaps(replace_surrogates(text)).split(" "))) for text in texts]
         words = list(chain.from_iterable(rows))
-        found = np.fromiter(map(known.get, words, repeat(-1)), np.int32, len(words))
-        for at in np.flatnonzero(found < 0).tolist():
-            found[at] = known.setdefault(words[at], len(known))
-        begins = np.zeros(len(found), np.int64)
+        word_ids = np.fromiter(map(known.get, words, repeat(-1)), np.int32, len(words))
+        for index in np.flatnonzero(word_ids < 0).tolist():
+            word_ids[index] = known.setdefault(words[index], len(known))
+        begins = np.zeros(len(word_ids), np.int64)
         if units:
-            base = np.cumsum(text_lengths(texts) + 1) - text_lengths(texts) - 1
-            places = (_places(self._spaced(text), row) for text, row in zip(texts, rows, strict=True))
-            begins = np.fromiter(chain.from_iterable(places), np.int64, len(found))
-            begins += np.repeat(base, text_lengths(rows))
-        return found, np.cumsum(text_lengths(rows)), begins
+            text_starts = np.cumsum(text_lengths(texts) + 1) - text_lengths(texts) - 1
+            offsets = (_word_offsets(self._replace_gaps(text), row) for text, row in zip(texts, rows, strict=True))
+            begins = np.fromiter(chain.from_iterable(offsets), np.int64, len(word_ids))
+            begins += np.repeat(text_starts, text_lengths(rows))
+        return word_ids, np.cumsum(text_lengths(rows)), begins
 
 
-def _settled(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
+def _sort_ties(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
     """Sorts what is alike by all these keys, which stand together already; each such run by `sort`, in one call."""
-    alike = np.ones(max(len(order) - 1, 0), bool)
+    is_tie = np.ones(max(len(order) - 1, 0), bool)
     for key in keys:
-        alike &= key[order[1:]] == key[order[:-1]]
+        is_tie &= key[order[1:]] == key[order[:-1]]
     tied = np.zeros(len(order), bool)
-    tied[1:] |= alike
-    tied[:-1] |= alike
+    tied[1:] |= is_tie
+    tied[:-1] |= is_tie
     if tied.any():
-        some = order[tied]
-        order[tied] = some[sort(some)]
+        tied_order = order[tied]
+        order[tied] = tied_order[sort(tied_order)]
 
 
-def _places_sorted(names: list[str]) -> list[int]:
+def _argsort_texts(names: list[str]) -> list[int]:
     return sorted(range(len(names)), key=names.__getitem__)
 
 
-def _places(text: str, row: list[str]) -> list[int]:
+def _word_offsets(text: str, row: list[str]) -> list[int]:
     """Where each of these words of a text begins."""
-    told, at = [], 0
+    offsets, position = [], 0
     for word in row:
-        while text[at] == " ":
-            at += 1
-        told.append(at)
-        at += len(word)
-    return told
+        while text[position] == " ":
+            position += 1
+        offsets.append(position)
+        position += len(word)
+    return offsets
 
 
-def _bytes_of(text: str) -> np.ndarray:
+def _utf8_array(text: str) -> np.ndarray:
     """In UTF-8, with what has to stand behind."""
     try:
-        return _followed(text.encode())
+        return _padded_array(text.encode())
     except UnicodeEncodeError:
-        return _followed(replace_surrogates(text).encode())
+        return _padded_array(replace_surrogates(text).encode())
 
 
-def _followed(data: bytes) -> np.ndarray:
+def _padded_array(data: bytes) -> np.ndarray:
     """With what has to stand behind."""
     from forebear.kernels.pretokens import PADDING_BYTES
 

@@ -13,57 +13,57 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import SPECIAL_TOKEN_NAMES, TokenizerSpec, rust_tokenizer
 from forebear.errors import InputError
 
-PAIRS = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
-ACCEPTED = (
+GPT2_FILE_PAIRS = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
+ACCEPTED_HINT = (
     "accepted are tokenizer.json, BERT's vocab.txt (a token a line), ERNIE's vocab.txt (token, tab, id), GPT-2's "
     "encoder.json + vocab.bpe or vocab.json + merges.txt, and a folder that has one of these"
 )
-ABSENT = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None}
-UNUSED = {"truncation": None, "padding": None, "post_processor": None}  # what a text has no part in
+DEFAULT_PARTS = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None}
+IGNORED_PARTS = {"truncation": None, "padding": None, "post_processor": None}  # what a text has no part in
 LINE_END = "\n</w>"  # GPT of 2018 has no other mark for where a text ends
-KINDS = {"WordPiece": "wordpiece", "BPE": "bytepair", "WordLevel": "words", "Unigram": "unigram"}
+KIND_OF_MODEL = {"WordPiece": "wordpiece", "BPE": "bytepair", "WordLevel": "words", "Unigram": "unigram"}
 
 
 def load_tokenizer(path: str | os.PathLike[str], *, lower: bool | None = None) -> Tokenizer:
     """See `Tokenizer.load`."""
-    file = _found(Path(path))
-    if (pair := _pair_of(file)) is not None:
-        return Tokenizer(_gpt2(*pair), file=file)
-    text = _text(file)
+    file = _find_file(Path(path))
+    if (pair := _gpt2_pair(file)) is not None:
+        return Tokenizer(_gpt2_spec(*pair), file=file)
+    text = _read_text(file)
     if file.suffix == ".json":
-        return _from_json(_parsed(file, text), file)
-    return Tokenizer(_bert(file, text, lower), file=file)
+        return _from_json(_parse_json(file, text), file)
+    return Tokenizer(_bert_spec(file, text, lower), file=file)
 
 
-def _found(path: Path) -> Path:
+def _find_file(path: Path) -> Path:
     """The file to read for a path, which may be a folder."""
     if not path.is_dir():
         if not path.exists():
-            raise InputError("there is no such file", file=path, hint=ACCEPTED)
+            raise InputError("there is no such file", file=path, hint=ACCEPTED_HINT)
         return path
-    for name in ("tokenizer.json", "vocab.txt", *(first for first, _ in PAIRS)):
+    for name in ("tokenizer.json", "vocab.txt", *(first for first, _ in GPT2_FILE_PAIRS)):
         if (path / name).is_file():
             return path / name
-    if pieces := [*path.glob("*.model"), *path.glob("*.vocab")]:
-        what = f"{pieces[0].name} is SentencePiece's, which is not read, and there is no tokenizer.json"
+    if sentencepiece_files := [*path.glob("*.model"), *path.glob("*.vocab")]:
+        message = f"{sentencepiece_files[0].name} is SentencePiece's, which is not read, and there is no tokenizer.json"
         hint = "have it written where transformers is: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
-        raise InputError(what, file=path, hint=hint)
-    raise InputError("the folder has no tokenizer", file=path, hint=ACCEPTED)
+        raise InputError(message, file=path, hint=hint)
+    raise InputError("the folder has no tokenizer", file=path, hint=ACCEPTED_HINT)
 
 
-def _pair_of(file: Path) -> tuple[Path, Path] | None:
+def _gpt2_pair(file: Path) -> tuple[Path, Path] | None:
     """GPT-2's two files where this is one of them."""
-    for first, second in PAIRS:
+    for first, second in GPT2_FILE_PAIRS:
         if file.name in (first, second):
             pair = file.with_name(first), file.with_name(second)
-            for part in pair:
-                if not part.is_file():
-                    raise InputError(f"{file.name} needs {part.name} beside it", file=part, hint=ACCEPTED)
+            for path in pair:
+                if not path.is_file():
+                    raise InputError(f"{file.name} needs {path.name} beside it", file=path, hint=ACCEPTED_HINT)
             return pair
     return None
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -73,50 +73,50 @@ def _text(file: Path) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        what = "not a text file in UTF-8, so no vocabulary (a pickle or a SentencePiece .model is not read)"
-        raise InputError(what, file=file, byte=error.start, hint=ACCEPTED) from None
+        message = "not a text file in UTF-8, so no vocabulary (a pickle or a SentencePiece .model is not read)"
+        raise InputError(message, file=file, byte=error.start, hint=ACCEPTED_HINT) from None
     if "\0" in text:
-        raise InputError("not a text file, so no vocabulary", file=file, byte=content.index(0), hint=ACCEPTED)
+        raise InputError("not a text file, so no vocabulary", file=file, byte=content.index(0), hint=ACCEPTED_HINT)
     return text
 
 
-def _parsed(file: Path, text: str) -> Any:
+def _parse_json(file: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", file=file, line=error.lineno, hint=ACCEPTED) from None
+        raise InputError(f"not JSON: {error.msg}", file=file, line=error.lineno, hint=ACCEPTED_HINT) from None
     except RecursionError:
-        raise InputError("not a tokenizer: JSON nested too deeply", file=file, hint=ACCEPTED) from None
+        raise InputError("not a tokenizer: JSON nested too deeply", file=file, hint=ACCEPTED_HINT) from None
 
 
 # -- tokenizer.json
 
 
-def _from_json(blueprint: Any, file: Path) -> Tokenizer:
+def _from_json(spec: Any, file: Path) -> Tokenizer:
     """Ours, or a foreign one, of which kind and roles are told from its model and the names of its special tokens."""
-    model = blueprint.get("model") if isinstance(blueprint, dict) else None
+    model = spec.get("model") if isinstance(spec, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
-        raise InputError("JSON, but not a tokenizer.json", file=file, hint=ACCEPTED)
-    blueprint = blueprint | {name: blueprint.get(name, absent) for name, absent in ABSENT.items()} | UNUSED
-    model = blueprint["model"] = {"type": _type_of(model), **model}
+        raise InputError("JSON, but not a tokenizer.json", file=file, hint=ACCEPTED_HINT)
+    spec = spec | {name: spec.get(name, default) for name, default in DEFAULT_PARTS.items()} | IGNORED_PARTS
+    model = spec["model"] = {"type": _infer_model_type(model), **model}
     try:
         if not isinstance(model.get("forebear"), dict):
-            blueprint["model"] = {**model, "forebear": _told(blueprint, file)}
-        rust_tokenizer(blueprint, specials=False)  # the library's own check of the whole
-        made = Tokenizer(blueprint, file=file)
-        if any(not isinstance(i, int) or not 0 <= i < made.vocab_size for i in made.special_roles.values()):
-            _broken(file, f"its roles name ids outside 0 to {made.vocab_size - 1}")
-        made.encode_many(["a 中 !"])
-        made.decode(made.encode("a 中 !").ids)
+            spec["model"] = {**model, "forebear": _infer_metadata(spec, file)}
+        rust_tokenizer(spec, specials=False)  # the library's own check of the whole
+        tokenizer = Tokenizer(spec, file=file)
+        if any(not isinstance(i, int) or not 0 <= i < tokenizer.vocab_size for i in tokenizer.special_roles.values()):
+            _raise_corrupt(file, f"its roles name ids outside 0 to {tokenizer.vocab_size - 1}")
+        tokenizer.encode_many(["a 中 !"])
+        tokenizer.decode(tokenizer.encode("a 中 !").ids)
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - the library raises bare Exception, a mangled blueprint anything
-        what = f"a tokenizer.json that cannot be used: {type(error).__name__}: {error}"
-        raise InputError(what, file=file, hint="take the file from its publisher again") from None
-    return made
+        message = f"a tokenizer.json that cannot be used: {type(error).__name__}: {error}"
+        raise InputError(message, file=file, hint="take the file from its publisher again") from None
+    return tokenizer
 
 
-def _type_of(model: dict[str, Any]) -> str:
+def _infer_model_type(model: dict[str, Any]) -> str:
     """What old files do not say: the model's type, told from what else it has."""
     if "merges" in model:
         return "BPE"
@@ -125,116 +125,116 @@ def _type_of(model: dict[str, Any]) -> str:
     return "WordPiece" if "continuing_subword_prefix" in model or "max_input_chars_per_word" in model else "WordLevel"
 
 
-def _broken(file: Path, what: str) -> NoReturn:
-    raise InputError(what, file=file, hint="take the file from its publisher again")
+def _raise_corrupt(file: Path, message: str) -> NoReturn:
+    raise InputError(message, file=file, hint="take the file from its publisher again")
 
 
-def _told(blueprint: TokenizerSpec, file: Path) -> dict[str, Any]:
-    model = blueprint["model"]
-    kind = KINDS.get(model["type"])
+def _infer_metadata(spec: TokenizerSpec, file: Path) -> dict[str, Any]:
+    model = spec["model"]
+    kind = KIND_OF_MODEL.get(model["type"])
     if kind is None:
-        _broken(file, f"a tokenizer of unknown type {model.get('type')!r}")
-    if kind == "bytepair" and "ByteLevel" not in json.dumps([blueprint["pre_tokenizer"], blueprint["normalizer"]]):
+        _raise_corrupt(file, f"a tokenizer of unknown type {model.get('type')!r}")
+    if kind == "bytepair" and "ByteLevel" not in json.dumps([spec["pre_tokenizer"], spec["normalizer"]]):
         kind = "merges"  # BPE over characters, as in SentencePiece: encodes and decodes, but is not GPT-2's
     vocabulary = model["vocab"]
     ids = dict(vocabulary) if isinstance(vocabulary, dict) else {row[0]: i for i, row in enumerate(vocabulary)}
-    ids |= {token["content"]: token["id"] for token in blueprint["added_tokens"]}
-    roles = {role: ids[token] for role, token in _roles(ids).items()}
+    ids |= {token["content"]: token["id"] for token in spec["added_tokens"]}
+    roles = {role: ids[token] for role, token in _special_roles(ids).items()}
     if kind == "merges" and LINE_END in ids:
         roles.setdefault("end", ids[LINE_END])
     return {"kind": kind, "roles": roles, "source": file.name}
 
 
-def _roles(tokens: Any) -> dict[str, str]:
+def _special_roles(tokens: Any) -> dict[str, str]:
     """Role → token, for those of the known names that are among the tokens."""
-    found = {
+    tokens_of_roles = {
         role: next((name for name in names if name in tokens), None) for role, names in SPECIAL_TOKEN_NAMES.items()
     }
-    return {role: token for role, token in found.items() if token is not None}
+    return {role: token for role, token in tokens_of_roles.items() if token is not None}
 
 
 # -- BERT and ERNIE
 
 
-def _bert(file: Path, text: str, lower: bool | None) -> TokenizerSpec:
+def _bert_spec(file: Path, text: str, lower: bool | None) -> TokenizerSpec:
     # Only \n parts lines: BERT's Chinese vocabulary has U+2028, a line end to str.splitlines, as a token.
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     if all(line.endswith("\r") for line in lines):
         lines = [line[:-1] for line in lines]
-    tokens = _ernie(file, lines) if "\t" in lines[0] else lines
+    tokens = _ernie_tokens(file, lines) if "\t" in lines[0] else lines
     line_of: dict[str, int] = {}
     for number, token in enumerate(tokens, 1):
         if token in line_of:
-            what = f"the token {token!r} stands twice, first as number {line_of[token]}"
-            raise InputError(what, file=file, line=number, hint="take the vocabulary from its publisher again")
+            message = f"the token {token!r} stands twice, first as number {line_of[token]}"
+            raise InputError(message, file=file, line=number, hint="take the vocabulary from its publisher again")
         line_of[token] = number
-    roles = _roles(line_of)
+    roles = _special_roles(line_of)
     if "unknown" not in roles:
-        what = "no token for unknown words ([UNK]), so no BERT vocabulary"
-        raise InputError(what, file=file, hint=f"add a line [UNK], or give another file: {ACCEPTED}")
-    guessed = lower is None
+        message = "no token for unknown words ([UNK]), so no BERT vocabulary"
+        raise InputError(message, file=file, hint=f"add a line [UNK], or give another file: {ACCEPTED_HINT}")
+    is_guessed = lower is None
     lower = not any(_has_capital(token) for token in tokens) if lower is None else lower
-    facts = {"source": file.name, "lower_guessed": guessed}
+    facts = {"source": file.name, "lower_guessed": is_guessed}
     return wordpiece.wordpiece_spec(tokens, specials=roles, lower=lower, facts=facts)
 
 
-def _ernie(file: Path, lines: list[str]) -> list[str]:
+def _ernie_tokens(file: Path, lines: list[str]) -> list[str]:
     """Tokens in id order of lines `token <tab> id`."""
     tokens: dict[int, str] = {}
     for number, line in enumerate(lines, 1):
         token, tab, digits = line.rpartition("\t")
         if not tab or not re.fullmatch("[0-9]{1,9}", digits):
-            what = f"{line[:40]!r} is not `token <tab> id` as the first line is"
-            raise InputError(what, file=file, line=number, hint="take the vocabulary from its publisher again")
+            message = f"{line[:40]!r} is not `token <tab> id` as the first line is"
+            raise InputError(message, file=file, line=number, hint="take the vocabulary from its publisher again")
         if int(digits) in tokens:
-            what = f"id {digits} is given twice, to {tokens[int(digits)]!r} and {token!r}"
-            raise InputError(what, file=file, line=number, hint="take the vocabulary from its publisher again")
+            message = f"id {digits} is given twice, to {tokens[int(digits)]!r} and {token!r}"
+            raise InputError(message, file=file, line=number, hint="take the vocabulary from its publisher again")
         tokens[int(digits)] = token
     for expected in range(len(tokens)):
         if expected not in tokens:
-            what = f"no token has id {expected}; ids must be 0, 1, 2, … without holes"
-            raise InputError(what, file=file, hint="take the vocabulary from its publisher again")
+            message = f"no token has id {expected}; ids must be 0, 1, 2, … without holes"
+            raise InputError(message, file=file, hint="take the vocabulary from its publisher again")
     return [tokens[i] for i in range(len(tokens))]
 
 
 def _has_capital(token: str) -> bool:
     """Whether a token has a capital letter, special ones ([CLS], <S>) apart."""
     special = len(token) > 2 and (token[0], token[-1]) in (("[", "]"), ("<", ">"))
-    return not special and any("A" <= c <= "Z" for c in token)
+    return not special and any("A" <= character <= "Z" for character in token)
 
 
 # -- GPT-2
 
 
-def _gpt2(encoder: Path, merging: Path) -> TokenizerSpec:
-    vocabulary = _parsed(encoder, _text(encoder))
-    whole = isinstance(vocabulary, dict) and all(type(i) is int for i in vocabulary.values())
-    if not whole:
-        raise InputError("not a vocabulary: wanted one object of token: id", file=encoder, hint=ACCEPTED)
+def _gpt2_spec(encoder: Path, merges_file: Path) -> TokenizerSpec:
+    vocabulary = _parse_json(encoder, _read_text(encoder))
+    is_valid = isinstance(vocabulary, dict) and all(type(i) is int for i in vocabulary.values())
+    if not is_valid:
+        raise InputError("not a vocabulary: wanted one object of token: id", file=encoder, hint=ACCEPTED_HINT)
     merges = []
-    for number, line in enumerate(_text(merging).split("\n"), 1):
+    for number, line in enumerate(_read_text(merges_file).split("\n"), 1):
         line = line.removesuffix("\r")
         if not line or (number == 1 and line.startswith("#version")):
             continue
         parts = line.split(" ")
         if len(parts) != 2 or not all(part in vocabulary for part in (*parts, "".join(parts))):
-            what = f"{line[:40]!r} is not a merge of two tokens of {encoder.name} into a third"
+            message = f"{line[:40]!r} is not a merge of two tokens of {encoder.name} into a third"
             hint = "the two files belong together: take both from the same publisher"
-            raise InputError(what, file=merging, line=number, hint=hint)
+            raise InputError(message, file=merges_file, line=number, hint=hint)
         merges.append(parts)
     from tokenizers import pre_tokenizers
 
     missing = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(vocabulary))
     if missing and any(token.endswith("</w>") for token in vocabulary):
-        what = "its pieces end words with </w>, as in GPT of 2018, whose words spaCy has cut: that is not done here"
+        message = "its pieces end words with </w>, as in GPT of 2018, whose words spaCy has cut: that is not done here"
         hint = "give the tokenizer.json of openai-gpt: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
-        raise InputError(what, file=encoder, hint=hint)
+        raise InputError(message, file=encoder, hint=hint)
     if missing:
-        what = f"no byte-level vocabulary: {len(missing)} of the 256 bytes are missing, such as {missing[0]!r}"
-        raise InputError(what, file=encoder, hint=ACCEPTED)
-    made = bpe.bpe_spec(vocabulary, merges, specials=_roles(vocabulary), facts={"source": encoder.name})
-    for token in made["added_tokens"]:
+        message = f"no byte-level vocabulary: {len(missing)} of the 256 bytes are missing, such as {missing[0]!r}"
+        raise InputError(message, file=encoder, hint=ACCEPTED_HINT)
+    spec = bpe.bpe_spec(vocabulary, merges, specials=_special_roles(vocabulary), facts={"source": encoder.name})
+    for token in spec["added_tokens"]:
         token["lstrip"] = token["content"] == "<mask>"  # RoBERTa's takes the space before it
-    return made
+    return spec

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 # The memory is emptied when it holds this much, which keeps it below about 80 MB whatever the text.
-MOST_STRETCHES, MOST_CHARACTERS = 1 << 18, 1 << 23
+MOST_STRETCHES, MAX_CHARACTERS = 1 << 18, 1 << 23
 
 ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
 CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】“”‘’…—·"
@@ -58,66 +58,68 @@ class WordVocabulary(NamedTuple):
     num_unknown: int
     word_split: str
 
-    def is_plain(self, stretch: str) -> bool:
-        return is_plain_word(stretch, self.word_split)
+    def is_plain(self, pretoken: str) -> bool:
+        return is_plain_word(pretoken, self.word_split)
 
     def id_of(self, word: str) -> int:
         return self.num_unknown if word in self.unspeakable else self.ids.get(word, self.num_unknown)
 
 
-def pretoken_rule(blueprint: TokenizerSpec) -> PretokenRule | None:
+def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
     """The rule for a blueprint that this file understands in every detail; None: only the plain path is exact."""
-    if not all(token["special"] for token in blueprint["added_tokens"]):
+    if not all(token["special"] for token in spec["added_tokens"]):
         return None
-    normalizer, splitting, model = blueprint["normalizer"], blueprint["pre_tokenizer"], blueprint["model"]
-    if splitting is None or model.get("dropout"):
+    normalizer, pre_tokenizer, model = spec["normalizer"], spec["pre_tokenizer"], spec["model"]
+    if pre_tokenizer is None or model.get("dropout"):
         return None
-    if model["type"] == "WordPiece" and splitting == {"type": "BertPreTokenizer"}:
-        return _wordpiece() if normalizer in (bert_normalizer(lower=True), bert_normalizer(lower=False)) else None
+    if model["type"] == "WordPiece" and pre_tokenizer == {"type": "BertPreTokenizer"}:
+        return _wordpiece_rule() if normalizer in (bert_normalizer(lower=True), bert_normalizer(lower=False)) else None
     if model["type"] == "WordLevel":
-        way = next((split for split in WORD_SPLITS if splitting == word_pretokenizer(split)), None)
+        word_split = next((split for split in WORD_SPLITS if pre_tokenizer == word_pretokenizer(split)), None)
         steps = model["forebear"].get("normalise", ())
-        known = way is not None and set(steps) <= set(NORMALIZE_STEPS) and normalizer == make_normalizer(steps)
-        if not known:
+        is_known = (
+            word_split is not None and set(steps) <= set(NORMALIZE_STEPS) and normalizer == make_normalizer(steps)
+        )
+        if not is_known:
             return None
-        rule = _words(alone=way == "punctuation" and set(steps) <= {"lower"})
-        if way == "spaces" and model["forebear"].get("segmenter") is None:
+        rule = _word_rule(splits_punctuation=word_split == "punctuation" and set(steps) <= {"lower"})
+        if word_split == "spaces" and model["forebear"].get("segmenter") is None:
             rule = rule._replace(gaps=" " + WORD_GAPS)
-        return rule if steps or way is None else rule._replace(words=_spoken(blueprint, way))
-    byte_level = splitting["type"] == "ByteLevel" and splitting.get("use_regex", True)
-    if model["type"] == "BPE" and byte_level and not splitting["add_prefix_space"] and normalizer is None:
-        return PretokenRule(np.full(0x110000, CLASS_RUN, np.int8), _gpt2_places)
+        return rule if steps or word_split is None else rule._replace(words=_word_vocabulary(spec, word_split))
+    byte_level = pre_tokenizer["type"] == "ByteLevel" and pre_tokenizer.get("use_regex", True)
+    if model["type"] == "BPE" and byte_level and not pre_tokenizer["add_prefix_space"] and normalizer is None:
+        return PretokenRule(np.full(0x110000, CLASS_RUN, np.int8), _gpt2_boundaries)
     return None
 
 
-def _wordpiece() -> PretokenRule:
+def _wordpiece_rule() -> PretokenRule:
     """BERT parts text at white space and sets apart punctuation and Chinese characters, whatever stands beside them."""
     classes = np.full(0x110000, CLASS_RUN, np.int8)
     for first, last in BERT_HAN_BLOCKS:
         classes[first : last + 1] = CLASS_SINGLE
-    classes[[ord(c) for c in ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION]] = CLASS_SINGLE
-    classes[[ord(c) for c in " \t\n\r"]] = CLASS_GAP
+    classes[[ord(character) for character in ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION]] = CLASS_SINGLE
+    classes[[ord(character) for character in " \t\n\r"]] = CLASS_GAP
     return PretokenRule(classes)
 
 
-def _words(*, alone: bool) -> PretokenRule:
+def _word_rule(*, splits_punctuation: bool) -> PretokenRule:
     """Words part at spaces, line ends and separators; punctuation stands alone unless a normaliser might join it with a
     mark.
     """
     classes = np.full(0x110000, CLASS_RUN, np.int8)
-    classes[[ord(c) for c in " " + WORD_GAPS]] = CLASS_GAP
-    if alone:
-        classes[[ord(c) for c in ASCII_PUNCTUATION + CHINESE_PUNCTUATION]] = CLASS_SINGLE
+    classes[[ord(character) for character in " " + WORD_GAPS]] = CLASS_GAP
+    if splits_punctuation:
+        classes[[ord(character) for character in ASCII_PUNCTUATION + CHINESE_PUNCTUATION]] = CLASS_SINGLE
     return PretokenRule(classes)
 
 
-def _spoken(blueprint: TokenizerSpec, split: str) -> WordVocabulary | None:
+def _word_vocabulary(spec: TokenizerSpec, split: str) -> WordVocabulary | None:
     """What a text can say: all but special tokens; None where nothing stands for unknown words."""
-    vocabulary, unknown = blueprint["model"]["vocab"], blueprint["model"].get("unk_token")
-    if unknown not in vocabulary:
+    vocabulary, unk_token = spec["model"]["vocab"], spec["model"].get("unk_token")
+    if unk_token not in vocabulary:
         return None
-    hidden = {token["content"] for token in blueprint["added_tokens"]} | {unknown}
-    return WordVocabulary(vocabulary, frozenset(hidden), vocabulary[unknown], split)
+    hidden = {token["content"] for token in spec["added_tokens"]} | {unk_token}
+    return WordVocabulary(vocabulary, frozenset(hidden), vocabulary[unk_token], split)
 
 
 SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
@@ -131,18 +133,20 @@ def _gpt2_classes() -> np.ndarray:
         if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E:
             classes[code] = BLANK
     classes[[code for code in range(128) if chr(code).isalpha()]] = LETTER
-    classes[[ord(c) for c in ASCII_PUNCTUATION]] = MARK
+    classes[[ord(character) for character in ASCII_PUNCTUATION]] = MARK
     classes[ord(" ")] = SPACE | BLANK
     return classes
 
 
-def _gpt2_places(codes: np.ndarray) -> np.ndarray:
+def _gpt2_boundaries(codes: np.ndarray) -> np.ndarray:
     """GPT-2's pattern never joins a character with a space after it, nor a letter with punctuation after it."""
     classes = _gpt2_classes().take(codes)
-    here, before = classes[1:], classes[:-1]
-    places = np.zeros(len(codes), bool)
-    places[1:] = ((here & SPACE) > 0) & ((before & BLANK) == 0) | ((here & MARK) > 0) & ((before & LETTER) > 0)
-    return places
+    current, previous = classes[1:], classes[:-1]
+    is_boundary = np.zeros(len(codes), bool)
+    is_boundary[1:] = ((current & SPACE) > 0) & ((previous & BLANK) == 0) | ((current & MARK) > 0) & (
+        (previous & LETTER) > 0
+    )
+    return is_boundary
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +177,22 @@ class TokenCache:
     def __init__(self, rust: Callable[[], tokenizers.Tokenizer], rule: PretokenRule, unknown: int) -> None:
         self._rust, self._rule, self._unknown = rust, rule, unknown
         words = 0 if rule.words is None else len(rule.words.ids)
-        self._most = max(MOST_STRETCHES, words + words // 4)  # or a large vocabulary would be forgotten again and again
+        self._max_pretokens = max(
+            MOST_STRETCHES, words + words // 4
+        )  # or a large vocabulary would be forgotten again and again
         self._lock = threading.Lock()
-        self._forget()
+        self._clear()
         self._complete = True  # what is in the arrays belongs together
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         gaps = self._rule.gaps
-        self._stretches = WhitespaceWords(gaps) if gaps else PretokenIndex(self._rule.classes)
+        self._pretokens = WhitespaceWords(gaps) if gaps else PretokenIndex(self._rule.classes)
         self._are_single = True  # so far, each stretch is one token
-        self._begins, self._lengths, self._missed = _GrowableArray(), _GrowableArray(), _GrowableArray()  # by stretch
+        self._begins, self._lengths, self._unknown_sizes = (
+            _GrowableArray(),
+            _GrowableArray(),
+            _GrowableArray(),
+        )  # by stretch
         self._ids, self._first, self._last = _GrowableArray(), _GrowableArray(), _GrowableArray()  # by token
 
     @property
@@ -195,119 +205,125 @@ class TokenCache:
         assert self._rule.gaps
         with self._lock:
             self._complete = False
-            self._forget()
-            self._stretches = words
+            self._clear()
+            self._pretokens = words
             lengths, sizes = words.word_lengths()
             self._begins.extend(np.arange(len(ids)))
             self._lengths.extend(np.ones(len(ids), np.int32))
-            self._missed.extend(np.where(ids == self._unknown, sizes, 0))
+            self._unknown_sizes.extend(np.where(ids == self._unknown, sizes, 0))
             self._ids.extend(ids)
             self._first.extend(np.zeros(len(ids), np.int32))
             self._last.extend(np.maximum(lengths - 1, 0))
             self._complete = True
 
     def encode_many(
-        self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False
+        self, texts: Sequence[str], boundaries: np.ndarray | None = None, *, spans: bool = False
     ) -> EncodedSpans:
         """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
         with self._lock:
             self._begin()
-            found = self._many(texts, borders, spans)
+            encoded = self._many(texts, boundaries, spans)
             self._complete = True
-        return found
+        return encoded
 
-    def _many(self, texts: Sequence[str], borders: np.ndarray | None, spans: bool) -> EncodedSpans:
-        units, rows, upto = self._looked_up(texts, borders, spans)
+    def _many(self, texts: Sequence[str], boundaries: np.ndarray | None, spans: bool) -> EncodedSpans:
+        units, rows, ends = self._look_up(texts, boundaries, spans)
         if self._are_single and not spans:
-            return self._one_each(rows, upto)
+            return self._single_token_spans(rows, ends)
 
         sizes = self._lengths.array[rows]
         totals = np.concatenate(([0], np.cumsum(sizes)))
-        within = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
-        counts = np.diff(totals[upto], prepend=0).astype(np.int32)
-        missed = np.concatenate(([0], np.cumsum(self._missed.array[rows], dtype=np.int64)))
-        unknown = np.diff(missed[upto], prepend=0)
-        nothing = np.zeros(0, np.int64)
-        ids = self._ids.array[within].astype(np.int32)
+        token_indices = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
+        counts = np.diff(totals[ends], prepend=0).astype(np.int32)
+        unknown_totals = np.concatenate(([0], np.cumsum(self._unknown_sizes.array[rows], dtype=np.int64)))
+        unknown = np.diff(unknown_totals[ends], prepend=0)
+        empty = np.zeros(0, np.int64)
+        ids = self._ids.array[token_indices].astype(np.int32)
         if not spans:
-            return EncodedSpans(ids, counts, unknown, nothing, nothing)
-        base = np.repeat(units, sizes)
-        return EncodedSpans(ids, counts, unknown, base + self._first.array[within], base + self._last.array[within])
+            return EncodedSpans(ids, counts, unknown, empty, empty)
+        text_positions = np.repeat(units, sizes)
+        return EncodedSpans(
+            ids,
+            counts,
+            unknown,
+            text_positions + self._first.array[token_indices],
+            text_positions + self._last.array[token_indices],
+        )
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
         """The same of texts in UTF-8 that gaps part and that end here; None where this is no faster."""
         with self._lock:
             self._begin()
-            found = self._lines(data, ends)
+            encoded = self._lines(data, ends)
             self._complete = True
-        return found
+        return encoded
 
     def _lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
-        assert isinstance(self._stretches, WhitespaceWords)
-        found = self._stretches.sought_in(data, ends)
+        assert isinstance(self._pretokens, WhitespaceWords)
+        found = self._pretokens.sought_in(data, ends)
         if found is None:
             return None
         self._learn(found.new_pretokens)
-        return self._one_each(found.numbers, found.ends) if self._are_single else None
+        return self._single_token_spans(found.numbers, found.ends) if self._are_single else None
 
     def _begin(self) -> None:
         """Empties a cache that is incomplete or full; until the call ends, it counts as incomplete."""
         is_good, self._complete = self._complete, False
-        if not is_good or len(self._stretches) > self._most or self._stretches.characters > MOST_CHARACTERS:
-            self._forget()
+        if not is_good or len(self._pretokens) > self._max_pretokens or self._pretokens.characters > MAX_CHARACTERS:
+            self._clear()
 
-    def _one_each(self, rows: np.ndarray, upto: np.ndarray) -> EncodedSpans:
+    def _single_token_spans(self, rows: np.ndarray, upto: np.ndarray) -> EncodedSpans:
         """The tokens of texts all of whose stretches are one token."""
         nothing, ids = np.zeros(0, np.int64), self._ids.array.take(rows)
         unknown = np.zeros(len(upto), np.int64)
         if (lacking := np.flatnonzero(ids == self._unknown)).size:
             owners = np.searchsorted(upto, lacking, side="right")
-            unknown = sum_by_index(self._missed.array[rows[lacking]], owners, len(upto))
+            unknown = sum_by_index(self._unknown_sizes.array[rows[lacking]], owners, len(upto))
         return EncodedSpans(ids, np.diff(upto, prepend=0).astype(np.int32), unknown, nothing, nothing)
 
-    def _looked_up(
+    def _look_up(
         self, texts: Sequence[str], borders: np.ndarray | None, units: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`Sought`; stretches that are not in memory are encoded first, all at once."""
-        if isinstance(self._stretches, WhitespaceWords):
+        if isinstance(self._pretokens, WhitespaceWords):
             assert borders is None
-            found: PretokenLookup = self._stretches.sought(texts, units=units)
+            found: PretokenLookup = self._pretokens.sought(texts, units=units)
         else:
-            found = self._stretches.look_up_texts(texts, borders, self._rule.extra_cuts)
+            found = self._pretokens.look_up_texts(texts, borders, self._rule.extra_cuts)
         self._learn(found.new_pretokens)
         return found.units, found.numbers, found.ends
 
-    def _learn(self, stretches: list[str]) -> None:
-        if not stretches:
+    def _learn(self, pretokens: list[str]) -> None:
+        if not pretokens:
             return
-        sizes, ids, offsets = self._encoded(stretches)
+        sizes, ids, offsets = self._encode_pretokens(pretokens)
         self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
         self._lengths.extend(sizes)
         self._are_single &= bool((sizes == 1).all())
-        self._missed.extend(unknown_bytes(stretches, ids == self._unknown, sizes, offsets))
+        self._unknown_sizes.extend(unknown_bytes(pretokens, ids == self._unknown, sizes, offsets))
         self._ids.extend(ids)
         self._first.extend(offsets[:, 0])
         self._last.extend(last_characters(offsets))
 
-    def _encoded(self, stretches: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _encode_pretokens(self, pretokens: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How many tokens each has, their ids, and the characters that each stands for."""
-        whole = self._rule.words
-        if whole is None:
-            plain = np.zeros(len(stretches), bool)
+        word_vocab = self._rule.words
+        if word_vocab is None:
+            is_plain = np.zeros(len(pretokens), bool)
         else:
-            plain = np.fromiter(map(whole.is_plain, stretches), bool, len(stretches))
-        words, others = ([stretches[i] for i in np.flatnonzero(kind).tolist()] for kind in (plain, ~plain))
+            is_plain = np.fromiter(map(word_vocab.is_plain, pretokens), bool, len(pretokens))
+        words, others = ([pretokens[i] for i in np.flatnonzero(mask).tolist()] for mask in (is_plain, ~is_plain))
         encodings = self._rust().encode_batch(others, add_special_tokens=False) if others else []
-        sizes = np.ones(len(stretches), np.int64)
-        sizes[~plain] = text_lengths(encodings)
-        by_token = plain.repeat(sizes)
+        sizes = np.ones(len(pretokens), np.int64)
+        sizes[~is_plain] = text_lengths(encodings)
+        by_token = is_plain.repeat(sizes)
         ids, offsets = np.empty(len(by_token), np.int64), np.zeros((len(by_token), 2), np.int64)
         ids[~by_token], offsets[~by_token] = (
             flatten_ints(encoding.ids for encoding in encodings),
             token_offsets(encodings),
         )
-        if whole is not None:
-            ids[by_token] = list(map(whole.id_of, words))
+        if word_vocab is not None:
+            ids[by_token] = list(map(word_vocab.id_of, words))
             offsets[by_token, 1] = text_lengths(words)
         return sizes, ids, offsets
 
@@ -316,16 +332,18 @@ class _GrowableArray:
     """An array that grows at its end without being copied each time."""
 
     def __init__(self) -> None:
-        self._room = np.zeros(1024, np.int32)
+        self._buffer = np.zeros(1024, np.int32)
         self.size = 0
 
     @property
     def array(self) -> np.ndarray:
-        return self._room[: self.size]
+        return self._buffer[: self.size]
 
     def extend(self, values: np.ndarray) -> None:
         size = self.size + len(values)
-        if size > len(self._room):
-            self._room = np.concatenate((self.array, np.zeros(max(size, 2 * len(self._room)) - self.size, np.int32)))
-        self._room[self.size : size] = values
+        if size > len(self._buffer):
+            self._buffer = np.concatenate(
+                (self.array, np.zeros(max(size, 2 * len(self._buffer)) - self.size, np.int32))
+            )
+        self._buffer[self.size : size] = values
         self.size = size

@@ -41,48 +41,54 @@ if TYPE_CHECKING:
 # From ids back to text: exact for bytes and characters, readable for words and pieces of words.
 
 
-DOUBLED = set("…—")  # Chinese writes two of them for one
-CLOSING = set(".,;:!?%)]}'’”")  # no space before
-OPENING = set("([{$#“‘")  # no space after
+DOUBLED_PUNCTUATION = set("…—")  # Chinese writes two of them for one
+CLOSING_PUNCTUATION = set(".,;:!?%)]}'’”")  # no space before
+OPENING_PUNCTUATION = set("([{$#“‘")  # no space after
 CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # what an apostrophe joins to the word before it
 
 
 def decode_ids(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
     """The text of these ids; see `Tokenizer.decode`."""
     hidden = set() if specials else tokenizer.special_ids - {tokenizer.unk_id}
-    kept = [i for i in ids if i not in hidden]
-    tokens = [tokenizer.id_to_token(i) for i in kept]
+    visible_ids = [i for i in ids if i not in hidden]
+    tokens = [tokenizer.id_to_token(i) for i in visible_ids]
     if tokenizer.kind == "characters":
         return "".join(tokens)
     if tokenizer.kind == "words" and tokenizer.segmenter is None and tokenizer.split == "spaces":
         return " ".join(tokens)
     if tokenizer.kind in ("words", "wordpiece"):
-        return _joined(
-            tokens, tokenizer.continuation_mask[kept].tolist() if kept else [], len(tokenizer.continuation_prefix)
+        return _join_tokens(
+            tokens,
+            tokenizer.continuation_mask[visible_ids].tolist() if visible_ids else [],
+            len(tokenizer.continuation_prefix),
         )
-    return tokenizer._special.decode(kept, skip_special_tokens=False)
+    return tokenizer._backend_with_specials.decode(visible_ids, skip_special_tokens=False)
 
 
-def _joined(tokens: Sequence[str], continuing: Sequence[bool], prefix: int) -> str:
+def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix: int) -> str:
     """Words with spaces between them as people write: none beside Chinese, none before a full stop."""
     parts: list[str] = []
-    before = ""
-    for token, continues in zip(tokens, continuing, strict=True):
+    previous = ""
+    for token, continues in zip(tokens, is_continuation, strict=True):
         if continues:
             parts.append(token[prefix:])
         else:
-            twice = before == token and token in DOUBLED
-            joined = twice or (before in ("'", "’") and token.lower() in CLITICS)
-            if before and not (
-                joined or _tight(before[-1]) or before in OPENING or _tight(token[0]) or token in CLOSING
+            is_doubled = previous == token and token in DOUBLED_PUNCTUATION
+            is_attached = is_doubled or (previous in ("'", "’") and token.lower() in CLITICS)
+            if previous and not (
+                is_attached
+                or _is_written_tight(previous[-1])
+                or previous in OPENING_PUNCTUATION
+                or _is_written_tight(token[0])
+                or token in CLOSING_PUNCTUATION
             ):
                 parts.append(" ")
             parts.append(token)
-        before = parts[-1]
+        previous = parts[-1]
     return "".join(parts)
 
 
-def _tight(character: str) -> bool:
+def _is_written_tight(character: str) -> bool:
     """Whether a character is written without spaces around it: Chinese characters, kana, wide punctuation."""
     wide = unicodedata.east_asian_width(character) in "WF" and unicodedata.category(character)[0] == "P"
     return wide or "\u3040" <= character <= "\u30ff" or bool(is_han(code_points(character))[0])
@@ -125,19 +131,19 @@ class Tokenizer:
     Lone surrogates, which a Python string can hold and no file can, count as U+FFFD everywhere, one for one.
     """
 
-    def __init__(self, blueprint: TokenizerSpec, *, file: str | os.PathLike[str] | None = None) -> None:
-        self._blueprint = blueprint
-        self._tokens = blueprints.spec_tokens(blueprint, file)
-        facts = blueprint["model"]["forebear"]
-        self.kind: str = facts["kind"]
-        self.special_roles: dict[str, int] = dict(facts["roles"])
+    def __init__(self, spec: TokenizerSpec, *, file: str | os.PathLike[str] | None = None) -> None:
+        self._spec = spec
+        self._tokens = blueprints.spec_tokens(spec, file)
+        settings = spec["model"]["forebear"]
+        self.kind: str = settings["kind"]
+        self.special_roles: dict[str, int] = dict(settings["roles"])
         self.vocab_size = len(self._tokens)
-        self.split: str | None = facts.get("split")  # of words: at spaces, or at punctuation too
-        cutting = facts.get("segmenter")
-        self.segmenter = None if cutting is None else Segmenter(tuple(cutting["dictionary"]))
+        self.split: str | None = settings.get("split")  # of words: at spaces, or at punctuation too
+        segmenter_settings = settings.get("segmenter")
+        self.segmenter = None if segmenter_settings is None else Segmenter(tuple(segmenter_settings["dictionary"]))
 
     def __reduce__(self) -> tuple[Any, ...]:  # travels to workers as its blueprint
-        return type(self), (self._blueprint,)
+        return type(self), (self._spec,)
 
     @property
     def unk_id(self) -> int | None:
@@ -145,7 +151,7 @@ class Tokenizer:
         return self.special_roles.get("unknown")
 
     @property
-    def _lacking(self) -> int:
+    def _unk_index(self) -> int:
         """The same as a number, one that no token has where nothing can be unknown."""
         return self.special_roles.get("unknown", -1)
 
@@ -157,11 +163,11 @@ class Tokenizer:
         Without, they are ordinary text. Neither way adds any that the text does not have.
         """
         text = replace_surrogates(text)
-        places = word_level.segment_boundaries(text, self.segmenter)
-        rust = self._special if specials else self._rust
-        encoding = rust.encode(word_level.insert_separators(text, places), add_special_tokens=False)
+        boundaries = word_level.segment_boundaries(text, self.segmenter)
+        backend = self._backend_with_specials if specials else self._backend
+        encoding = backend.encode(word_level.insert_separators(text, boundaries), add_special_tokens=False)
         offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-        spans = without_overlap(without_separators(offsets, places))
+        spans = without_overlap(without_separators(offsets, boundaries))
         ids = np.array(encoding.ids, np.int32)
         return TokenEncoding(
             ids, [(begin, end) for begin, end in spans.tolist()], [self._tokens[i] for i in ids.tolist()]
@@ -172,12 +178,12 @@ class Tokenizer:
 
         Equal to `encode` on each text; special tokens written in the texts are ordinary text.
         """
-        if self._table is not None:
-            return self._table.encode_many(texts)
-        if self._memo is None or self._seldom_repeats(texts):
+        if self._character_table is not None:
+            return self._character_table.encode_many(texts)
+        if self._cache is None or self._rarely_repeats(texts):
             return self.encode_many_reference(texts)
-        many = self._memo.encode_many(texts, self._borders(texts))
-        return many.ids, many.counts
+        encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts))
+        return encoded.ids, encoded.counts
 
     def encode_batch(
         self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None, *, spans: bool = False
@@ -188,105 +194,120 @@ class Tokenizer:
         first token of a text always does, a piece that continues a word ("##ing") never.
         """
         if ends is None:
-            return self._counted(texts)
+            return self._encode_counts(texts)
         if self.kind == "words":  # these are the words then, whatever its own segmenter would say
-            many = self._cut_at(texts, [at[:-1] for at in ends], spans)
-            told = (many.first, many.last) if spans else ()
-            return EncodedBatch(many.ids, many.counts, many.num_unknown, np.ones(len(many.ids), bool), *told)
-        if self._memo is None or self._seldom_repeats(texts):
-            many = self._plain(texts)
+            encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], spans)
+            token_spans = (encoded.first, encoded.last) if spans else ()
+            return EncodedBatch(
+                encoded.ids, encoded.counts, encoded.num_unknown, np.ones(len(encoded.ids), bool), *token_spans
+            )
+        if self._cache is None or self._rarely_repeats(texts):
+            encoded = self._encode_uncached(texts)
         else:
-            many = self._memo.encode_many(texts, self._borders(texts), spans=True)
-        word = char_word_ids(texts, ends)
-        starts = np.ones(len(many.ids), bool)
-        starts[1:] = word[many.first[1:]] != word[many.last[:-1]]
-        starts &= ~self.continuation_mask[many.ids]
-        begins = np.cumsum(many.counts) - many.counts
-        starts[begins[many.counts > 0]] = True
+            encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts), spans=True)
+        word_ids = char_word_ids(texts, ends)
+        starts = np.ones(len(encoded.ids), bool)
+        starts[1:] = word_ids[encoded.first[1:]] != word_ids[encoded.last[:-1]]
+        starts &= ~self.continuation_mask[encoded.ids]
+        begins = np.cumsum(encoded.counts) - encoded.counts
+        starts[begins[encoded.counts > 0]] = True
         return EncodedBatch(
-            many.ids, many.counts, many.num_unknown, starts, *((many.first, many.last) if spans else ())
+            encoded.ids, encoded.counts, encoded.num_unknown, starts, *((encoded.first, encoded.last) if spans else ())
         )
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
         """As `encode_all`, of texts in UTF-8 that line feeds part and that end here, if words are found by their bytes
         and there is much text; else None.
         """
-        many = self._memo.encode_lines(data, ends) if self._memo is not None and self._memo.is_fast else None
-        return None if many is None else EncodedBatch(many.ids, many.counts, many.num_unknown)
+        encoded = self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
+        return None if encoded is None else EncodedBatch(encoded.ids, encoded.counts, encoded.num_unknown)
 
-    def _cut_at(self, texts: Sequence[str], places: Sequence[Sequence[int]], spans: bool) -> EncodedSpans:
+    def _encode_at_boundaries(
+        self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], spans: bool
+    ) -> EncodedSpans:
         """The tokens of texts of which each is cut at its places."""
-        cuts = [np.array(at, np.int64) for at in places]
-        if self._memo is None:
-            return self._plain(texts, cuts)
-        marked = (
-            word_level.insert_separators(replace_surrogates(text), at) for text, at in zip(texts, cuts, strict=True)
+        boundaries = [np.array(positions, np.int64) for positions in word_boundaries]
+        if self._cache is None:
+            return self._encode_uncached(texts, boundaries)
+        separated = (
+            word_level.insert_separators(replace_surrogates(text), positions)
+            for text, positions in zip(texts, boundaries, strict=True)
         )
-        many = self._memo.encode_many(list(marked), spans=spans)
+        encoded = self._cache.encode_many(list(separated), spans=spans)
         if not spans:
-            return many
-        marks = global_offsets(texts, places)
-        return replace(many, first=without_separators(many.first, marks), last=without_separators(many.last, marks))
+            return encoded
+        separator_offsets = global_offsets(texts, word_boundaries)
+        return replace(
+            encoded,
+            first=without_separators(encoded.first, separator_offsets),
+            last=without_separators(encoded.last, separator_offsets),
+        )
 
     def encode_many_reference(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`encode_many` by the Rust library alone: its readable twin, and the way where nothing faster is exact."""
-        marked = [
+        separated = [
             word_level.insert_separators(text, word_level.segment_boundaries(text, self.segmenter))
             for text in map(replace_surrogates, texts)
         ]
-        encodings = self._rust.encode_batch_fast(marked, add_special_tokens=False)
+        encodings = self._backend.encode_batch_fast(separated, add_special_tokens=False)
         ids = flatten_ints(encoding.ids for encoding in encodings).astype(np.int32)
         return ids, np.fromiter(map(len, encodings), np.int32, len(encodings))
 
-    def _counted(self, texts: Sequence[str]) -> EncodedBatch:
+    def _encode_counts(self, texts: Sequence[str]) -> EncodedBatch:
         """`encode_all` where nobody tells words."""
-        if self._table is None and self._memo is not None and not self._seldom_repeats(texts):
-            many = self._memo.encode_many(texts, self._borders(texts))
-            return EncodedBatch(many.ids, many.counts, many.num_unknown)
+        if self._character_table is None and self._cache is not None and not self._rarely_repeats(texts):
+            encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts))
+            return EncodedBatch(encoded.ids, encoded.counts, encoded.num_unknown)
         ids, counts = self.encode_many(texts)
-        missed = np.flatnonzero(ids == self._lacking)
-        owners = np.searchsorted(np.cumsum(counts), missed, side="right")
-        if self._table is not None:  # a character, a token
+        unknown_positions = np.flatnonzero(ids == self._unk_index)
+        text_ids = np.searchsorted(np.cumsum(counts), unknown_positions, side="right")
+        if self._character_table is not None:  # a character, a token
             return EncodedBatch(
-                ids, counts, sum_by_index(utf8_widths(code_points("".join(texts))[missed]), owners, len(texts))
+                ids,
+                counts,
+                sum_by_index(utf8_widths(code_points("".join(texts))[unknown_positions]), text_ids, len(texts)),
             )
         unknown = np.zeros(len(texts), np.int64)
-        again: list[int] = np.unique(owners).tolist()
-        unknown[again] = self._plain([texts[i] for i in again]).num_unknown
+        affected: list[int] = np.unique(text_ids).tolist()
+        unknown[affected] = self._encode_uncached([texts[i] for i in affected]).num_unknown
         return EncodedBatch(ids, counts, unknown)
 
-    def _plain(self, texts: Sequence[str], places: Sequence[np.ndarray] | None = None) -> EncodedSpans:
+    def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedSpans:
         """`Memo.many` with spans, by the Rust library alone; cut at `places`, or else where the own segmenter says."""
         texts = list(map(replace_surrogates, texts))
-        places = places or [word_level.segment_boundaries(text, self.segmenter) for text in texts]
-        marked = [word_level.insert_separators(text, at) for text, at in zip(texts, places, strict=True)]
-        encodings = self._rust.encode_batch(marked, add_special_tokens=False)
+        boundaries = boundaries or [word_level.segment_boundaries(text, self.segmenter) for text in texts]
+        separated = [
+            word_level.insert_separators(text, positions) for text, positions in zip(texts, boundaries, strict=True)
+        ]
+        encodings = self._backend.encode_batch(separated, add_special_tokens=False)
         ids, counts = flatten_ints(encoding.ids for encoding in encodings), np.fromiter(map(len, encodings), np.int32)
-        offsets, done = token_offsets(encodings), 0
-        for at, count in zip(places, counts.tolist(), strict=True):
-            part = slice(done, done := done + count)
-            offsets[part] = without_separators(offsets[part], at)
-        unknown = unknown_bytes(texts, ids == self._lacking, counts, offsets)
-        base = np.repeat(global_offsets(texts, [[0]] * len(texts)), counts)
+        offsets, start = token_offsets(encodings), 0
+        for positions, count in zip(boundaries, counts.tolist(), strict=True):
+            rows = slice(start, start := start + count)
+            offsets[rows] = without_separators(offsets[rows], positions)
+        unknown = unknown_bytes(texts, ids == self._unk_index, counts, offsets)
+        text_starts = np.repeat(global_offsets(texts, [[0]] * len(texts)), counts)
         return EncodedSpans(
-            ids.astype(np.int32), counts, unknown, base + offsets[:, 0], base + last_characters(offsets)
+            ids.astype(np.int32), counts, unknown, text_starts + offsets[:, 0], text_starts + last_characters(offsets)
         )
 
-    def _borders(self, texts: Sequence[str]) -> np.ndarray | None:
+    def _segmenter_boundaries(self, texts: Sequence[str]) -> np.ndarray | None:
         """`words.borders` of each text by the own segmenter, counted over all texts as the memory does."""
         if self.segmenter is None or not texts:
             return None
-        chinese = [number for number, text in enumerate(texts) if has_han(text)]
-        if not chinese:
+        han_indices = [index for index, text in enumerate(texts) if has_han(text)]
+        if not han_indices:
             return None
-        mine = [texts[number] for number in chinese]
-        ends = [self.segmenter.word_ends(text) for text in mine]
-        cuts, han = global_offsets(mine, ends), is_han(code_points(" ".join(mine) + " "))
-        telling = han[cuts - 1] | han[cuts]
-        here, there = (global_offsets(some, [[0]] * len(some)) for some in (mine, texts))
-        return (cuts + np.repeat(there[chinese] - here, text_lengths(ends)))[telling]
+        han_texts = [texts[index] for index in han_indices]
+        ends = [self.segmenter.word_ends(text) for text in han_texts]
+        word_ends, han = global_offsets(han_texts, ends), is_han(code_points(" ".join(han_texts) + " "))
+        is_relevant = han[word_ends - 1] | han[word_ends]
+        han_starts, text_starts = (
+            global_offsets(text_list, [[0]] * len(text_list)) for text_list in (han_texts, texts)
+        )
+        return (word_ends + np.repeat(text_starts[han_indices] - han_starts, text_lengths(ends)))[is_relevant]
 
-    def _seldom_repeats(self, texts: Sequence[str]) -> bool:
+    def _rarely_repeats(self, texts: Sequence[str]) -> bool:
         """Whether remembering would not pay: byte-level BPE takes an unspaced Chinese clause for one word."""
         if self.kind != "bytepair":
             return False
@@ -316,7 +337,7 @@ class Tokenizer:
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """The ids of all special tokens, those without a role too."""
-        added = {token["id"] for token in self._blueprint["added_tokens"] if token["special"]}
+        added = {token["id"] for token in self._spec["added_tokens"] if token["special"]}
         return frozenset(added | set(self.special_roles.values()))
 
     @cached_property
@@ -333,49 +354,49 @@ class Tokenizer:
     @property
     def continuation_prefix(self) -> str:
         """What marks a piece that continues a word; empty where nothing does."""
-        model = self._blueprint["model"]
+        model = self._spec["model"]
         return model.get("continuing_subword_prefix") or "" if self.kind == "wordpiece" else ""
 
     @cached_property
     def lossy_features(self) -> tuple[str, ...]:
         """What of a text its tokens do not tell, so that no model of them pays for it."""
-        normalised, _ = blueprints.preprocessing_steps(self._blueprint["normalizer"], None)
-        lost = {"case": "A", "accents": "é", "compatibility forms": "①"}
+        normalize, _ = blueprints.preprocessing_steps(self._spec["normalizer"], None)
+        samples = {"case": "A", "accents": "é", "compatibility forms": "①"}
         spaced = "a \n b"
         covered = sum(end - begin for begin, end in self.encode(spaced).spans)
-        told = ["white space"] if covered < len(spaced) else []
-        return (*told, *(name for name, sample in lost.items() if normalised(sample) != sample))
+        lost_spaces = ["white space"] if covered < len(spaced) else []
+        return (*lost_spaces, *(name for name, sample in samples.items() if normalize(sample) != sample))
 
     # -- itself
 
     @property
     def spec(self) -> TokenizerSpec:
         """All of it, as its tokenizer.json tells it; not to be changed."""
-        return self._blueprint
+        return self._spec
 
     @cached_property
     def digest(self) -> str:
         """sha256 over all that decides which ids a text gets: equal digests, equal ids."""
-        return blueprints.spec_digest(self._blueprint)
+        return blueprints.spec_digest(self._spec)
 
     def describe(self) -> dict[str, Any]:
         """What a person should know of it, as JSON values."""
-        facts: Mapping[str, Any] = self._blueprint["model"]["forebear"]
-        told = {
+        settings: Mapping[str, Any] = self._spec["model"]["forebear"]
+        description = {
             "kind": self.kind,
             "size": self.vocab_size,
             "roles": {role: {"id": i, "token": self._tokens[i]} for role, i in self.special_roles.items()},
             "digest": self.digest,
         }
-        told |= {name: value for name, value in facts.items() if name not in ("kind", "roles", "segmenter")}
+        description |= {name: value for name, value in settings.items() if name not in ("kind", "roles", "segmenter")}
         if self.segmenter is not None:
-            recorded = told["segmenter"] = facts["segmenter"]["made_with"]
+            recorded = description["segmenter"] = settings["segmenter"]["made_with"]
             if recorded != self.segmenter.describe():
-                told["warning"] = (
+                description["warning"] = (
                     f"trained with the word segmenter {recorded}, used with {self.segmenter.describe()}: "
                     "Chinese words may be cut otherwise than in training"
                 )
-        return told
+        return description
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tokenizer.json, whole or not at all."""
@@ -394,44 +415,44 @@ class Tokenizer:
 
     @cached_property
     def _file(self) -> bytes:  # kept, since a run, its corpus and the cache each want one
-        return blueprints.spec_bytes(self._blueprint)
+        return blueprints.spec_bytes(self._spec)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        vocabulary = self._blueprint["model"]["vocab"]
+        vocabulary = self._spec["model"]["vocab"]
         if isinstance(vocabulary, dict) and len(vocabulary) == self.vocab_size:
             return vocabulary
         return {token: i for i, token in enumerate(self._tokens)}
 
     @cached_property
-    def _rust(self) -> tokenizers.Tokenizer:
-        return blueprints.rust_tokenizer(self._blueprint, specials=False)
+    def _backend(self) -> tokenizers.Tokenizer:
+        return blueprints.rust_tokenizer(self._spec, specials=False)
 
     @cached_property
-    def _special(self) -> tokenizers.Tokenizer:
-        return blueprints.rust_tokenizer(self._blueprint, specials=True)
+    def _backend_with_specials(self) -> tokenizers.Tokenizer:
+        return blueprints.rust_tokenizer(self._spec, specials=True)
 
     @cached_property
-    def _memo(self) -> TokenCache | None:
-        rule = pretoken_rule(self._blueprint)
-        return None if rule is None else TokenCache(lambda: self._rust, rule, self._lacking)
+    def _cache(self) -> TokenCache | None:
+        rule = pretoken_rule(self._spec)
+        return None if rule is None else TokenCache(lambda: self._backend, rule, self._unk_index)
 
     @property
     def is_fast(self) -> bool:
         """Whether nothing but white space parts its words, which are then found sooner than they are read."""
-        return self._memo is not None and self._memo.is_fast
+        return self._cache is not None and self._cache.is_fast
 
     def preload_cache(self, words: WhitespaceWords, ids: np.ndarray) -> None:
         """Takes over what counting these words has found, of each its id: they need not be looked at again."""
-        if self._memo is not None:
-            self._memo.preload(words, np.where(ids < 0, self._lacking, ids))
+        if self._cache is not None:
+            self._cache.preload(words, np.where(ids < 0, self._unk_index, ids))
 
     def clear_cache(self) -> None:
         """Gives back the memory that is used to encode and to save sooner; what is wanted again is made anew."""
-        for kept in ("_memo", "_file"):
-            self.__dict__.pop(kept, None)
+        for attribute in ("_cache", "_file"):
+            self.__dict__.pop(attribute, None)
 
     @cached_property
-    def _table(self) -> CharacterTable | None:
-        plain = self.kind == "characters" and self._blueprint["normalizer"] is None and self.unk_id is not None
+    def _character_table(self) -> CharacterTable | None:
+        plain = self.kind == "characters" and self._spec["normalizer"] is None and self.unk_id is not None
         return CharacterTable(self._tokens, self.special_ids, self.unk_id or 0) if plain else None

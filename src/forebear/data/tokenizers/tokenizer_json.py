@@ -30,11 +30,11 @@ ROBERTA_SPECIALS = {
     role: SPECIAL_TOKEN_NAMES[role][1] for role in ("start", "padding", "end", "unknown", "mask")
 }  # ids 0 to 4 again
 
-DECIDING = ("kind", "roles", "segmenter")  # of our own facts; the others only say in words what the format holds
+DIGEST_KEYS = ("kind", "roles", "segmenter")  # of our own facts; the others only say in words what the format holds
 NORMALIZE_STEPS = ("nfkc", "lower", "accents")
 SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
-HERE = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # where it will stand
-UNREACHABLE = SEPARATOR + " "  # no way of cutting text yields a piece with these two characters
+VOCAB_PLACEHOLDER = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # where it will stand
+HIDDEN_PREFIX = SEPARATOR + " "  # no way of cutting text yields a piece with these two characters
 
 
 def build_tokenizer_spec(
@@ -50,13 +50,13 @@ def build_tokenizer_spec(
     """A whole blueprint; `specials` gives role → token, all of which the model's vocabulary has."""
     vocabulary = model["vocab"]
     roles = {role: vocabulary[token] for role, token in specials.items()}
-    spaced = specials.get("mask") if kind == "bytepair" else None  # there a space belongs to what follows it
+    mask_token = specials.get("mask") if kind == "bytepair" else None  # there a space belongs to what follows it
     added = [
-        {"id": i, "content": token, "single_word": False, "lstrip": token == spaced, "rstrip": False}
+        {"id": i, "content": token, "single_word": False, "lstrip": token == mask_token, "rstrip": False}
         | {"normalized": False, "special": True}
         for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
     ]
-    own = {"kind": kind, "roles": roles, "version": __version__, **facts}
+    own_settings = {"kind": kind, "roles": roles, "version": __version__, **facts}
     return {
         "version": "1.0",
         "truncation": None,
@@ -66,26 +66,26 @@ def build_tokenizer_spec(
         "pre_tokenizer": pre_tokenizer,
         "post_processor": None,
         "decoder": decoder,
-        "model": {**model, "forebear": own},
+        "model": {**model, "forebear": own_settings},
     }
 
 
 def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
     """The named steps in their order, or None; `accents` takes non-spacing marks off letters."""
-    known: dict[str, list[dict[str, Any]]] = {
+    definitions: dict[str, list[dict[str, Any]]] = {
         "nfkc": [{"type": "NFKC"}],
         "lower": [{"type": "Lowercase"}],
         "accents": [bert_normalizer(lower=False, accents=True, basic=False), {"type": "NFC"}],
     }
     for step in steps:
-        if step not in known:
+        if step not in definitions:
             raise InputError(
                 f"no normalisation step named {step!r}", hint=f"the steps are: {', '.join(NORMALIZE_STEPS)}"
             )
-    parts = [part for step in steps for part in known[step]]
-    if len(parts) > 1:
-        return {"type": "Sequence", "normalizers": parts}
-    return parts[0] if parts else None
+    normalizers = [definition for step in steps for definition in definitions[step]]
+    if len(normalizers) > 1:
+        return {"type": "Sequence", "normalizers": normalizers}
+    return normalizers[0] if normalizers else None
 
 
 def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = True) -> dict[str, Any]:
@@ -103,20 +103,20 @@ def preprocessing_steps(
     normalizer: dict[str, Any] | None, pre_tokenizer: dict[str, Any] | None
 ) -> tuple[Callable[[str], str], Callable[[str], list[str]]]:
     """What the Rust library does to a text before its model sees it: normalised text, and the pieces of a text."""
-    blank = {"added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
-    shape = {"version": "1.0", "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, **blank}
-    made = rust_tokenizer(shape, specials=True)
+    empty_parts = {"added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    spec = {"version": "1.0", "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, **empty_parts}
+    tokenizer = rust_tokenizer(spec, specials=True)
 
-    def normalised(text: str) -> str:
-        return made.normalizer.normalize_str(text) if normalizer is not None else text
+    def normalize(text: str) -> str:
+        return tokenizer.normalizer.normalize_str(text) if normalizer is not None else text
 
-    def pieces(text: str) -> list[str]:
-        return [piece for piece, _ in made.pre_tokenizer.pre_tokenize_str(normalised(text))]
+    def split_pretokens(text: str) -> list[str]:
+        return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalize(text))]
 
-    return normalised, pieces
+    return normalize, split_pretokens
 
 
-def rust_tokenizer(blueprint: TokenizerSpec, *, specials: bool) -> tokenizers.Tokenizer:
+def rust_tokenizer(spec: TokenizerSpec, *, specials: bool) -> tokenizers.Tokenizer:
     """The Rust tokenizer of a blueprint; without `specials`, no text whatever can become a special token.
 
     The library's own switch (`encode_special_tokens`) is state of the object and only stops the search for special
@@ -125,82 +125,84 @@ def rust_tokenizer(blueprint: TokenizerSpec, *, specials: bool) -> tokenizers.To
     """
     import tokenizers
 
-    shaped = {**blueprint, "truncation": None, "padding": None, "post_processor": None}
+    backend_spec = {**spec, "truncation": None, "padding": None, "post_processor": None}
     if not specials:
-        shaped = _unspoken(shaped)
-    made = tokenizers.Tokenizer.from_str(json.dumps(shaped, ensure_ascii=False))
-    made.encode_special_tokens = not specials
-    return made
+        backend_spec = _hide_special_tokens(backend_spec)
+    backend = tokenizers.Tokenizer.from_str(json.dumps(backend_spec, ensure_ascii=False))
+    backend.encode_special_tokens = not specials
+    return backend
 
 
-def _unspoken(blueprint: TokenizerSpec) -> TokenizerSpec:
+def _hide_special_tokens(spec: TokenizerSpec) -> TokenizerSpec:
     """The blueprint with its special tokens renamed to what no text can spell."""
-    model = blueprint["model"]
-    hidden = {token["content"] for token in blueprint["added_tokens"] if token["special"]}
+    model = spec["model"]
+    hidden = {token["content"] for token in spec["added_tokens"] if token["special"]}
     if isinstance(model.get("unk_token"), str):
         hidden.add(model["unk_token"])
     if not isinstance(model["vocab"], dict) or model.get("merges"):
-        return blueprint  # merges cannot spell a special token, and may not be renamed
+        return spec  # merges cannot spell a special token, and may not be renamed
 
-    def named(token: str) -> str:
-        return UNREACHABLE + token if token in hidden else token
+    def hidden_name(token: str) -> str:
+        return HIDDEN_PREFIX + token if token in hidden else token
 
-    model = {**model, "vocab": {named(token): i for token, i in model["vocab"].items()}}
+    model = {**model, "vocab": {hidden_name(token): i for token, i in model["vocab"].items()}}
     if isinstance(model.get("unk_token"), str):
-        model["unk_token"] = named(model["unk_token"])
-    added = [{**token, "content": named(token["content"])} for token in blueprint["added_tokens"]]
-    return {**blueprint, "model": model, "added_tokens": added}
+        model["unk_token"] = hidden_name(model["unk_token"])
+    added = [{**token, "content": hidden_name(token["content"])} for token in spec["added_tokens"]]
+    return {**spec, "model": model, "added_tokens": added}
 
 
-def spec_tokens(blueprint: TokenizerSpec, file: str | os.PathLike[str] | None = None) -> list[str]:
+def spec_tokens(spec: TokenizerSpec, file: str | os.PathLike[str] | None = None) -> list[str]:
     """All tokens in id order; ids must be 0, 1, 2, … without holes."""
-    vocabulary = blueprint["model"]["vocab"]
-    added = [token["content"] for token in blueprint["added_tokens"]]
-    numbered = isinstance(vocabulary, dict) and all(token in vocabulary for token in added)
-    if numbered and list(vocabulary.values()) == list(range(len(vocabulary))):  # as we write it ourselves
+    vocabulary = spec["model"]["vocab"]
+    added = [token["content"] for token in spec["added_tokens"]]
+    has_all_added = isinstance(vocabulary, dict) and all(token in vocabulary for token in added)
+    if has_all_added and list(vocabulary.values()) == list(range(len(vocabulary))):  # as we write it ourselves
         return list(vocabulary)
     pairs = (
         list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
     )
-    have = {token for token, _ in pairs}
-    pairs += [(token["content"], token["id"]) for token in blueprint["added_tokens"] if token["content"] not in have]
+    vocab_tokens = {token for token, _ in pairs}
+    pairs += [(token["content"], token["id"]) for token in spec["added_tokens"] if token["content"] not in vocab_tokens]
     pairs.sort(key=lambda pair: pair[1])
     for expected, (token, i) in enumerate(pairs):
         if i != expected:
-            what = (
+            message = (
                 f"id {i} is given twice, the second time to {token!r}"
                 if i < expected
                 else f"no token has id {expected}"
             )
             raise InputError(
-                f"{what}; ids must be 0, 1, 2, … without holes",
+                f"{message}; ids must be 0, 1, 2, … without holes",
                 file=file,
                 hint="take the vocabulary from its publisher again, or train one with `forebear tokenizer train`",
             )
     return [token for token, _ in pairs]
 
 
-def spec_digest(blueprint: TokenizerSpec) -> str:
+def spec_digest(spec: TokenizerSpec) -> str:
     """sha256 over all that decides which ids a text gets; what else we know, as how it was trained, is left out."""
-    model = dict(blueprint["model"])
-    model["forebear"] = {name: value for name, value in model["forebear"].items() if name in DECIDING}
-    return hashlib.sha256(_as_json({**blueprint, "model": model}, canonical=True)).hexdigest()
+    model = dict(spec["model"])
+    model["forebear"] = {name: value for name, value in model["forebear"].items() if name in DIGEST_KEYS}
+    return hashlib.sha256(_as_json({**spec, "model": model}, canonical=True)).hexdigest()
 
 
-def spec_bytes(blueprint: TokenizerSpec) -> bytes:
+def spec_bytes(spec: TokenizerSpec) -> bytes:
     """What its tokenizer.json holds."""
-    return _as_json(blueprint) + b"\n"
+    return _as_json(spec) + b"\n"
 
 
-def _as_json(blueprint: TokenizerSpec, *, canonical: bool = False) -> bytes:
+def _as_json(spec: TokenizerSpec, *, canonical: bool = False) -> bytes:
     """The same as `json.dumps` writes, but for spaces; a vocabulary of words and ids, which may be large, sooner."""
     import orjson
 
-    more: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")} if canonical else {}
-    model = blueprint["model"]
+    format_options: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")} if canonical else {}
+    model = spec["model"]
     if not isinstance(model["vocab"], dict):
-        return json.dumps(blueprint, ensure_ascii=False, **more).encode("utf-8")
-    rest = json.dumps({**blueprint, "model": {**model, "vocab": HERE}}, ensure_ascii=False, **more)
-    before, _, behind = rest.partition(json.dumps(HERE))
-    written = orjson.dumps(model["vocab"], option=orjson.OPT_SORT_KEYS if canonical else 0)
-    return b"".join((before.encode("utf-8"), written, behind.encode("utf-8")))
+        return json.dumps(spec, ensure_ascii=False, **format_options).encode("utf-8")
+    template = json.dumps(
+        {**spec, "model": {**model, "vocab": VOCAB_PLACEHOLDER}}, ensure_ascii=False, **format_options
+    )
+    head, _, tail = template.partition(json.dumps(VOCAB_PLACEHOLDER))
+    vocab_bytes = orjson.dumps(model["vocab"], option=orjson.OPT_SORT_KEYS if canonical else 0)
+    return b"".join((head.encode("utf-8"), vocab_bytes, tail.encode("utf-8")))

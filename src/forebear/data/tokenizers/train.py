@@ -21,7 +21,7 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from forebear.data.corpus.prepare import SinglePassText
 
-LIMIT = 200_000_000
+MAX_TRAINING_CHARACTERS = 200_000_000
 AUTO_SEGMENTER = "automatic"
 BLOCK = 1 << 16  # characters; a sample is drawn in blocks no longer than this, so that one huge text is sampled too
 
@@ -50,7 +50,7 @@ class TrainingSample:
                 self._how = "by hash of content"
                 for begin in range(0, len(text), BLOCK):
                     block = text[begin : begin + BLOCK]
-                    if not self.taken or _chance(block) < rate:
+                    if not self.taken or _content_fraction(block) < rate:
                         self.taken += len(block)
                         yield block
             elif self._total is None and self.taken + len(text) > self._limit:
@@ -65,11 +65,11 @@ class TrainingSample:
 
     def report(self) -> dict[str, Any]:
         """What was learned from; `of` is None where the end of the text was not reached."""
-        whole = None if self._how == "the beginning" else self.seen
-        return {"characters": self.taken, "of": whole, "texts": self.texts, "sample": self._how, "limit": self._limit}
+        total = None if self._how == "the beginning" else self.seen
+        return {"characters": self.taken, "of": total, "texts": self.texts, "sample": self._how, "limit": self._limit}
 
 
-def _chance(text: str) -> float:
+def _content_fraction(text: str) -> float:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / (1 << 64)
 
@@ -85,7 +85,7 @@ def train_tokenizer(
     split: str = "punctuation",
     segmenter: Segmenter | str | None = AUTO_SEGMENTER,
     specials: Mapping[str, str] | None = None,
-    limit: int = LIMIT,
+    limit: int = MAX_TRAINING_CHARACTERS,
     total_characters: int | None = None,
     once: SinglePassText | None = None,
 ) -> Tokenizer:
@@ -96,36 +96,43 @@ def train_tokenizer(
     plain one unless told otherwise, by none for None. `specials` is role → token, ids from 0 in that order. Where
     spaces part words, `once` may pass the texts and count them on their way.
     """
-    ways = {"words": _words, "characters": _characters, "wordpiece": _wordpiece, "bytepair": _bytepair}
-    if kind not in ways:
-        raise InputError(f"no kind of tokenizer named {kind!r}", hint=f"the kinds are: {', '.join(ways)}")
-    for name, number in (("size", size), ("min_count", min_count)):
-        if number is not None and number < 1:
-            raise InputError(f"{name} is {number}", hint=f"give a {name} above 0")
-    chosen = dict(specials if specials is not None else GPT2_SPECIALS if kind == "bytepair" else BERT_SPECIALS)
-    least = len(set(chosen.values())) + (256 if kind == "bytepair" else 1)
-    if size is not None and size < least:
-        raise InputError(f"size is {size}", hint=f"{kind} needs at least {least}, of which some are special tokens")
+    trainers = {
+        "words": _words,
+        "characters": _train_char_tokenizer,
+        "wordpiece": _train_wordpiece_tokenizer,
+        "bytepair": _train_bpe_tokenizer,
+    }
+    if kind not in trainers:
+        raise InputError(f"no kind of tokenizer named {kind!r}", hint=f"the kinds are: {', '.join(trainers)}")
+    for name, value in (("size", size), ("min_count", min_count)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}", hint=f"give a {name} above 0")
+    special_tokens = dict(specials if specials is not None else GPT2_SPECIALS if kind == "bytepair" else BERT_SPECIALS)
+    min_size = len(set(special_tokens.values())) + (256 if kind == "bytepair" else 1)
+    if size is not None and size < min_size:
+        raise InputError(f"size is {size}", hint=f"{kind} needs at least {min_size}, of which some are special tokens")
     make_normalizer(normalise)  # speaks up about an unknown step before any work is done
     if kind != "wordpiece" and lower and "lower" not in normalise:
         normalise = (*normalise, "lower")
     sample = TrainingSample(texts, limit, total_characters)
-    options = {"size": size, "min_count": min_count, "specials": chosen, "normalise": tuple(normalise)}
+    options = {"size": size, "min_count": min_count, "specials": special_tokens, "normalise": tuple(normalise)}
     if kind == "words":
         options |= {"split": split, "segmenter": segmenter, "once": once}
     if kind == "wordpiece":
         options["lower"] = "lower" in normalise or lower is not False
-    made = ways[kind](sample, **options)
+    tokenizer = trainers[kind](sample, **options)
     if not sample.taken:
         raise InputError("there is no text to learn a tokenizer from", hint="check the paths, --format and --encoding")
-    return made
+    return tokenizer
 
 
-def _trained(sample: TrainingSample, min_count: int, size: int | None, covered: float | None = None) -> dict[str, Any]:
-    told = sample.report() | {"min_count": min_count, "size_asked": size}
-    if covered is not None:
-        told["coverage"] = round(covered, 6)
-    return {"trained": told}
+def _training_metadata(
+    sample: TrainingSample, min_count: int, size: int | None, coverage: float | None = None
+) -> dict[str, Any]:
+    metadata = sample.report() | {"min_count": min_count, "size_asked": size}
+    if coverage is not None:
+        metadata["coverage"] = round(coverage, 6)
+    return {"trained": metadata}
 
 
 def _words(
@@ -144,7 +151,7 @@ def _words(
     if segmenter == AUTO_SEGMENTER and split != "spaces":
         cutter = Segmenter()
     if split == "spaces" and cutter is None and not normalise:
-        return _spaced_words(sample, size, min_count, specials, once)
+        return _train_whitespace_tokenizer(sample, size, min_count, specials, once)
     assert once is None
     counts, segmented = word_level.count_words(sample, split=split, normalise=normalise, segmenter=cutter)
     kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
@@ -154,38 +161,38 @@ def _words(
         normalise=normalise,
         split=split,
         segmenter=cutter if segmented or isinstance(segmenter, Segmenter) else None,
-        facts=_trained(sample, min_count, size, vocabulary.coverage(counts, kept)),
+        facts=_training_metadata(sample, min_count, size, vocabulary.coverage(counts, kept)),
     )
     return Tokenizer(blueprint)
 
 
-def _spaced_words(
+def _train_whitespace_tokenizer(
     sample: TrainingSample, size: int, min_count: int, specials: dict[str, str], once: SinglePassText | None
 ) -> Tokenizer:
     """The same where nothing but white space parts words: what was counted is remembered for encoding."""
-    whole: dict[str, Any] = {"specials": specials, "normalise": (), "split": "spaces"}
+    spec_options: dict[str, Any] = {"specials": specials, "normalise": (), "split": "spaces"}
     if once is None:
-        spoken = word_level.count_whitespace_words(sample)
+        counted = word_level.count_whitespace_words(sample)
     else:
         deque(sample, maxlen=0)  # they pass
-        spoken = once.word_counts
-    if not word_level.are_plain_words(spoken.words):
-        counts = word_level.split_counts(spoken, "spaces")
-        kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
-        facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))
-        return Tokenizer(word_level.word_tokenizer_spec(kept, segmenter=None, facts=facts, **whole))
-    kept, ids = spoken.by_frequency(specials=specials.values(), size=size, min_count=min_count)
-    covered = int(spoken.times[ids >= 0].sum()) / total if (total := int(spoken.times.sum())) else 1.0
-    facts = _trained(sample, min_count, size, covered)
-    made = Tokenizer(word_level.word_tokenizer_spec(kept, segmenter=None, facts=facts, **whole))
+        counted = once.word_counts
+    if not word_level.are_plain_words(counted.words):
+        counts = word_level.split_counts(counted, "spaces")
+        tokens = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
+        facts = _training_metadata(sample, min_count, size, vocabulary.coverage(counts, tokens))
+        return Tokenizer(word_level.word_tokenizer_spec(tokens, segmenter=None, facts=facts, **spec_options))
+    tokens, ids = counted.by_frequency(specials=specials.values(), size=size, min_count=min_count)
+    coverage = int(counted.times[ids >= 0].sum()) / total if (total := int(counted.times.sum())) else 1.0
+    facts = _training_metadata(sample, min_count, size, coverage)
+    tokenizer = Tokenizer(word_level.word_tokenizer_spec(tokens, segmenter=None, facts=facts, **spec_options))
     if once is None:
-        made.preload_cache(spoken.words, ids)
+        tokenizer.preload_cache(counted.words, ids)
     else:
         once.ids = ids
-    return made
+    return tokenizer
 
 
-def _characters(
+def _train_char_tokenizer(
     sample: TrainingSample,
     *,
     size: int | None,
@@ -195,12 +202,12 @@ def _characters(
 ) -> Tokenizer:
     min_count = min_count or char_level.CHAR_MIN_COUNT
     counts = char_level.count_characters(sample, normalise)
-    kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
-    facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))
-    return Tokenizer(char_level.char_spec(kept, specials=specials, normalise=normalise, facts=facts))
+    tokens = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
+    facts = _training_metadata(sample, min_count, size, vocabulary.coverage(counts, tokens))
+    return Tokenizer(char_level.char_spec(tokens, specials=specials, normalise=normalise, facts=facts))
 
 
-def _wordpiece(
+def _train_wordpiece_tokenizer(
     sample: TrainingSample,
     *,
     size: int | None,
@@ -212,11 +219,11 @@ def _wordpiece(
     size, min_count = size or wordpiece.WORDPIECE_VOCAB_SIZE, min_count or wordpiece.WORDPIECE_MIN_COUNT
     counts = wordpiece.count_wordpiece_words(sample, lower=lower, normalise=normalise)
     tokens = wordpiece.train_wordpiece(counts, size=size, min_count=min_count, specials=specials)
-    facts = _trained(sample, min_count, size)
+    facts = _training_metadata(sample, min_count, size)
     return Tokenizer(wordpiece.wordpiece_spec(tokens, specials=specials, lower=lower, normalise=normalise, facts=facts))
 
 
-def _bytepair(
+def _train_bpe_tokenizer(
     sample: TrainingSample,
     *,
     size: int | None,
@@ -225,9 +232,9 @@ def _bytepair(
     normalise: tuple[str, ...],
 ) -> Tokenizer:
     size, min_count = size or bpe.BPE_VOCAB_SIZE, min_count or bpe.BPE_MIN_COUNT
-    learned, merges = bpe.train_bpe(sample, size=size, min_count=min_count, specials=specials, normalise=normalise)
-    facts = _trained(sample, min_count, size)
-    return Tokenizer(bpe.bpe_spec(learned, merges, specials=specials, normalise=normalise, facts=facts))
+    vocab, merges = bpe.train_bpe(sample, size=size, min_count=min_count, specials=specials, normalise=normalise)
+    facts = _training_metadata(sample, min_count, size)
+    return Tokenizer(bpe.bpe_spec(vocab, merges, specials=specials, normalise=normalise, facts=facts))
 
 
 # A vocabulary with words added to it: what was cut into pieces, or unknown, becomes a token of its own.
@@ -236,7 +243,7 @@ def _bytepair(
 KINDS = ("words", "characters", "wordpiece")  # whose vocabularies are lists
 
 
-def missing_words(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> list[str]:
+def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) -> list[str]:
     """The words that these texts hold at least so often and the vocabulary lacks, the most frequent first.
 
     Only such as it could find if it had them, and none where it spells every word.
@@ -244,15 +251,18 @@ def missing_words(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> lis
     if tokenizer.unk_id is None or tokenizer.kind not in KINDS:
         return []
     ids, counts = tokenizer.encode_many(texts)
-    owners = np.repeat(np.arange(len(texts)), counts)
-    found: Counter[str] = Counter()
-    for number in np.unique(owners[ids == tokenizer.unk_id]):
-        text = texts[int(number)]
-        pieces = tokenizer.encode(text)
-        spans = zip(pieces.ids.tolist(), pieces.spans, strict=True)
-        found.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unk_id)
-    often = sorted((word for word, count in found.items() if count >= least), key=lambda word: (-found[word], word))
-    return [word for word in often if tokenizer.encode(word).ids.tolist() == [tokenizer.unk_id]]
+    text_ids = np.repeat(np.arange(len(texts)), counts)
+    missing_counts: Counter[str] = Counter()
+    for index in np.unique(text_ids[ids == tokenizer.unk_id]):
+        text = texts[int(index)]
+        encoding = tokenizer.encode(text)
+        spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
+        missing_counts.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unk_id)
+    frequent = sorted(
+        (word for word, count in missing_counts.items() if count >= min_count),
+        key=lambda word: (-missing_counts[word], word),
+    )
+    return [word for word in frequent if tokenizer.encode(word).ids.tolist() == [tokenizer.unk_id]]
 
 
 def extend_vocabulary(
@@ -269,27 +279,32 @@ def extend_vocabulary(
     if not words:
         return tokenizer, {}
     if tokenizer.kind not in KINDS:
-        what = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
-        raise InputError(what, hint="it spells every word already: train on without adding any")
-    made: TokenizerSpec = copy.deepcopy(tokenizer.spec)
-    normalised, pieces = blueprints.preprocessing_steps(
-        made["normalizer"], made["pre_tokenizer"] or {"type": "WhitespaceSplit"}
+        message = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
+        raise InputError(message, hint="it spells every word already: train on without adding any")
+    spec: TokenizerSpec = copy.deepcopy(tokenizer.spec)
+    normalize, split_pretokens = blueprints.preprocessing_steps(
+        spec["normalizer"], spec["pre_tokenizer"] or {"type": "WhitespaceSplit"}
     )
-    pieces = (lambda text: list(normalised(text))) if tokenizer.kind == "characters" else pieces
-    vocabulary, new = made["model"]["vocab"], {}
+    split_pretokens = (lambda text: list(normalize(text))) if tokenizer.kind == "characters" else split_pretokens
+    vocabulary, new_words = spec["model"]["vocab"], {}
     for word in words:
-        parts = pieces(word)
-        if len(parts) != 1:
-            what = f"{word!r} is cut into {len(parts)} parts before the vocabulary is asked"
-            raise InputError(what, hint="add words without spaces and punctuation, and Han one by one")
-        if parts[0] not in vocabulary:
-            new[parts[0]] = tokenizer.encode(word).ids.tolist()
-            vocabulary[parts[0]] = len(vocabulary)
-    if segmenter is not None and tokenizer.segmenter is None and tokenizer.split != "spaces" and any(map(has_han, new)):
-        made["model"]["forebear"]["segmenter"] = segmenter_spec(segmenter)
-    longer = Tokenizer(made) if new else tokenizer
-    for word in () if found else new:
-        if len(longer.encode(word).ids) != 1:
-            what = f"{word!r} is cut by the segmenter before the vocabulary is asked"
-            raise InputError(what, hint="add words as the segmenter finds them, or leave it out")
-    return longer, new
+        pretokens = split_pretokens(word)
+        if len(pretokens) != 1:
+            message = f"{word!r} is cut into {len(pretokens)} parts before the vocabulary is asked"
+            raise InputError(message, hint="add words without spaces and punctuation, and Han one by one")
+        if pretokens[0] not in vocabulary:
+            new_words[pretokens[0]] = tokenizer.encode(word).ids.tolist()
+            vocabulary[pretokens[0]] = len(vocabulary)
+    if (
+        segmenter is not None
+        and tokenizer.segmenter is None
+        and tokenizer.split != "spaces"
+        and any(map(has_han, new_words))
+    ):
+        spec["model"]["forebear"]["segmenter"] = segmenter_spec(segmenter)
+    extended = Tokenizer(spec) if new_words else tokenizer
+    for word in () if found else new_words:
+        if len(extended.encode(word).ids) != 1:
+            message = f"{word!r} is cut by the segmenter before the vocabulary is asked"
+            raise InputError(message, hint="add words as the segmenter finds them, or leave it out")
+    return extended, new_words

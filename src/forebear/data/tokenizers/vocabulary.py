@@ -12,54 +12,58 @@ from forebear.data.tokenizers.pretokens import WhitespaceWords, worth_compiling
 from forebear.errors import InputError
 
 # Distinct stretches and their characters held before they are cut into pieces: bounds the memory of counting.
-MOST_STRETCHES, MOST_CHARACTERS = 1 << 19, 1 << 23
+MOST_STRETCHES, MAX_CHARACTERS = 1 << 19, 1 << 23
 BLOCK = 1 << 20  # characters that are looked up at once
 
 
-def count_pieces(texts: Iterable[str], cut: Callable[[str], Iterable[str]]) -> Counter[str]:
+def count_pieces(texts: Iterable[str], split_pretoken: Callable[[str], Iterable[str]]) -> Counter[str]:
     """How often each piece occurs, where `cut` makes pieces of a stretch without ASCII spaces.
 
     Natural text repeats its stretches, so each distinct one is cut once and its pieces are counted many times. Where
     there is much text, the rest of it is looked up by compiled loops.
     """
     pieces: Counter[str] = Counter()
-    stretches: Counter[str] = Counter()
-    characters = seen = 0
-    left = iter(texts)
-    for text in left:
-        stretches.update(text.split(" "))
-        characters, seen = characters + len(text), seen + len(text)
-        if len(stretches) >= MOST_STRETCHES or characters >= MOST_CHARACTERS:
-            count_known_pretokens(stretches.items(), cut, pieces)
-            stretches.clear()
+    pretokens: Counter[str] = Counter()
+    characters = num_seen = 0
+    remaining = iter(texts)
+    for text in remaining:
+        pretokens.update(text.split(" "))
+        characters, num_seen = characters + len(text), num_seen + len(text)
+        if len(pretokens) >= MOST_STRETCHES or characters >= MAX_CHARACTERS:
+            count_known_pretokens(pretokens.items(), split_pretoken, pieces)
+            pretokens.clear()
             characters = 0
-        if worth_compiling(seen):
+        if worth_compiling(num_seen):
             break
-    count_known_pretokens(stretches.items(), cut, pieces)
-    _count_by_loops(left, cut, pieces, seen)
+    count_known_pretokens(pretokens.items(), split_pretoken, pieces)
+    _count_compiled(remaining, split_pretoken, pieces, num_seen)
     return pieces
 
 
 def count_known_pretokens(
-    stretches: Iterable[tuple[str, int]], cut: Callable[[str], Iterable[str]], pieces: Counter[str] | None = None
+    pretokens: Iterable[tuple[str, int]],
+    split_pretoken: Callable[[str], Iterable[str]],
+    pieces: Counter[str] | None = None,
 ) -> Counter[str]:
     """The pieces of stretches that occur so often, added to those of others."""
     pieces = Counter() if pieces is None else pieces
-    for stretch, times in stretches:
-        for piece in cut(stretch):
-            pieces[piece] += times
+    for pretoken, count in pretokens:
+        for piece in split_pretoken(pretoken):
+            pieces[piece] += count
     return pieces
 
 
-def _count_by_loops(texts: Iterator[str], cut: Callable[[str], Iterable[str]], pieces: Counter[str], seen: int) -> None:
+def _count_compiled(
+    texts: Iterator[str], split_pretoken: Callable[[str], Iterable[str]], pieces: Counter[str], num_seen: int
+) -> None:
     """Adds the pieces of the remaining texts."""
-    known = WordCounts(" ", seen)
+    word_counts = WordCounts(" ", num_seen)
     for block in _blocks(texts):
-        known.add(block)
-        if len(known.words) >= MOST_STRETCHES or known.words.characters >= MOST_CHARACTERS:
-            count_known_pretokens(known.word_counts(), cut, pieces)
-            known = WordCounts(" ", seen)
-    count_known_pretokens(known.word_counts(), cut, pieces)
+        word_counts.add(block)
+        if len(word_counts.words) >= MOST_STRETCHES or word_counts.words.characters >= MAX_CHARACTERS:
+            count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
+            word_counts = WordCounts(" ", num_seen)
+    count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -79,24 +83,24 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
 class WordCounts:
     """Words that gaps part, numbered as they turn up, and how often each occurs: no Python object for any of them."""
 
-    def __init__(self, gaps: str, seen: int = 0) -> None:
-        self.words, self.times = WhitespaceWords(gaps, seen), np.zeros(0, np.int64)
+    def __init__(self, gaps: str, characters_before: int = 0) -> None:
+        self.words, self.times = WhitespaceWords(gaps, characters_before), np.zeros(0, np.int64)
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], gaps: str) -> WordCounts:
-        made = cls(gaps)
+        counts = cls(gaps)
         for block in _blocks(texts):
-            made.add(block)
-        return made
+            counts.add(block)
+        return counts
 
     def add(self, texts: list[str]) -> None:
         self.count(self.words.word_ids(texts))
 
-    def count(self, numbers: np.ndarray) -> None:
+    def count(self, word_ids: np.ndarray) -> None:
         """Words of these numbers occur once more each."""
-        more = np.bincount(numbers, minlength=len(self.words))
-        more[: len(self.times)] += self.times
-        self.times = more
+        totals = np.bincount(word_ids, minlength=len(self.words))
+        totals[: len(self.times)] += self.times
+        self.times = totals
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
         return zip(self.words.texts(), self.times.tolist(), strict=True)
@@ -105,29 +109,29 @@ class WordCounts:
         self, *, specials: Iterable[str], size: int | None, min_count: int
     ) -> tuple[list[str], np.ndarray]:
         """As `ordered` below; and the id of each word by its number, -1 where the vocabulary lacks it."""
-        first, room = _first(specials, size)
-        by_text = self.words.in_order()
-        order = by_text[np.argsort(-self.times[by_text], kind="stable")]
-        order = order[self.times[order] >= min_count][: None if room is None else room + len(first)]
-        names, spoken = self.words.texts_of(order), f" {self.words.gather(' ')} "
-        if taken := {special for special in first if f" {special} " in spoken}:
-            apart = [place for place, name in enumerate(names) if name in taken]
-            order, names = np.delete(order, apart), [name for name in names if name not in taken]
-        order, names = order[:room], names[:room]
+        special_tokens, max_words = _first(specials, size)
+        alphabetical = self.words.in_order()
+        order = alphabetical[np.argsort(-self.times[alphabetical], kind="stable")]
+        order = order[self.times[order] >= min_count][: None if max_words is None else max_words + len(special_tokens)]
+        names, joined = self.words.texts_of(order), f" {self.words.gather(' ')} "
+        if clashes := {special for special in special_tokens if f" {special} " in joined}:
+            clash_positions = [index for index, name in enumerate(names) if name in clashes]
+            order, names = np.delete(order, clash_positions), [name for name in names if name not in clashes]
+        order, names = order[:max_words], names[:max_words]
         ids = np.full(len(self.times), -1, np.int32)
-        ids[order] = np.arange(len(first), len(first) + len(order))
-        return first + names, ids
+        ids[order] = np.arange(len(special_tokens), len(special_tokens) + len(order))
+        return special_tokens + names, ids
 
 
 def order_vocabulary(
     counts: Mapping[str, int], *, specials: Iterable[str], size: int | None, min_count: int
 ) -> list[str]:
     """The vocabulary in id order: special tokens, then pieces by falling count; pieces of equal count by their text."""
-    first, room = _first(specials, size)
-    taken = set(first)
-    kept = sorted(piece for piece, count in counts.items() if count >= min_count and piece not in taken)
-    kept.sort(key=counts.__getitem__, reverse=True)  # who is as frequent stays where it is
-    return first + kept[:room]
+    special_tokens, max_pieces = _first(specials, size)
+    special_set = set(special_tokens)
+    pieces = sorted(piece for piece, count in counts.items() if count >= min_count and piece not in special_set)
+    pieces.sort(key=counts.__getitem__, reverse=True)  # who is as frequent stays where it is
+    return special_tokens + pieces[:max_pieces]
 
 
 def _first(specials: Iterable[str], size: int | None) -> tuple[list[str], int | None]:

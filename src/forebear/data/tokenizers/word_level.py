@@ -26,7 +26,7 @@ from forebear.errors import InputError
 WORD_SPLITS = ("punctuation", "spaces")
 WORD_VOCAB_SIZE, WORD_MIN_COUNT = 50_000, 1
 WORD_GAPS = "\n\t\r" + SEPARATOR  # part words as a space does, whatever stands beside them
-WHITE = re.compile(
+WHITESPACE = re.compile(
     f"[\t-\r {SEPARATOR}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 )  # Unicode's own list
 
@@ -42,63 +42,63 @@ def word_pretokenizer(split: str) -> dict[str, Any]:
     words = {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": True}
     if split == "punctuation":
         return words  # the separator is neither a word character nor kept
-    parted = {"type": "Split", "pattern": {"String": SEPARATOR}, "behavior": "Removed", "invert": False}
-    return {"type": "Sequence", "pretokenizers": [parted, {"type": "WhitespaceSplit"}]}
+    separator_split = {"type": "Split", "pattern": {"String": SEPARATOR}, "behavior": "Removed", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [separator_split, {"type": "WhitespaceSplit"}]}
 
 
-def is_plain_word(stretch: str, split: str) -> bool:
+def is_plain_word(pretoken: str, split: str) -> bool:
     """Whether it is certainly one word: letters and digits of ASCII only; where spaces part words, anything visible."""
     if split == "spaces":  # white space is never printable, but for the space itself, which no stretch has
-        return stretch != "" and (stretch.isprintable() or WHITE.search(stretch) is None)
-    return stretch.isascii() and stretch.isalnum()
+        return pretoken != "" and (pretoken.isprintable() or WHITESPACE.search(pretoken) is None)
+    return pretoken.isascii() and pretoken.isalnum()
 
 
 def segment_boundaries(text: str, segmenter: Segmenter | None) -> np.ndarray:
     """Where the segmenter's words part inside the text at a Chinese character: positions, rising."""
     if segmenter is None or not has_han(text):
         return np.zeros(0, np.int64)
-    cuts = np.array(segmenter.word_ends(text), np.int64)[:-1]
+    word_ends = np.array(segmenter.word_ends(text), np.int64)[:-1]
     han = is_han(code_points(text))
-    return cuts[han[cuts - 1] | han[cuts]]
+    return word_ends[han[word_ends - 1] | han[word_ends]]
 
 
-def split_at(text: str, places: np.ndarray) -> list[str]:
+def split_at(text: str, boundaries: np.ndarray) -> list[str]:
     """The text cut at each of these places."""
-    return [text[begin:end] for begin, end in pairwise([0, *places.tolist(), len(text)])]
+    return [text[begin:end] for begin, end in pairwise([0, *boundaries.tolist(), len(text)])]
 
 
-def insert_separators(text: str, places: np.ndarray) -> str:
+def insert_separators(text: str, boundaries: np.ndarray) -> str:
     """The text with a separator put in at each of these places."""
-    return SEPARATOR.join(split_at(text, places)) if len(places) else text
+    return SEPARATOR.join(split_at(text, boundaries)) if len(boundaries) else text
 
 
 def count_words(
     texts: Iterable[str], *, split: str, normalise: Sequence[str], segmenter: Segmenter | None
 ) -> tuple[Counter[str], bool]:
     """How often each word occurs, and whether the segmenter had anything to do."""
-    segmented, cut = False, _cutter(split, normalise)
+    segmented, split_pretoken = False, _pretoken_splitter(split, normalise)
 
-    def spaced() -> Iterator[str]:
+    def spaced_texts() -> Iterator[str]:
         nonlocal segmented
         for text in map(replace_surrogates, texts):
-            places = segment_boundaries(text, segmenter)
-            segmented = segmented or len(places) > 0
-            text = insert_separators(text, places)
+            boundaries = segment_boundaries(text, segmenter)
+            segmented = segmented or len(boundaries) > 0
+            text = insert_separators(text, boundaries)
             for gap in WORD_GAPS:
                 text = text.replace(gap, " ")
             yield text
 
-    return vocabulary.count_pieces(spaced(), cut), segmented
+    return vocabulary.count_pieces(spaced_texts(), split_pretoken), segmented
 
 
-def _cutter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:
+def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:
     """What makes pieces of a stretch."""
-    _, pieces = preprocessing_steps(make_normalizer(normalise), word_pretokenizer(split))
+    _, split_pretokens = preprocessing_steps(make_normalizer(normalise), word_pretokenizer(split))
 
-    def cut(stretch: str) -> Sequence[str]:
-        return (stretch,) if not normalise and is_plain_word(stretch, split) else pieces(stretch)
+    def split_pretoken(pretoken: str) -> Sequence[str]:
+        return (pretoken,) if not normalise and is_plain_word(pretoken, split) else split_pretokens(pretoken)
 
-    return cut
+    return split_pretoken
 
 
 def count_whitespace_words(texts: Iterable[str]) -> vocabulary.WordCounts:
@@ -106,15 +106,15 @@ def count_whitespace_words(texts: Iterable[str]) -> vocabulary.WordCounts:
     return vocabulary.WordCounts.from_texts(texts, " " + WORD_GAPS)
 
 
-def split_counts(spoken: vocabulary.WordCounts, split: str) -> Counter[str]:
+def split_counts(counts: vocabulary.WordCounts, split: str) -> Counter[str]:
     """How often each word occurs, where some of these are several."""
-    return vocabulary.count_known_pretokens(spoken.word_counts(), _cutter(split, ()))
+    return vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter(split, ()))
 
 
 def are_plain_words(words: WhitespaceWords) -> bool:
     """Whether none of these, which no gap parts, has any white space in it."""
-    whole = words.gather("_")
-    return whole.isprintable() or WHITE.search(whole) is None
+    joined = words.gather("_")
+    return joined.isprintable() or WHITESPACE.search(joined) is None
 
 
 def word_tokenizer_spec(

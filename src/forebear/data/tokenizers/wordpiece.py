@@ -22,25 +22,25 @@ from forebear.errors import InputError
 
 WORDPIECE_VOCAB_SIZE, WORDPIECE_MIN_COUNT = 30_000, 2
 PREFIX = "##"  # a piece that continues a word
-LONGEST = 100  # characters of a word; a longer one is unknown, as in BERT
+MAX_WORD_LENGTH = 100  # characters of a word; a longer one is unknown, as in BERT
 
 _HAN_OR_NOT = re.compile(f"[{BERT_HAN_CLASS}]|[^{BERT_HAN_CLASS}]+")
 
 
 def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
     """BERT's basic normaliser after the named steps; accents go where case goes, as in BERT."""
-    before = [make_normalizer((step,)) for step in normalise if step != "lower"]
+    steps = [make_normalizer((step,)) for step in normalise if step != "lower"]
     basic = bert_normalizer(lower=lower)
-    return {"type": "Sequence", "normalizers": [*before, basic]} if before else basic
+    return {"type": "Sequence", "normalizers": [*steps, basic]} if steps else basic
 
 
 def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
     """How often each word occurs; a Chinese character is a word."""
-    _, pieces = preprocessing_steps(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
-    apart = (
+    _, split_pretokens = preprocessing_steps(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
+    separated = (
         " ".join(_HAN_OR_NOT.findall(replace_surrogates(text))) for text in texts
     )  # each is cut once, not each sentence
-    return vocabulary.count_pieces(apart, pieces)
+    return vocabulary.count_pieces(separated, split_pretokens)
 
 
 def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, specials: Mapping[str, str]) -> list[str]:
@@ -52,51 +52,53 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    first = list(dict.fromkeys(specials.values()))
-    alphabet = _alphabet(counts, room=size - len(first))
+    special_tokens = list(dict.fromkeys(specials.values()))
+    alphabet = _alphabet(counts, max_pieces=size - len(special_tokens))
     if not alphabet:
-        return first
-    known = set(alphabet)
+        return special_tokens
+    known_characters = set(alphabet)
     words = {
-        word: times
-        for word, times in counts.items()
-        if len(word) <= LONGEST and word[0] in known and all(PREFIX + c in known for c in word[1:])
+        word: count
+        for word, count in counts.items()
+        if len(word) <= MAX_WORD_LENGTH
+        and word[0] in known_characters
+        and all(PREFIX + character in known_characters for character in word[1:])
     }
     single = sorted(piece for piece in alphabet if len(piece) == 1)
     continuing = sorted(piece for piece in alphabet if len(piece) > 1)
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=min_count,
-        special_tokens=[*first, *single, *continuing],
+        special_tokens=[*special_tokens, *single, *continuing],
         continuing_subword_prefix=PREFIX,
         show_progress=False,
     )
-    made = Tokenizer(models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=PREFIX))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made.train_from_iterator(_repeated(words), trainer)
-    learned = json.loads(made.to_str())["model"]["vocab"]
-    return sorted(learned, key=learned.__getitem__)
+    tokenizer = Tokenizer(models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=PREFIX))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.train_from_iterator(_repeat_words(words), trainer)
+    vocab = json.loads(tokenizer.to_str())["model"]["vocab"]
+    return sorted(vocab, key=vocab.__getitem__)
 
 
-def _alphabet(counts: Mapping[str, int], *, room: int) -> list[str]:
+def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
     """All characters, those that continue a word marked, by falling count, as many as there is room for.
 
     Rare ones too: a character that is left out makes every word it stands in unknown.
     """
-    found: Counter[str] = Counter()
-    for word, times in counts.items():
-        if len(word) <= LONGEST:
-            found[word[0]] += times
-            for c in word[1:]:
-                found[PREFIX + c] += times
-    return vocabulary.order_vocabulary(found, specials=(), size=max(room, 1), min_count=1)
+    counts_of_pieces: Counter[str] = Counter()
+    for word, count in counts.items():
+        if len(word) <= MAX_WORD_LENGTH:
+            counts_of_pieces[word[0]] += count
+            for character in word[1:]:
+                counts_of_pieces[PREFIX + character] += count
+    return vocabulary.order_vocabulary(counts_of_pieces, specials=(), size=max(max_pieces, 1), min_count=1)
 
 
-def _repeated(words: Mapping[str, int], most: int = 8192) -> Iterator[str]:
+def _repeat_words(words: Mapping[str, int], words_per_line: int = 8192) -> Iterator[str]:
     """Each word as often as it was counted, many to a string, for a trainer that takes no counts."""
-    for word, times in words.items():
-        for done in range(0, times, most):
-            yield " ".join(repeat(word, min(most, times - done)))
+    for word, count in words.items():
+        for start in range(0, count, words_per_line):
+            yield " ".join(repeat(word, min(words_per_line, count - start)))
 
 
 def wordpiece_spec(
@@ -114,7 +116,7 @@ def wordpiece_spec(
         "type": "WordPiece",
         "unk_token": specials["unknown"],
         "continuing_subword_prefix": PREFIX,
-        "max_input_chars_per_word": LONGEST,
+        "max_input_chars_per_word": MAX_WORD_LENGTH,
         "vocab": {token: i for i, token in enumerate(tokens)},
     }
     return build_tokenizer_spec(

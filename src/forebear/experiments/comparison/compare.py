@@ -1,4 +1,4 @@
-"""Every milestone on the same text, split and budget, one after the other; what was broken off goes on."""
+"""Comparison of models on the same text or task, with one split and budget; an interrupted comparison resumes."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ from forebear.experiments.comparison.trials import (
     trial_example_scores,
 )
 from forebear.experiments.comparison.verdict import comparison_notes, contaminated_rows, score_versus_reference
-from forebear.experiments.evaluator import already_trained_on
-from forebear.experiments.pipeline import MEASURED_CHARACTERS
+from forebear.experiments.evaluator import MEASURED_BYTES, already_trained_on
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.registry import LINEAGE, model_spec
 from forebear.settings.units import format_duration, parse_duration
@@ -68,20 +67,19 @@ if TYPE_CHECKING:
     from forebear.experiments.comparison.trials import WordEvalRow
 
 COMPARISON_FILE, COMPARISON_PAGE, RUNS_FOLDER = "comparison.json", "comparison.html", "runs"
-DEFAULT_TIME = "2m"  # to learn, for each, where nobody says
-MAX_SIZE_DIFFERENCE = 0.01  # the share by which held-out bytes may differ between tokenizers before it is told
+DEFAULT_TIME = "2m"  # training time of each model, by default
+MAX_SIZE_DIFFERENCE = 0.01  # relative difference of held-out bytes between tokenizers above which a note is shown
 
 PathLike = str | os.PathLike[str]
-TrialCallback = Callable[
-    [str, int, dict[str, Any] | TextTrial], object
-]  # milestone, seed, a line of its log or its result
+# Called with model name, seed, and a line of the training log or the result of the trial.
+TrialCallback = Callable[[str, int, dict[str, Any] | TextTrial], object]
 TaskTrialCallback = Callable[[str, int, dict[str, Any] | TextTrial | TaskTrial], object]
-TASKS = "tasks"  # the folder of what was adapted, beside that of what was pre-trained
+TASKS = "tasks"  # folder of adapted runs, next to RUNS_FOLDER
 
 
 @dataclass(frozen=True)
 class _TextTrialSettings:
-    """What every trial has in common."""
+    """Settings common to all trials on text."""
 
     source: TextSource
     sizes: Mapping[str, str]
@@ -90,7 +88,7 @@ class _TextTrialSettings:
     settings: dict[str, Any]
     overwrite: bool
     command: str
-    words: tuple[str, ...] = ()  # files of words that people judged
+    words: tuple[str, ...] = ()  # word-evaluation files
 
 
 @overload
@@ -100,18 +98,19 @@ def compare(
     texts: PathLike | Sequence[PathLike] = (), *, task: tuple[str, PathLike], **options: Any
 ) -> TaskComparison: ...
 @overload
-def compare(*, runs: Sequence[PathLike], options: Sequence[PathLike]) -> list[WordEvalRow]: ...
+def compare(*, runs: Sequence[PathLike], words: Sequence[PathLike]) -> list[WordEvalRow]: ...
 def compare(
     texts: PathLike | Sequence[PathLike] = (), *, task: tuple[str, PathLike] | None = None, **options: Any
 ) -> TextComparison | TaskComparison | list[WordEvalRow]:
-    """Trains each milestone (all of the lineage, unless some are named) on the same text, and compares them.
+    """Train models of the lineage on the same text and compare them.
 
-    With a `task`, a name and a file of labelled examples, each is adapted to it as well and measured on a test. The
-    words are those of the command line: only=, time=, seeds=, size=, tokenizer=, vocabulary=, held_out=, threads=, to=,
-    overwrite=; with a task also test=, dev=, runs=, adapt_time=, ablate=, test_share=; without one limit=, prompt=,
-    words=.
-    See `compare_on_text` and `compare_on_task` for what they mean. Without a text and a task, finished `runs` are set
-    beside each other by files of judged `words` alone.
+    With a `task`, given as name and file of labeled examples, each model is also adapted to it and evaluated on a test
+    set. Without text and task, finished `runs` are compared on word-evaluation files (`words`).
+
+    Args:
+        texts: Text files, or a prepared corpus.
+        task: (name, file of training examples).
+        **options: Options of `compare_on_text` or `compare_on_task`, named as on the command line.
     """
     if task is None and "runs" in options:
         if texts or set(options) != {"runs", "words"}:
@@ -143,13 +142,20 @@ def compare_on_text(
     command: str = "",
     on_progress: TrialCallback | None = None,
 ) -> TextComparison:
-    """Trains each milestone (all of the lineage, unless some are named) for `time` with each seed, and compares them.
+    """Train each model for the same time with each seed, and compare bits per byte of held-out text.
 
-    The results stand in `to`: comparison.json, comparison.html, and the runs. Called again with the same settings it
-    goes on; a milestone that failed is a row with its error, and is tried again then. `seeds` is how many, or which;
-    `size` is by milestone: {"gpt2": "mini"}.
-    `limit` is the text's true entropy in bits per byte, where it is known. `prompt` is what everyone continues. `words`
-    are files of pairs of words that people judged, or of analogies: a column for each, for those that have vectors.
+    Called again with the same settings, it resumes; a model that failed is a row with its error, and is tried again.
+
+    Args:
+        to: Folder of the results: comparison.json, comparison.html and the runs.
+        only: Names of models; default: all that train on text.
+        time: Training time of each model, such as "2m".
+        seeds: Number of seeds, or a list of seeds.
+        size: Preset size by model: {"gpt2": "mini"}.
+        limit: True entropy of the text in bits per byte, if known.
+        prompt: Prompt of the samples; default: the first words of the held-out text.
+        words: Word-similarity or analogy files, shown as columns for models with word vectors.
+        on_progress: Called with the name, the seed, and a log line or the result of each trial.
     """
     paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
@@ -165,7 +171,7 @@ def compare_on_text(
     }
     word_files = tuple(os.path.abspath(file) for file in words)
     for file in word_files:
-        read_word_eval_file(file)  # what is wrong with it is told before anybody learns
+        read_word_eval_file(file)  # errors are raised before any training
     settings_for_trials = _TextTrialSettings(
         source, dict(size or {}), tokenizer, vocabulary, settings, overwrite, command, word_files
     )
@@ -180,12 +186,12 @@ def compare_on_text(
                 names,
                 seed_values,
                 settings_for_trials,
-                on_progress or (lambda name, seed, told: None),
+                on_progress or (lambda name, seed, line: None),
             )
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
-    """Which seeds, where so many are wanted, or these."""
+    """Seeds from their number, or from a list."""
     values = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
     if not values:
         raise InputError("nothing to compare", hint="give at least one seed")
@@ -200,7 +206,7 @@ def refuse_stdin(paths: Iterable[str]) -> None:
 
 
 def text_key(source: TextSource) -> str:
-    """What is the same for the same text."""
+    """A key that identifies the text."""
     return (
         Corpus.open(source.paths[0]).key
         if is_corpus(source)
@@ -216,7 +222,7 @@ def _open_text_comparison(
     prompt: str | None,
     overwrite: bool,
 ) -> TextComparison:
-    """The comparison that stands in the folder, if it is this one; else a new one, with its yardsticks."""
+    """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
     source = trial_settings.source
     settings = {
         **trial_settings.settings,
@@ -231,7 +237,7 @@ def _open_text_comparison(
     }
     existing = _read_text_comparison(folder)
     if existing is not None and is_same_comparison(existing.settings, settings) and prompt in (None, existing.prompt):
-        settings["seeds"] = sorted({*existing.settings["seeds"], *seeds})  # what is there already stays in the table
+        settings["seeds"] = sorted({*existing.settings["seeds"], *seeds})  # existing seeds stay in the table
         return replace(existing, settings=settings, limit=limit, finished=False)
     if not overwrite and (existing is not None or read_comparison(folder).get("task")):
         hint = "add --overwrite to replace it, or choose another folder with --to"
@@ -255,12 +261,12 @@ def _open_text_comparison(
 
 
 def is_same_comparison(existing: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Whether results under these settings belong into one table. More seeds may be added to fewer."""
+    """Whether two comparisons have the same settings; seeds may differ, as more can be added."""
     return {**existing, "seeds": ()} == {**settings, "seeds": ()}
 
 
 def _split_for_baselines(trial_settings: _TextTrialSettings) -> HeldOutText | None:
-    """The text itself, for the yardsticks; a corpus holds it no more."""
+    """The text itself for baselines; None for a prepared corpus, which does not contain it."""
     if is_corpus(trial_settings.source):
         return None
     source = trial_settings.source
@@ -268,13 +274,13 @@ def _split_for_baselines(trial_settings: _TextTrialSettings) -> HeldOutText | No
         source.paths,
         source.reading,
         trial_settings.settings["held_out"],
-        MEASURED_CHARACTERS,
+        MEASURED_BYTES,
         cast("SentenceMode", source.sentences),
     )
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:
-    """The table that stands in the folder; what is torn is as good as not there: the runs beside it remain."""
+    """The contents of comparison.json, or {} if it is missing or corrupt; runs are kept either way."""
     with suppress(OSError, ValueError):
         data = json.loads((folder / COMPARISON_FILE).read_text("utf-8"))
         return data if isinstance(data, dict) else {}
@@ -325,7 +331,7 @@ def _trial_listener(on_progress: TrialCallback, name: str, seed: int) -> Callabl
 
 
 def _is_valid_text_trial(trial: TextTrial, folder: Path) -> bool:
-    """Whether a result in the table still stands in its folder as well."""
+    """Whether a finished result is still in its run folder."""
     if not trial.finished:
         return False
     try:
@@ -336,16 +342,16 @@ def _is_valid_text_trial(trial: TextTrial, folder: Path) -> bool:
 
 
 def _depends_on_seed(name: str) -> bool:
-    """Counting gives the same whatever the seed."""
+    """Whether results depend on the seed; counts do not."""
     try:
         spec_class = model_spec(name)
         return spec_class.learning != "counting" or spec_class.counts_again
-    except Exception:  # noqa: BLE001 - a milestone that cannot even be loaded: its trial will tell why
+    except Exception:  # noqa: BLE001 - a model that cannot be loaded: its trial reports the error
         return True
 
 
 def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Of the settings for all, those that mean something to this one."""
+    """The common settings without those that have no effect on this model."""
     try:
         unused, _ = UNUSED_BY_LEARNER[settings_kind(model_spec(name))]
     except Exception:  # noqa: BLE001 - as above
@@ -377,7 +383,7 @@ def _text_trial_spec(
 
 
 def write_text_comparison(comparison: TextComparison, folder: Path) -> None:
-    """comparison.json and comparison.html, each whole or not at all."""
+    """Write comparison.json and comparison.html atomically."""
     metadata = {
         **comparison.facts,
         "when": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -391,7 +397,7 @@ def write_text_comparison(comparison: TextComparison, folder: Path) -> None:
 
 
 def _text_note(comparison: TextComparison, folder: Path) -> str:
-    """Something a reader must know before believing the table."""
+    """Caveats of the table."""
     notes = []
     held_out_bytes = [count for row in comparison.rows for count in row.values("held_out_bytes")]
     if held_out_bytes and max(held_out_bytes) > min(held_out_bytes) * (1 + MAX_SIZE_DIFFERENCE):
@@ -405,12 +411,12 @@ def _text_note(comparison: TextComparison, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class _TaskTrialSettings:
-    """What every trial has in common."""
+    """Settings common to all trials on a task."""
 
     source: TextSource
     labelled: LabeledSource
     vocabulary: int | None
-    pretraining: dict[str, Any]  # settings of a recipe
+    pretraining: dict[str, Any]  # training settings
     adapting: dict[str, Any]
     overwrite: bool
     command: str
@@ -442,11 +448,20 @@ def compare_on_task(
     command: str = "",
     on_progress: TaskTrialCallback | None = None,
 ) -> TaskComparison:
-    """`task` is its name (or "auto") and the file to learn from; without `test` a share of it is held out for that.
+    """Pre-train models on the same text, adapt each to a task with each seed, and compare scores on a test set.
 
-    `runs` are finished runs that take part; without texts they and the n-gram are all. `ablate` names what of BERT to
-    leave out: nsp, direction, whole-words, pretraining. `form` says how the files are written (`files.guessing.guess`),
-    and `labelled` what else is to be done with them (training.labelled.LabelledSource).
+    Called again with the same settings, it resumes.
+
+    Args:
+        task: (name or "auto", file of training examples).
+        test: Test file; without it, `test_share` of the examples are held out.
+        runs: Finished runs that take part; without texts, only they and the n-gram (and taggers) do.
+        ablate: Ablations of BERT: nsp, direction, whole-words, pretraining.
+        adapt_time: Time to adapt each model.
+        form: Format of the files, as detected by `data.labeled.columns`.
+        labelled: Other fields of `LabeledSource`.
+
+    The other arguments are those of `compare_on_text`.
     """
     text_paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in text_paths))
@@ -510,7 +525,7 @@ def _open_task_comparison(
     reference: str,
     notes: list[str],
 ) -> TaskComparison:
-    """The comparison that stands in the folder, if it is this one; else a new one, with its baselines."""
+    """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
     settings = {
         **trial_settings.pretraining,
         "adapting": trial_settings.adapting,
@@ -527,10 +542,10 @@ def _open_task_comparison(
         "test_share": trial_settings.labelled.test_share,
         "whole": reference,
     }
-    settings = json.loads(json.dumps(settings))  # as the folder's file gives it back
+    settings = json.loads(json.dumps(settings))  # as read back from comparison.json
     existing = _read_task_comparison(folder)
     if existing is not None and is_same_comparison(existing.settings, settings):
-        settings["seeds"] = sorted({*existing.settings["seeds"], *seeds})  # what is there already stays in the table
+        settings["seeds"] = sorted({*existing.settings["seeds"], *seeds})  # existing seeds stay in the table
         return replace(existing, settings=settings, finished=False)
     if read_comparison(folder) and not trial_settings.overwrite:
         hint = "add --overwrite to replace it, or choose another folder with --to"
@@ -538,7 +553,7 @@ def _open_task_comparison(
     if trial_settings.source.paths and not is_corpus(trial_settings.source):
         document_hashes(
             trial_settings.source.paths, trial_settings.source.reading
-        )  # what is wrong with it is _with_conclusions once, and now
+        )  # errors are raised once, before any training
     data = read_splits(trial_settings.labelled)
     task = task_from_train(trial_settings.labelled, data)
     metadata = _task_facts(trial_settings, data, [*notes, *data.notes])
@@ -605,7 +620,7 @@ def _run_task_comparison(
 
 
 def _order_rows(comparison: TaskComparison) -> TaskComparison:
-    """Rows in the order of history; variants in the order in which they were asked for, behind the whole."""
+    """Rows in lineage order; ablations in the order given, after the reference."""
     if comparison.whole:
         return comparison
     positions = {name: index for index, name in enumerate(LINEAGE)}
@@ -615,7 +630,7 @@ def _order_rows(comparison: TaskComparison) -> TaskComparison:
 
 
 def _is_valid_task_trial(trial: TaskTrial, folder: Path, participant: ModelOrigin) -> bool:
-    """Whether a result in the table still stands in its folder as well, and is of the run that is meant."""
+    """Whether a finished result is still in its run folder, and was adapted from the same run."""
     if not trial.finished:
         return False
     try:
@@ -637,11 +652,13 @@ def _run_model_trial(
     trial_settings: _TaskTrialSettings,
     on_progress: TaskTrialCallback,
 ) -> TaskTrial:
-    """Pre-trains it, if it is to be, and adapts it; what goes wrong is _with_conclusions in the trial."""
+    """Pre-train a participant if needed, and adapt it; errors are part of the trial."""
     seconds, memory, start_from = None, None, participant.given or participant.milestone
-    if participant.given:  # one that was imported took no time of ours
+    if participant.given:  # imported runs have no pre-training time
         metadata = RunFolder.open(participant.given).metadata
-        seconds = None if "task" in metadata else metadata.get("seconds") or None  # nor is adapting pre-training
+        seconds = (
+            None if "task" in metadata else metadata.get("seconds") or None
+        )  # time of adaptation is not pre-training
     elif participant.fresh:
         start_from = str(folder / RUNS_FOLDER / f"{REFERENCE_MODEL}-{seed}")
     elif not participant.is_counting:
@@ -673,9 +690,7 @@ def _run_model_trial(
         ),
         lambda line: on_progress(participant.name, seed, line),
     )
-    size = (
-        (participant.size or "") if participant.is_counting else trial.size
-    )  # its weights are of words and pairs, whatever was counted
+    size = (participant.size or "") if participant.is_counting else trial.size  # a linear model has no preset size
     return replace(trial, size=size, pretraining=seconds, memory=max(memory or 0, trial.memory or 0) or None)
 
 
@@ -697,7 +712,7 @@ def _pretraining_spec(
 
 
 def _with_conclusions(comparison: TaskComparison, folder: Path) -> TaskComparison:
-    """With what follows from the answers themselves: differences to the whole, and what may be chance."""
+    """A copy with differences to the reference and notes, computed from per-example scores."""
     scores_by_row: dict[str, list[np.ndarray]] = {}
     for row in comparison.rows:
         trial_scores = [trial_example_scores(folder / trial.run) for trial in row.trials if trial.score is not None]
@@ -712,7 +727,7 @@ def _with_conclusions(comparison: TaskComparison, folder: Path) -> TaskCompariso
 
 
 def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, list[str]]:
-    """Rows by title, with the files that taught the run they began with, and of which some now examine."""
+    """By row title, the evaluation files that its base run was trained on."""
     files_by_title: dict[str, list[str]] = {}
     source, digests = LabeledSource.from_dict(comparison.settings["examples"]), comparison.settings["digests"]
     for row in comparison.rows:
@@ -725,7 +740,7 @@ def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, 
 
 
 def write_task_comparison(comparison: TaskComparison, folder: Path) -> None:
-    """comparison.json and comparison.html, each whole or not at all."""
+    """Write comparison.json and comparison.html atomically."""
     comparison = replace(comparison, facts={**comparison.facts, "when": datetime.now(UTC).strftime("%Y-%m-%d")})
     with atomic_write(folder / COMPARISON_FILE) as file:
         file.write(json.dumps(comparison.to_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
@@ -734,6 +749,6 @@ def write_task_comparison(comparison: TaskComparison, folder: Path) -> None:
 
 
 def usage_command(comparison: TaskComparison, row: TaskComparisonRow, folder: PathLike) -> str:
-    """The command that asks a row's best run."""
+    """The command that uses the best run of a row."""
     trial = row.best
     return "" if trial is None else f"forebear {comparison.verb} {Path(folder) / trial.run} …"

@@ -1,4 +1,4 @@
-"""Familiar things to hold a milestone against: compressors and the frequencies of bytes, on the same held-out text."""
+"""Baselines without a model: compressors and byte frequencies on the same held-out text."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from forebear.data.sentences import SentenceMode, split_sentences
 from forebear.errors import InputError
 from forebear.experiments.comparison.results import CompressionBaseline
 
-GZIP_WINDOW = 32_768  # bytes back: more learning text cannot help it
-XZ_WINDOW = 8_388_608  # bytes, at its usual level
-DOCUMENT_SEPARATOR = b"\n"  # documents: a compressor, too, must say where one ends
+GZIP_WINDOW = 32_768  # bytes: more training text does not help gzip
+XZ_WINDOW = 8_388_608  # bytes, at the default level
+DOCUMENT_SEPARATOR = b"\n"  # a compressor, too, must encode where documents end
 
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """The text as `Corpus.split` divides it: the end of what teaches, the beginning of what examines, and counts."""
+    """The text as split by `Corpus.split`: the end of the training text, the start of the held-out text, and counts."""
 
-    train: bytes  # the last XZ_SEES at most
-    held_out: bytes  # the first units, about as much as was asked for
-    frequencies: np.ndarray  # (256,) of each byte in all that teaches
+    train: bytes  # at most the last XZ_WINDOW
+    held_out: bytes  # the first units, up to `max_measured` bytes
+    frequencies: np.ndarray  # (256,) byte counts of the whole training text
     num_documents: int
     num_bytes: int
     held_out_bytes: int
-    measured_bytes: int  # of documents in `held_out`, without what stands between them
+    measured_bytes: int  # of documents in `held_out`, without separators
 
 
 def split_text(
     paths: Paths, reading: TextFormat, share: float, max_measured: int, mode: SentenceMode = "split"
 ) -> HeldOutText:
-    """Reads the text twice: to see where each document belongs, and to take it there; memory stays bounded."""
+    """Read the text twice: to assign documents to train or held-out, and to collect them; memory stays bounded."""
     hashes, sizes = document_hashes(paths, reading)
     if not len(sizes):
         raise InputError("there is no text to compare on", hint="give files that hold text")
@@ -72,8 +72,8 @@ def split_text(
 
 
 def _num_train_bytes(text: str, boundary: int, remaining: int, mode: SentenceMode) -> int:
-    """How many of the text's bytes teach, where the border lies `border` bytes on: to the end of the sentence that
-    reaches it, but never to the end of all the `rest` bytes there are."""
+    """How many bytes of the document are training text if the split is `boundary` bytes ahead: up to the end of the
+    sentence that reaches it, but never all of the `remaining` bytes."""
     length = utf8_size(text)
     if boundary <= 0 or boundary > length:
         return min(max(boundary, 0), length)
@@ -83,7 +83,7 @@ def _num_train_bytes(text: str, boundary: int, remaining: int, mode: SentenceMod
 
 
 def compression_baselines(text: HeldOutText) -> tuple[CompressionBaseline, ...]:
-    """Bits per byte of the held-out text to those who know the learning text as far as they can remember it."""
+    """Bits per byte of the held-out text, each compressor primed with as much training text as it can use."""
     if not text.measured_bytes or not text.train:
         return ()
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=text.train[-GZIP_WINDOW:])
@@ -103,7 +103,7 @@ def compression_baselines(text: HeldOutText) -> tuple[CompressionBaseline, ...]:
 
 
 def first_words(text: HeldOutText, words: int = 4) -> str:
-    """How the held-out text begins: a few words of its first line that has some, for everyone to go on from."""
+    """The first words of the held-out text, as the common prompt of all models."""
     for line in text.held_out.decode("utf-8", "ignore").split("\n"):
         line_words = line.split()
         if len(line_words) > 1 and all(word.isascii() for word in line_words[:words]):
@@ -118,7 +118,7 @@ def _xz_size(text: bytes) -> int:
 
 
 def _numbered_documents(paths: Paths, reading: TextFormat) -> Iterator[tuple[int, Document]]:
-    """Documents, or their parts, with the number of the document."""
+    """Documents, or parts of long ones, with the document number."""
     number = 0
     for document, goes_on in with_continuation(reading.documents_in(find_sources(paths), Ledger())):
         yield number, document

@@ -1,4 +1,4 @@
-"""Who takes part in a comparison on a task: milestones, finished runs, or variants of BERT that lack something."""
+"""Participants of a comparison: models of the lineage, finished runs, ablations of BERT; and the common data split."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LINEAR_IDEA = "a weight for every word and pair of words in the examples, found 
 
 @dataclass(frozen=True)
 class ModelOrigin:
-    """How a row's model comes to be, before it is adapted.
+    """Where the model of a row comes from before it is adapted.
 
-    given   the folder of a run that stands already; "": it is pre-trained here
-    fields  of the milestone, other than those of its size
-    how     fields of its adaptation
-    fresh   it is not pre-trained: of the row `WHOLE` it takes the fields and the tokenizer
+    given   folder of an existing run; "": it is pre-trained here
+    fields  model settings that differ from its preset size
+    how     settings of its adaptation
+    fresh   not pre-trained: takes settings and tokenizer of the reference row
     """
 
     name: str
@@ -44,7 +44,7 @@ class ModelOrigin:
 
     @property
     def is_counting(self) -> bool:
-        """Whether it counts: then it needs no text, and chance has no part in it."""
+        """Whether it is a count-based model: it needs no text to pre-train on, and no seed."""
         return model_spec(self.milestone).learning == "counting"
 
     def to_row(self) -> TaskComparisonRow:
@@ -54,9 +54,9 @@ class ModelOrigin:
 
 
 def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extra: Sequence[str] = ()) -> list[str]:
-    """The milestones that are meant, all unless some are named; an error for a name or a size that is not there.
+    """The selected models, by default all that train on text; raises InputError for an unknown name or size.
 
-    `also` are such as do not learn from text, and can be compared here.
+    `extra` are models that do not train on text but can be compared here.
     """
     available = [name for name in LINEAGE if name in (*text_models(), *extra)]
     names = available if milestones is None else list(dict.fromkeys(milestones))
@@ -86,8 +86,8 @@ def milestones(names: Sequence[str], sizes: Mapping[str, str]) -> list[ModelOrig
 
 
 def rows_for_task(participants: Sequence[ModelOrigin], task: str, named: Sequence[str]) -> list[ModelOrigin]:
-    """The same for this task: who tags by itself does so; at another, where it would weigh words as the n-gram does, it
-    takes part only if it was named."""
+    """Participants suited to a task: tagging models take part in tagging; in other tasks, where they would duplicate
+    the linear model, only if they were named."""
     selected = []
     for participant in participants:
         entry, learns_tags = LINEAGE[participant.milestone], model_spec(participant.milestone).learns_tags
@@ -99,7 +99,7 @@ def rows_for_task(participants: Sequence[ModelOrigin], task: str, named: Sequenc
 
 
 def runs(folders: Sequence[str], used_names: Sequence[str]) -> list[ModelOrigin]:
-    """Finished runs by the names of their folders; a name that is taken gets a number."""
+    """Finished runs by the names of their folders, numbered if a name is taken."""
     origins: list[ModelOrigin] = []
     for folder in folders:
         run = RunFolder.open(folder)
@@ -119,10 +119,10 @@ def runs(folders: Sequence[str], used_names: Sequence[str]) -> list[ModelOrigin]
     return origins
 
 
-# -- variants of BERT
+# --- Ablations of BERT ---
 
-# Figures of Devlin et al. 2018, table 5 (dev sets, BERT-base), of Liu et al. 2019, section 4.2, of what Google said of
-# its BERT-large with whole words in May 2019, and of Radford et al. 2018, table 5.
+# Sources: Devlin et al. 2018, table 5 (dev sets, BERT-base); Liu et al. 2019, section 4.2; Google's release notes of
+# BERT-large with whole-word masking, May 2019; Radford et al. 2018, table 5.
 NSP_FINDINGS = (
     "Devlin et al.: without it QNLI 88.4 → 84.9, MNLI 84.4 → 83.9, SQuAD F1 88.5 → 87.9, MRPC and SST-2 hardly changed."
     " Liu et al. (RoBERTa): left out, tasks do as well or slightly better."
@@ -136,7 +136,7 @@ PRETRAINING_FINDINGS = "Radford et al. (GPT): without it the mean over eight tas
 
 
 def ablations(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[ModelOrigin]:
-    """BERT as it is, then without each of these."""
+    """BERT as the reference, then each of the named ablations."""
     spec_class: Any = model_spec(REFERENCE_MODEL)
     entry = LINEAGE[REFERENCE_MODEL]
     if size is not None and size not in spec_class.sizes:
@@ -200,9 +200,10 @@ def comparison_rows(
     tokenizer: str | None,
     task: str = "",
 ) -> list[ModelOrigin]:
-    """Everyone: milestones (`only` these) and the runs that are given, or variants of BERT.
+    """All participants: models (`only` these) and given runs, or ablations of BERT.
 
-    An error where there is nothing to pre-train on, or where something would mean nothing.
+    Raises:
+        InputError: There is no text to pre-train on, or options contradict each other.
     """
     if ablate:
         if run_folders or only:
@@ -230,18 +231,18 @@ def comparison_rows(
     return participants
 
 
-# A person's labelled examples, divided the same way for everyone.
+# --- The common data split ---
 
 
 def with_test_split(source: LabeledSource, share: float) -> LabeledSource:
-    """The same; where no file is for the test, this share of the examples is, by what they say."""
+    """A source with a test split: without a test file, this share of the examples, by content hash."""
     if source.test is None and not 0 < share < 1:
         raise InputError(f"--test-share is {share}", hint="give a share between 0 and 1, such as 0.2, or a --test file")
     return replace(source, test_share=0.0 if source.test is not None else share)
 
 
 def read_splits(source: LabeledSource) -> LabeledData:
-    """All sides, the test with labels on every example."""
+    """All splits; the test split contains labeled examples only."""
     data = read_labeled(source)
     test_examples = [example for example in data.test if is_labeled(example)]
     if not test_examples:
@@ -253,5 +254,5 @@ def read_splits(source: LabeledSource) -> LabeledData:
 
 
 def task_from_train(source: LabeledSource, data: LabeledData) -> Task:
-    """The task as it is learned from the training side."""
+    """The task as defined by the training split."""
     return task_class(source.task).from_examples(data.train, **({"scheme": data.scheme} if data.scheme else {}))

@@ -22,17 +22,17 @@ from forebear.settings.units import format_bytes, format_duration
 
 # --- Label placement: no label covers another label, a point, or the edge ---
 
-ANGLES = (0, 180, 45, -45, 135, -135, 90, -90)  # degrees: right of its point, else left of it, above, below
-RING_DISTANCE, MAX_RINGS = 7, 80  # how far a label moves outward at each try, and how often
-POINT_RADIUS, LABEL_GAP = 6, 9  # half of what a point covers; from its middle to its label
-COLUMN_WIDTH = 40  # points nearer than this across share a column of labels
+ANGLES = (0, 180, 45, -45, 135, -135, 90, -90)  # degrees: to the right of its point first, then left, above, below
+RING_DISTANCE, MAX_RINGS = 7, 80  # pixels between tries, and number of tries
+POINT_RADIUS, LABEL_GAP = 6, 9  # radius covered by a point; distance from its center to its label
+COLUMN_WIDTH = 40  # points nearer than this horizontally share a column of labels
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle: its left and top edges and its extent."""
+    """A rectangle: left and top edge, width and height."""
 
     x: float
     y: float
@@ -61,17 +61,17 @@ class Box:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a bold text is set: Chinese characters are square, others about two thirds as wide."""
+    """Approximate width of bold text: Chinese characters are square, others about two thirds as wide."""
     return size * sum(1.0 if unicodedata.east_asian_width(character) in "WF" else 0.65 for character in text)
 
 
 def place_labels(
     points: Sequence[Point], labels: Sequence[tuple[float, float]], inside: Box, occupied: Sequence[Box] = ()
 ) -> list[Box]:
-    """For each point a box of its label's (width, height), as near as can be.
+    """Place a label of the given (width, height) near each point, inside a box and off the `taken` boxes.
 
-    Points at about the same place across share a column to their right, in the order of their heights, so that no
-    line from a point to its label crosses another. Where a column is not free, the label looks around for itself.
+    Points at about the same x share a column of labels to their right, in vertical order, so that leader lines do not
+    cross. If its position in the column is occupied, a label is placed at the nearest free position around its point.
     """
     blocked = [*occupied, *map(point_box, points)]
     preferred = _label_columns(points, labels, inside)
@@ -79,18 +79,18 @@ def place_labels(
     for (x, y), target in zip(points, preferred, strict=True):
         candidates = (box for box in (target, *_spiral(x, y, target)) if inside.holds(box))
         free = (box for box in candidates if not any(box.meets(other) for other in blocked))
-        placed.append(next(free, target))  # a picture too full: on top of something
+        placed.append(next(free, target))  # no free position: overlap
         blocked.append(placed[-1])
     return placed
 
 
 def point_box(point: Point) -> Box:
-    """What a point itself covers."""
+    """The box that a point covers."""
     return Box(point[0] - POINT_RADIUS, point[1] - POINT_RADIUS, 2 * POINT_RADIUS, 2 * POINT_RADIUS)
 
 
 def _label_columns(points: Sequence[Point], labels: Sequence[tuple[float, float]], inside: Box) -> list[Box]:
-    """A box for each label right of its point, in columns in which none covers another."""
+    """A box for each label to the right of its point, in columns without overlap."""
     boxes: dict[int, Box] = {}
     columns: list[list[int]] = []
     for index in sorted(range(len(points)), key=lambda point_index: points[point_index]):
@@ -104,18 +104,18 @@ def _label_columns(points: Sequence[Point], labels: Sequence[tuple[float, float]
         heights = [labels[index][1] for index in column]
         tops = _stack_labels([points[index][1] - labels[index][1] / 2 for index in column], heights)
         low, high = inside.y - tops[0], inside.y + inside.height - tops[-1] - heights[-1]
-        shift = max(low, 0) + min(high, 0)  # back into the picture, where it has room for all of them
+        shift = max(low, 0) + min(high, 0)  # back into the plot, if they all fit
         for index, top in zip(column, tops, strict=True):
             boxes[index] = Box(left, top + shift, *labels[index])
     return [boxes[index] for index in range(len(points))]
 
 
 def _stack_labels(preferred: list[float], heights: list[float]) -> list[float]:
-    """Places in the same order, as near to the wanted ones as can be, each below the one before.
+    """Top edges in the same order, as near to the preferred ones as possible, without overlap.
 
-    Neighbours that would overlap are joined to a block, which stands where its members want it on the mean.
+    Neighbors that would overlap are merged into a block, placed at the mean of its members' preferred positions.
     """
-    blocks: list[tuple[float, float, int]] = []  # the sum of what members want of its top, its height, members
+    blocks: list[tuple[float, float, int]] = []  # (sum of preferred top edges, height, number of members)
     for wish, height in zip(preferred, heights, strict=True):
         blocks.append((wish, height, 1))
         while len(blocks) > 1:
@@ -136,7 +136,7 @@ def _stack_labels(preferred: list[float], heights: list[float]) -> list[float]:
 
 
 def _spiral(x: float, y: float, target: Box) -> Iterator[Box]:
-    """Boxes beside (x, y), the nearest first."""
+    """Boxes around (x, y), nearest first."""
     for ring in range(MAX_RINGS):
         distance = LABEL_GAP + ring * RING_DISTANCE
         for angle in ANGLES:
@@ -148,18 +148,18 @@ def _spiral(x: float, y: float, target: Box) -> Iterator[Box]:
 # --- Bits per byte against seconds of training ---
 
 WIDTH, HEIGHT = 960, 520
-LEFT, RIGHT, TOP, BOTTOM = 52, 128, 20, 46  # margins; labels may stand in the right one
+LEFT, RIGHT, TOP, BOTTOM = 52, 128, 20, 46  # margins; labels may extend into the right one
 PLOT_BOX = Box(LEFT, TOP, WIDTH - LEFT, HEIGHT - TOP - BOTTOM)
-LABEL_SIZE = 14  # size of the labels' letters
+LABEL_SIZE = 14  # font size of labels
 TICK_SECONDS = (
     *(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
     *(60, 180, 600, 1800, 3600, 3 * 3600, 10 * 3600, 30 * 3600, 100 * 3600),
-)  # seconds that people have words for
+)  # tick marks: round durations
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Where seconds and bits per byte stand in the picture."""
+    """Maps cost (logarithmic x) and quality (linear y) to pixels."""
 
     quickest: float
     slowest: float
@@ -176,7 +176,7 @@ class Scale:
 
 
 def text_plot_scale(comparison: TextComparison) -> Scale:
-    """All results and the limit are in the picture; learning curves come in from above, far yardsticks stay outside."""
+    """Covers all results and the entropy bound; curves may enter from above, and distant baselines are left out."""
     trials = [trial for row in comparison.rows for trial in row.trials]
     results = [
         (trial.seconds, trial.bits_per_byte) for trial in trials if trial.seconds and trial.bits_per_byte is not None
@@ -196,7 +196,7 @@ def _visible_text_baselines(comparison: TextComparison, scale: Scale) -> list[Co
 
 
 def plot_text_comparison(comparison: TextComparison) -> str:
-    """The picture. Colours are classes `m0`, `m1`, … in the order of the rows; their values stand in the page."""
+    """Bits per byte against training time. Colors are CSS classes `m0`, `m1`, … by row, defined in the page."""
     scale = text_plot_scale(comparison)
     parts = [
         _text_axes(scale),
@@ -229,7 +229,7 @@ def _describe_text_point(row: TextComparisonRow) -> str:
 
 
 def grid_lines(scale: Scale) -> list[str]:
-    """Lines across, with their figures."""
+    """Horizontal grid lines with their values."""
     parts: list[str] = []
     step = grid_step(scale.highest - scale.lowest)
     for count in range(math.ceil(scale.lowest / step), math.floor(scale.highest / step) + 1):
@@ -255,7 +255,7 @@ def _text_axes(scale: Scale) -> str:
 
 
 def grid_step(span: float) -> float:
-    """A round distance between lines, so that about six fit."""
+    """A round distance between grid lines, so that about six fit."""
     target = span / 6
     magnitude = 10 ** math.floor(math.log10(target))
     return next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= target)
@@ -281,7 +281,7 @@ def _text_baselines(comparison: TextComparison, scale: Scale) -> str:
 
 
 def _text_frontier(comparison: TextComparison, scale: Scale) -> str:
-    """The lowest that anyone had reached by then: along a winner's curve, and level until the next one takes over."""
+    """Best so far: along the leader's curve, and level until another model takes the lead."""
     frontier = time_frontier(comparison.rows)
     path, previous = "", ""
     for seconds, bits, row in frontier:
@@ -307,7 +307,7 @@ def _learning_curves(number: int, row: TextComparisonRow, scale: Scale) -> str:
 
 
 def _text_points(number: int, row: TextComparisonRow, scale: Scale) -> str:
-    """The mean as a disc that tells its figures when pointed at; with several seeds a small ring for each."""
+    """The mean as a disc with a tooltip; with several seeds, a small ring for each."""
     if (center := _text_center(row)) is None:
         return ""
     parts = [f'<g class="points m{number}" data-row="{number}"><title>{escape(_describe_text_point(row))}</title>']
@@ -330,7 +330,7 @@ def _text_center(row: TextComparisonRow) -> tuple[float, float] | None:
 
 
 def _text_labels(comparison: TextComparison, scale: Scale) -> str:
-    """Names beside points, then names above the horizontal lines; nothing covers anything."""
+    """Names next to points, then names above the horizontal lines, without overlap."""
     labeled = [(number, row, center) for number, row in enumerate(comparison.rows) if (center := _text_center(row))]
     points = [(scale.x(seconds), scale.y(bits)) for _, _, (seconds, bits) in labeled]
     svg, occupied = point_labels(points, [row.title for _, row, _ in labeled], [number for number, _, _ in labeled])
@@ -344,7 +344,7 @@ def _text_labels(comparison: TextComparison, scale: Scale) -> str:
 
 
 def point_labels(points: Sequence[Point], names: Sequence[str], numbers: Sequence[int]) -> tuple[str, list[Box]]:
-    """Names beside their points, each in the colour of its number; and what is then covered."""
+    """Names next to their points, each in the color of its row; also returns the occupied boxes."""
     boxes = place_labels(points, _label_sizes(names), PLOT_BOX)
     parts = []
     for number, (x, y), box, name in zip(numbers, points, boxes, names, strict=True):
@@ -357,7 +357,7 @@ def point_labels(points: Sequence[Point], names: Sequence[str], numbers: Sequenc
 
 
 def line_labels(lines: Sequence[tuple[str, float, str]], occupied: Sequence[Box]) -> str:
-    """(name, height, class) of horizontal lines, each name above its line, where nothing else is."""
+    """Names of horizontal lines, given as (name, y, CSS class), each above its line at a free position."""
     starts = [(float(LEFT), y - LABEL_SIZE * 0.7) for _, y, _ in lines]
     placed = place_labels(starts, _label_sizes([name for name, _, _ in lines]), PLOT_BOX, occupied)
     return "".join(_svg_text(css_class, box, name) for (name, _, css_class), box in zip(lines, placed, strict=True))
@@ -368,19 +368,19 @@ def _label_sizes(names: Sequence[str]) -> list[tuple[float, float]]:
 
 
 def _svg_text(css_class: str, box: Box, text: str, *, left_of: bool = False) -> str:
-    """A text in its box; one that stands left of its point ends at the box's end, however wide letters are."""
+    """Text in its box; text to the left of its point is right-aligned, whatever the font."""
     position = f'x="{box.x + box.width:.1f}" text-anchor="end"' if left_of else f'x="{box.x:.1f}"'
     return f'<text class="{css_class}" {position} y="{box.y + LABEL_SIZE:.1f}">{escape(text)}</text>'
 
 
 # --- Task score against disk size or latency ---
 
-MIN_TICK_DISTANCE = 64  # at least, between two marks of the scale below
+MIN_TICK_DISTANCE = 64  # pixels between two tick marks
 
 
 @dataclass(frozen=True)
 class CostAxis:
-    """One of the costs: the name of the trial's figure, how it is said, and what stands under its axis."""
+    """A cost: the field of the trial, how its values are formatted, and the axis label."""
 
     name: str
     say: Callable[[float], str]
@@ -398,7 +398,7 @@ COST_AXES = (
 
 
 def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str:
-    """The picture. Colours are classes `m0`, `m1`, … in the order of the rows; their values stand in the page."""
+    """Task score against one cost. Colors are CSS classes `m0`, `m1`, … by row, defined in the page."""
     scale = task_plot_scale(comparison, cost_axis)
     labeled = [
         (number, row)
@@ -420,14 +420,16 @@ def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str
     description = "; ".join(_describe_task_point(row, cost_axis) for _, row in labeled) or "no results yet"
     title = f"{metric_name(comparison)} on the test against {cost_axis.name}"
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{cost_axis.name}-title {cost_axis.name}-about">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+        f' aria-labelledby="{cost_axis.name}-title {cost_axis.name}-about">'
         f'<title id="{cost_axis.name}-title">{escape(title)}</title>'
-        f'<desc id="{cost_axis.name}-about">{escape(description)}</desc>{"".join(parts)}{names}{line_labels(lines, occupied)}</svg>'
+        f'<desc id="{cost_axis.name}-about">{escape(description)}</desc>'
+        f"{''.join(parts)}{names}{line_labels(lines, occupied)}</svg>"
     )
 
 
 def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
-    """All results with their intervals are in the picture; baselines far below them stay outside."""
+    """Covers all results with their intervals; baselines far below are left out."""
     trials = [trial for row in comparison.rows for trial in row.trials if trial.score is not None]
     costs = [cost for trial in trials if (cost := getattr(trial, cost_axis.name))]
     scores = [100 * bound for trial in trials for bound in (trial.score, trial.low, trial.high) if bound is not None]
@@ -475,7 +477,7 @@ def _task_baselines(comparison: TaskComparison, scale: Scale) -> str:
 
 
 def _task_frontier(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) -> str:
-    """A stair along those that nothing beats: level until the next one, which costs more, is better."""
+    """The Pareto front as a staircase."""
     path = ""
     for row in pareto_front(comparison.rows, cost_axis.name):
         x, y = scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))
@@ -484,7 +486,7 @@ def _task_frontier(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis
 
 
 def _task_point(number: int, row: TaskComparisonRow, scale: Scale, cost_axis: CostAxis) -> str:
-    """The mean as a disc, with several seeds a small ring for each, and how far the test can tell as a line."""
+    """The mean as a disc, a small ring for each of several seeds, and the confidence interval as a line."""
     parts = [
         f'<g class="points m{number}" data-row="{number}"><title>{escape(_describe_task_point(row, cost_axis))}</title>'
     ]

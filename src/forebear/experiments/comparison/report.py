@@ -26,13 +26,13 @@ from forebear.experiments.comparison.verdict import (
 )
 from forebear.settings.units import format_bytes, format_count, format_duration
 
-# Colour is the place in history, from old ochre to new blue, on light paper and on dark.
+# Row colors run from ochre (oldest model) to blue (newest), for light and dark backgrounds.
 LIGHT_COLORS = ((0x9A, 0x60, 0x0B), (0xB2, 0x3F, 0x5A), (0x78, 0x49, 0xA6), (0x2B, 0x56, 0xB5))
 DARK_COLORS = ((0xE6, 0xAE, 0x5F), (0xF0, 0x90, 0xA3), (0xC4, 0xA3, 0xEE), (0x93, 0xB6, 0xFF))
 CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # the page cannot call home
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # no network access from the page
 )
-PARETO_MARK = "◆"  # nothing that costs less is as good
+PARETO_MARK = "◆"  # on the Pareto front
 COLUMNS = (
     ("year", ""),
     ("milestone", ""),
@@ -48,7 +48,7 @@ COLUMNS = (
 
 
 def text_comparison_page(comparison: TextComparison) -> str:
-    """The whole page."""
+    """The HTML page of a text comparison."""
     title = text_headline(comparison)
     body = "".join(
         (
@@ -65,7 +65,7 @@ def text_comparison_page(comparison: TextComparison) -> str:
 
 
 def html_page(title: str, body: str, rows: int) -> str:
-    """A whole page with this in it, with a colour for each row, closed to the network."""
+    """A self-contained page around `body`, with a color for each row and no network access."""
     style, script = (
         files("forebear.experiments.comparison").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
     )
@@ -76,7 +76,7 @@ def html_page(title: str, body: str, rows: int) -> str:
         f"<title>{escape(title)}</title><style>{style}{_row_colors(rows)}</style></head>"
         f"<body><main>{body}</main><script>{script}</script></body></html>\n"
     )
-    return page.encode("utf-8", "replace").decode("utf-8")  # a file name may hold what UTF-8 cannot
+    return page.encode("utf-8", "replace").decode("utf-8")  # a file name may hold characters that UTF-8 cannot encode
 
 
 def _row_colors(count: int) -> str:
@@ -86,7 +86,8 @@ def _row_colors(count: int) -> str:
             for index in range(count)
         )
 
-    return f"{rules(LIGHT_COLORS)} @media (prefers-color-scheme: dark) {{ {rules(DARK_COLORS)} }} @media print {{ {rules(LIGHT_COLORS)} }}"
+    light, dark = rules(LIGHT_COLORS), rules(DARK_COLORS)
+    return f"{light} @media (prefers-color-scheme: dark) {{ {dark} }} @media print {{ {light} }}"
 
 
 def _interpolate_color(anchors: tuple[tuple[int, int, int], ...], share: float) -> str:
@@ -97,13 +98,14 @@ def _interpolate_color(anchors: tuple[tuple[int, int, int], ...], share: float) 
 
 
 def _text_subtitle(comparison: TextComparison) -> str:
-    """What everyone was given: the same text, the same split, the same budget."""
+    """The common conditions: text, split and budget."""
     metadata, names = comparison.facts, [text.rstrip("/").rpartition("/")[2] or text for text in comparison.texts]
     text_names = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     parts = [f"<b>{escape(text_names)}</b>" if text_names else ""]
     if "bytes" in metadata:
         parts.append(
-            f"{format_bytes(metadata['bytes'])} of text, {format_bytes(metadata['held_out_bytes'])} of it held out to examine"
+            f"{format_bytes(metadata['bytes'])} of text,"
+            f" {format_bytes(metadata['held_out_bytes'])} of it held out to examine"
         )
     parts.append(f"{escape(str(comparison.settings.get('budget', '')))} to learn for each")
     if (seeds := len(comparison.settings.get("seeds", ()))) > 1:
@@ -164,7 +166,7 @@ def _text_row(index: int, row: TextComparisonRow, comparison: TextComparison, wi
 
 
 def html_mark(text: str) -> str:
-    """Something small behind a name or a figure."""
+    """A small annotation after a name or number."""
     return f' <span class="mark">{text}</span>' if text else ""
 
 
@@ -183,7 +185,7 @@ def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
 
 
 def _metric_cells(row: TextComparisonRow) -> list[str]:
-    """The cells after bits per byte: means over the seeds."""
+    """The cells after bits per byte, as means over the seeds."""
     perplexity, parameters, seconds = row.mean("perplexity"), row.mean("parameters"), row.mean("seconds")
     speed, memory, unknown_rate = row.mean("speed"), row.mean("memory"), row.mean("unknown_rate")
     tokenizer_kind = next((trial.tokenizer for trial in row.trials if trial.tokenizer), "")
@@ -210,8 +212,9 @@ def _number_cell(value: float | None, shown: str) -> str:
 
 
 def html_cell(shown: str, value: Any, css_class: str = "") -> str:
-    """A cell with the value that its column is sorted by."""
-    return f'<td{f" class={chr(34)}{css_class}{chr(34)}" if css_class else ""} data-value="{escape(str(value))}">{shown}</td>'
+    """A cell with the value by which its column is sorted."""
+    class_attribute = f' class="{css_class}"' if css_class else ""
+    return f'<td{class_attribute} data-value="{escape(str(value))}">{shown}</td>'
 
 
 def _text_samples(comparison: TextComparison) -> str:
@@ -244,9 +247,9 @@ def _text_notes(comparison: TextComparison) -> str:
     if comparison.measured_rows:
         texts.append(
             f"Columns <b>{escape(', '.join(comparison.measured_rows))}</b>: how vectors of words agree with what people"
-            " say of pairs of words (Spearman’s correlation over all pairs, a missing word having the mean cosine), or the"
-            " share of analogies solved (a missing word being wrong); behind it how many pairs or analogies have all"
-            " their words in the vocabulary. Encoders read a word as a text."
+            " say of pairs of words (Spearman’s correlation over all pairs, a missing word having the mean cosine), or"
+            " the share of analogies solved (a missing word being wrong); behind it how many pairs or analogies have"
+            " all their words in the vocabulary. Encoders read a word as a text."
         )
     if any(row.values("found") for row in comparison.rows):
         texts.append(
@@ -276,33 +279,33 @@ def _text_footer(comparison: TextComparison) -> str:
 
 @dataclass(frozen=True)
 class TableCell:
-    """What is shown, and the number behind it to sort by; None: there is none."""
+    """The text of a cell and the number to sort by, if any."""
 
     text: str
     value: float | None = None
-    is_marked: bool = False  # on the front of those that nothing beats
+    is_marked: bool = False  # on the Pareto front
 
     def __str__(self) -> str:
         return f"{self.text} {PARETO_MARK}" if self.is_marked else self.text
 
 
 def table_legend(comparison: TaskComparison) -> str:
-    """What the signs in the table mean."""
+    """The meaning of the marks in the table."""
     if comparison.whole:
         return "to the whole: difference in points, ± what chance alone may make of nothing"
     return f"{PARETO_MARK} nothing smaller, or faster, is as good"
 
 
 def table_columns(comparison: TaskComparison) -> list[str]:
-    """Names of the columns behind the year and the title; all hold numbers."""
-    if comparison.whole:  # variants are about as large and as fast as the whole
+    """Names of the numeric columns after year and title."""
+    if comparison.whole:  # ablations are about as large and fast as the reference
         return [metric_name(comparison), "to the whole", "parameters", "pre-training", "adapting", "memory"]
     costs = ["parameters", "on disk", "pre-training", "adapting", "one takes", "a second", "memory"]
     return [metric_name(comparison), *costs]
 
 
 def table_cells(row: TaskComparisonRow, comparison: TaskComparison) -> list[TableCell]:
-    """Means over the seeds."""
+    """The cells of a row, as means over the seeds."""
     cells = {
         metric_name(comparison): _score_cell(row),
         "to the whole": _difference_cell(row),
@@ -346,7 +349,7 @@ def _cell(value: float | None, format_value: Callable[[float], str], *, marked: 
 
 
 def task_comparison_page(comparison: TaskComparison) -> str:
-    """The whole page."""
+    """The HTML page of a task comparison."""
     verdict = "".join(f"<p>{escape(text)}</p>" for text in task_conclusions(comparison))
     body = "".join(
         (
@@ -367,7 +370,7 @@ def _base_name(path: str) -> str:
 
 
 def _task_subtitle(comparison: TaskComparison) -> str:
-    """What everyone was given: the same text, examples and budget."""
+    """The common conditions: text, examples and budget."""
     settings, metadata = comparison.settings, comparison.facts
     examples = metadata.get("examples", {})
     parts = [f"<b>{escape(_base_name(str(metadata.get('files', {}).get('train', ''))))}</b>", escape(comparison.task)]
@@ -402,7 +405,8 @@ def _task_table(comparison: TaskComparison) -> str:
     head = "".join(f'<th scope="col" class="{css_class}">{escape(name)}</th>' for name, css_class in names)
     body = "".join(_task_row(index, row, comparison, len(names)) for index, row in enumerate(comparison.rows))
     foot = "".join(
-        f'<tr><td></td><th scope="row">{escape(baseline.name)}</th><td class="number">{format_points(baseline.score)}</td>'
+        f'<tr><td></td><th scope="row">{escape(baseline.name)}</th>'
+        f'<td class="number">{format_points(baseline.score)}</td>'
         f'<td colspan="{len(names) - 3}">{escape(baseline.meaning)}</td></tr>'
         for baseline in comparison.baselines
     )

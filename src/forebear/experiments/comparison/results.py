@@ -1,4 +1,4 @@
-"""What a comparison found: a row for each milestone, a trial for each seed; survives JSON."""
+"""Results of comparisons as JSON: a row for each model, a trial for each seed."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ LearningCurve = tuple[tuple[float, float], ...]  # (seconds, bits per byte), in 
 
 @dataclass(frozen=True)
 class TextTrial:
-    """One milestone with one seed: what it cost and what it reached; with an error, how far it came."""
+    """One model with one seed: cost and quality, or partial results with an error."""
 
     seed: int
-    run: str = ""  # its folder, seen from the comparison's
+    run: str = ""  # its folder, relative to the comparison
     size: str = ""
     parameters: int | None = None
-    seconds: float | None = None  # of learning alone: without reading text, without being examined
-    tokens: int | None = None  # that it learned from
-    memory: int | None = None  # bytes, at its peak
-    bits_per_byte: float | None = None  # of the held-out text; None: infinite, or not a model that scores
-    pseudo_bits: float | None = None  # per byte, of one that finds hidden tokens: no bits of the text
-    found: float | None = None  # share of hidden tokens that it finds
-    guess: float | None = None  # share that is found by always saying the commonest
-    paired: float | None = None  # share of questions about two halves that it answers
-    told_apart: float | None = None  # share of true neighbours that word vectors tell from words that stand elsewhere
-    words: dict[str, float] = field(default_factory=dict)  # by file of judged words: what its vectors reach there
-    covered: dict[str, tuple[int, int]] = field(default_factory=dict)  # of those, how many it knows, and of how many
-    perplexity: float | None = None  # for each of its own tokens: comparable between equal tokenizers only
-    impossible: int = 0  # held-out tokens to which it gives no probability at all
+    seconds: float | None = None  # of training alone, without preparing text or evaluation
+    tokens: int | None = None  # trained on
+    memory: int | None = None  # peak, in bytes
+    bits_per_byte: float | None = None  # of the held-out text; None: infinite, or not a language model
+    pseudo_bits: float | None = None  # pseudo-likelihood of a masked LM, in bits per byte
+    found: float | None = None  # masked-LM accuracy
+    guess: float | None = None  # accuracy of always predicting the most frequent token
+    paired: float | None = None  # NSP or SOP accuracy
+    told_apart: float | None = None  # neighbor accuracy of word vectors
+    words: dict[str, float] = field(default_factory=dict)  # score by word-evaluation file
+    covered: dict[str, tuple[int, int]] = field(default_factory=dict)  # covered and total questions of these files
+    perplexity: float | None = None  # per token: comparable between equal tokenizers only
+    impossible: int = 0  # held-out tokens with probability 0
     tokenizer: str = ""
     vocabulary: int | None = None
     unknown_rate: float | None = None
-    forgotten: tuple[str, ...] = ()  # what its tokenizer does not keep of a text, and it does not pay for
+    forgotten: tuple[str, ...] = ()  # lossy features of its tokenizer, which are not counted
     held_out_bytes: int | None = None
-    unit: str = "document"  # what it takes for a text of its own, whose end it pays for
-    ends: int | None = None  # of such in the held-out text
+    unit: str = "document"  # unit that is scored by itself, including its end
+    ends: int | None = None  # number of such units in the held-out text
     curve: LearningCurve = ()
     sample: str = ""
     finished: bool = False
@@ -51,11 +51,11 @@ class TextTrial:
 
     @property
     def speed(self) -> float | None:
-        """Tokens learned from in a second."""
+        """Training tokens per second."""
         return self.tokens / self.seconds if self.tokens and self.seconds else None
 
     def reached(self) -> Iterator[tuple[float, float]]:
-        """(seconds, the fewest bits so far), each time they fall."""
+        """(seconds, bits per byte) at each new minimum."""
         points = [*self.curve]
         if self.seconds is not None and self.bits_per_byte is not None:
             points.append((self.seconds, self.bits_per_byte))
@@ -67,12 +67,12 @@ class TextTrial:
 
 
 class ComparisonRow:
-    """What rows of every kind of comparison have: trials, one for each seed."""
+    """Base of comparison rows: trials, one for each seed."""
 
     trials: tuple[Any, ...]
 
     def values(self, name: str) -> list[Any]:
-        """This value of every trial that has it."""
+        """This value of every trial that has it, by field or property name."""
         return [value for trial in self.trials if (value := getattr(trial, name)) is not None]
 
     def mean(self, name: str) -> float | None:
@@ -80,22 +80,22 @@ class ComparisonRow:
         return statistics.fmean(values) if values else None
 
     def deviation(self, name: str) -> float | None:
-        """The standard deviation over the seeds, where there are several."""
+        """The standard deviation over several seeds."""
         values = self.values(name)
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
     def size(self) -> str:
-        """The name of the size that was trained."""
+        """The preset size that was trained."""
         return next((trial.size for trial in self.trials if trial.size), "")
 
     @property
     def error(self) -> str:
-        """The first complaint among its trials."""
+        """The first error among its trials."""
         return next((trial.error for trial in self.trials if trial.error), "")
 
     def with_trial(self, trial: Any) -> Self:
-        """The same row, this trial in the place of one of the same seed."""
+        """A copy of the row in which this trial replaces one with the same seed."""
         others = [other for other in self.trials if other.seed != trial.seed]
         trials = tuple(sorted([*others, trial], key=lambda item: item.seed))
         return replace(self, trials=trials)  # pyright: ignore[reportArgumentType] - rows are dataclasses
@@ -103,7 +103,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class TextComparisonRow(ComparisonRow):
-    """A milestone and its trials."""
+    """A model and its trials."""
 
     name: str
     title: str
@@ -114,17 +114,17 @@ class TextComparisonRow(ComparisonRow):
 
     @property
     def spread(self) -> float | None:
-        """Of bits per byte, over the seeds."""
+        """Standard deviation of bits per byte over the seeds."""
         return self.deviation("bits_per_byte")
 
     @property
     def lossy_features(self) -> tuple[str, ...]:
-        """What its tokenizer does not keep of a text."""
+        """Features of text that its tokenizer does not keep."""
         return next((trial.forgotten for trial in self.trials if trial.forgotten), ())
 
     @property
     def finds(self) -> str:
-        """What one that finds hidden tokens, or knows words by their company, reached, in words; nothing for others."""
+        """Masked-LM or neighbor accuracy as text; "" for other models."""
         if (neighbor_accuracy := self.mean("told_apart")) is not None:
             return f"tells {neighbor_accuracy:.1%} of neighbours from words that stand elsewhere (by chance 50%)"
         accuracy, baseline, pair_accuracy = self.mean("found"), self.mean("guess"), self.mean("paired")
@@ -134,17 +134,17 @@ class TextComparisonRow(ComparisonRow):
         return f"finds {accuracy:.1%} of hidden tokens (always the commonest: {baseline:.1%}){pairs}"
 
     def word_figures(self, file: str) -> float | None:
-        """What its vectors reach on a file of judged words, in the mean over the seeds."""
+        """Score on a word-evaluation file, averaged over the seeds."""
         scores = [trial.words[file] for trial in self.trials if file in trial.words]
         return statistics.fmean(scores) if scores else None
 
     def word_coverage(self, file: str) -> tuple[int, int] | None:
-        """Of how many pairs or analogies of a file it knows all words, and how many there are."""
+        """Covered and total pairs or analogies of a word-evaluation file."""
         return next((trial.covered[file] for trial in self.trials if file in trial.covered), None)
 
     def reached(self) -> list[tuple[float, float]]:
-        """(seconds, bits per byte), each time they fall: the mean over the seeds of the fewest so far, from the moment
-        when every seed that came to a result has one."""
+        """(seconds, bits per byte) at each new minimum: the best so far averaged over the seeds, from the moment when
+        every seed with a result has one."""
         paths = [path for trial in self.trials if trial.bits_per_byte is not None and (path := list(trial.reached()))]
         points: list[tuple[float, float]] = []
         for moment in sorted({seconds for path in paths for seconds, _ in path}):
@@ -157,7 +157,7 @@ class TextComparisonRow(ComparisonRow):
 
 @dataclass(frozen=True)
 class CompressionBaseline:
-    """What no milestone did, beside which milestones are seen: a familiar compressor, the frequencies of bytes."""
+    """A reference without a model: a compressor, or byte frequencies."""
 
     name: str
     bits_per_byte: float
@@ -166,7 +166,7 @@ class CompressionBaseline:
 
 @dataclass(frozen=True)
 class TextComparison:
-    """Every milestone on the same text. `limit` is the text's true entropy, where it is known."""
+    """All models on the same text. `limit` is the true entropy of the text, if known."""
 
     texts: tuple[str, ...]
     settings: dict[str, Any]
@@ -192,7 +192,7 @@ class TextComparison:
 
     @property
     def measured_rows(self) -> list[str]:
-        """The names of the files of words that people judged."""
+        """The names of the word-evaluation files."""
         return [PurePath(file).stem for file in self.settings.get("words", ())]
 
     @property
@@ -211,7 +211,7 @@ class TextComparison:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TextComparison:
-        """What `to_json` gave; ValueError, KeyError or TypeError where it is something else."""
+        """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
         if data["format"] != FORMAT:
             raise ValueError(f"a comparison of format {data['format']!r}")
         rows = [
@@ -232,46 +232,45 @@ def _trial(data: dict[str, Any]) -> TextTrial:
 
 
 def known_fields(cls: type, data: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `kind` alone: JSON holds figures beside them that follow from them."""
+    """The fields of `cls` only: JSON also holds derived values."""
     return {item.name: data[item.name] for item in fields(cls)}
 
 
-# What a comparison on a person's own labels found: a row for each milestone, run or variant; survives JSON.
-
+# --- Comparison on a task ---
 
 TASK_OUTCOMES_FORMAT = "forebear-task-comparison/1"
 
 
 @dataclass(frozen=True)
 class TaskTrial:
-    """One row's model with one seed: what it reached and what it costs; with an error, how far it came."""
+    """One model with one seed: score and cost, or partial results with an error."""
 
     seed: int
-    run: str = ""  # the folder of what was adapted, seen from the comparison's
+    run: str = ""  # folder of the adapted run, relative to the comparison
     size: str = ""
-    score: float | None = None  # the task's own figure on the test
-    figures: dict[str, float] | None = None  # all others
-    low: float | None = None  # between these the score would lie on very many such examples
+    score: float | None = None  # main metric on the test set
+    figures: dict[str, float] | None = None  # all metrics
+    low: float | None = None  # 95% confidence interval
     high: float | None = None
     parameters: int | None = None
     disk: int | None = None  # bytes of weights and tokenizer
-    pretraining: float | None = None  # seconds; None: it was not pre-trained here
+    pretraining: float | None = None  # seconds; None: not pre-trained here
     adapting: float | None = None  # seconds
-    steps: int | None = None  # of adapting
-    milliseconds: float | None = None  # for one example, asked alone: the median
-    speed: float | None = None  # examples in a second, asked together
-    memory: int | None = None  # bytes, at the peak of learning
+    steps: int | None = None  # of adaptation
+    milliseconds: float | None = None  # median latency of a single example
+    speed: float | None = None  # examples per second in batches
+    memory: int | None = None  # peak during training, in bytes
     finished: bool = False
     error: str = ""
 
 
 @dataclass(frozen=True)
 class TaskComparisonRow(ComparisonRow):
-    """A milestone, a run or a variant, and its trials.
+    """A model, a run or an ablation, and its trials.
 
-    differs  of a variant: in what it differs from the whole
-    papers   and what papers found of that
-    versus   and its score minus that of the whole, with what chance may make of nothing
+    differs  how an ablation differs from the reference
+    papers   what papers found about it
+    versus   its score minus that of the reference, and the noise of this difference
     """
 
     name: str
@@ -290,7 +289,7 @@ class TaskComparisonRow(ComparisonRow):
 
     @property
     def spread(self) -> float | None:
-        """Of the score, over the seeds."""
+        """Standard deviation of the score over the seeds."""
         return self.deviation("score")
 
     @property
@@ -302,11 +301,11 @@ class TaskComparisonRow(ComparisonRow):
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """Rows on the same examples, in their order. `whole` names the row that variants are held against, if any."""
+    """Rows on the same examples. `whole` names the reference row of ablations, if any."""
 
     task: str
     figure: str  # the name of the score
-    verb: str  # what a run is asked to do it
+    verb: str  # the command that answers the task
     texts: tuple[str, ...]
     settings: dict[str, Any]
     facts: dict[str, Any]  # of the examples and the machine
@@ -320,7 +319,7 @@ class TaskComparison:
         return next((row for row in self.rows if row.name == name), None)
 
     def with_row(self, row: TaskComparisonRow) -> TaskComparison:
-        """The same, this row in the place of one of its name, or at the end."""
+        """A copy in which this row replaces one of the same name, or is appended."""
         if self.find_row(row.name) is None:
             return replace(self, rows=(*self.rows, row))
         return replace(self, rows=tuple(row if other.name == row.name else other for other in self.rows))
@@ -331,17 +330,17 @@ class TaskComparison:
 
     @property
     def best(self) -> TaskComparisonRow | None:
-        """The row with the highest score; of equals the smallest."""
+        """The row with the highest score; the smallest of ties."""
         return max(self.scored_rows, key=lambda row: (row.score, -(row.mean("disk") or 0.0)), default=None)
 
     @property
     def smallest(self) -> TaskComparisonRow | None:
-        """The row with the fewest bytes among those within a point of the best."""
+        """The row with the smallest disk size among those within one point of the best."""
         return self._least("disk")
 
     @property
     def fastest(self) -> TaskComparisonRow | None:
-        """The row with the fewest milliseconds among those within a point of the best."""
+        """The row with the lowest latency among those within one point of the best."""
         return self._least("milliseconds")
 
     def _least(self, cost: str) -> TaskComparisonRow | None:
@@ -363,7 +362,7 @@ class TaskComparison:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TaskComparison:
-        """What `to_json` gave; ValueError, KeyError or TypeError where it is something else."""
+        """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
         if data["format"] != TASK_OUTCOMES_FORMAT:
             raise ValueError(f"a comparison of format {data['format']!r}")
         rows = tuple(map(_row, data["rows"]))
@@ -376,7 +375,7 @@ POINT = 0.01  # of a score
 
 
 def pareto_front(rows: tuple[TaskComparisonRow, ...] | list[TaskComparisonRow], cost: str) -> list[TaskComparisonRow]:
-    """The rows that no other beats: none is as good for less, nor better for as much. From cheap to dear."""
+    """The Pareto front of score against a cost, by rising cost."""
     costs = [(row.mean(cost), row.score, row) for row in rows]
     scored: list[tuple[float, float, TaskComparisonRow]] = [
         (cost, score, row) for cost, score, row in costs if cost is not None and score is not None

@@ -1,4 +1,4 @@
-"""What of a score is chance: each test example's part in it, how far a score may be off, and two scores beside."""
+"""Confidence intervals of scores and paired differences between models, from per-example scores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from forebear.data.labeled.tag_schemes import entity_spans
+from forebear.numerics import is_constant, ranks
 from forebear.tasks.classification import Classification
 from forebear.tasks.metrics import answer_language, answer_score
 from forebear.tasks.multiple_choice import MultipleChoice
@@ -18,28 +19,28 @@ from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import Task
 
-Z_95 = 1.96  # standard errors on either side: 95 of 100 such intervals hold the truth
+Z_95 = 1.96  # standard errors of a 95% confidence interval
 
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """How much more one scores than another, and how much of that chance alone may make of nothing."""
+    """The difference between two scores and its 95% noise level."""
 
     value: float
     noise: float
 
     @property
     def is_significant(self) -> bool:
-        """Whether it is more than chance."""
+        """Whether the difference exceeds the noise."""
         return abs(self.value) > self.noise
 
 
 def example_scores(task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> np.ndarray:
-    """(N,) each example's part in the task's score: their mean is the score, their spread is what chance makes of it.
+    """(N,) each example's part in the task's score: their mean is the score, their spread its sampling error.
 
-    Where the score is a mean (of right answers, or of each answer's F1) these are what is averaged. An F1 over all
-    examples, or a rank correlation, is no mean; its parts are the score plus each example's influence on it (the
-    infinitesimal jackknife), whose spread over √N is the score's standard error.
+    If the score is a mean (accuracy, or the mean F1 of answers), these are the values averaged. F1 over all examples
+    and rank correlation are not means; their parts are the score plus each example's influence on it (the
+    infinitesimal jackknife), whose standard deviation over √N is the standard error of the score.
     """
     pairs = list(zip(examples, answers, strict=True))
     if isinstance(task, SequenceTagging) and task.is_plain:
@@ -70,7 +71,7 @@ def example_scores(task: Task, examples: Sequence[Any], answers: Sequence[Any]) 
 
 
 def _share_parts(num_correct: np.ndarray, num_asked: np.ndarray) -> np.ndarray:
-    """Of words that were right and words asked in each example: A + (right − A · asked) / mean of asked."""
+    """Parts of a micro-average A: A + (correct − A · asked) / mean of asked."""
     if not num_asked.any():
         return np.zeros(len(num_asked))
     accuracy = num_correct.sum() / num_asked.sum()
@@ -78,7 +79,7 @@ def _share_parts(num_correct: np.ndarray, num_asked: np.ndarray) -> np.ndarray:
 
 
 def _f1_parts(label_sets: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
-    """Of what was meant and what was said in each example: F + (2 hits − F · (said + meant)) / mean of said + meant."""
+    """Parts of micro F1 from (gold, predicted) sets: F + (2 hits − F · n) / mean of n, where n = gold + predicted."""
     hits = np.array([len(gold & predicted) for gold, predicted in label_sets], float)
     num_labels = np.array([len(gold) + len(predicted) for gold, predicted in label_sets], float)
     if not num_labels.any():
@@ -88,24 +89,23 @@ def _f1_parts(label_sets: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
 
 
 def _rank_parts(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """ρ + x·y − ρ/2 · (x² + y²), where x and y are ranks in units of their spread: Pearson's influence, of ranks."""
+    """Parts of Spearman's ρ: ρ + x·y − ρ/2 · (x² + y²) with standardized ranks x and y (Pearson's influence)."""
     gold_ranks, predicted_ranks = (_standardized_ranks(values) for values in (gold, predicted))
     rho = float((gold_ranks * predicted_ranks).mean())
     return rho + gold_ranks * predicted_ranks - rho / 2 * (gold_ranks**2 + predicted_ranks**2)
 
 
 def _standardized_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks around 0, equal values in the middle of theirs, with a spread of 1; all 0 where all values are equal."""
-    distinct, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse] - (len(values) + 1) / 2
-    return ranks / ranks.std() if len(distinct) > 1 else ranks
+    """Average ranks, centered and scaled to standard deviation 1; all 0 if all values are equal."""
+    centered = ranks(values) - (len(values) + 1) / 2
+    return centered if is_constant(values) else centered / centered.std()
 
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
-    """Where the score would lie on very many examples like these, with 95 % confidence.
+    """95% confidence interval of the mean.
 
-    Wilson's interval where every part is a share (it holds for few examples too, and where all are right), else the
-    normal one.
+    Wilson's interval if all values are in [0, 1] (valid for few examples and for perfect scores), else the normal
+    approximation.
     """
     count, mean = len(values), float(values.mean())
     if values.min() >= 0 and values.max() <= 1:
@@ -118,11 +118,10 @@ def confidence_interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def score_difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> ScoreDifference:
-    """Of two that answered the same examples, each with one or more seeds: (N,) parts for each seed.
+    """Paired difference of two models on the same examples: (N,) per-example scores for each seed.
 
-    Pairs are compared, as McNemar does: what is hard for both says nothing about which is better, and if neither were,
-    each example that only one has right might as well be the other's. One such example more either way is added, so
-    that few never seem sure. With several seeds their spread counts too.
+    Examples are compared in pairs, as in McNemar's test. One discordant example is added either way, so that small test
+    sets never look certain. With several seeds, their variance is added.
     """
     differences = np.mean(first, axis=0) - np.mean(second, axis=0)
     variance = (float((differences**2).sum()) + 2) / len(differences) ** 2
@@ -131,6 +130,6 @@ def score_difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) 
 
 
 def _mean_variance(seeds: Sequence[np.ndarray]) -> float:
-    """The variance of a mean over seeds; with one seed nothing is known of it."""
+    """Variance of the mean over seeds; 0 with one seed, where it is unknown."""
     scores = [float(values.mean()) for values in seeds]
     return float(np.var(scores, ddof=1)) / len(scores) if len(scores) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""One milestone, one seed, in a process of its own: its memory is its own, and if it is killed, the others go on."""
+"""Trials of a comparison, one model and seed each, in separate processes; and word evaluations of finished runs."""
 
 from __future__ import annotations
 
@@ -40,29 +40,30 @@ if TYPE_CHECKING:
     from forebear.experiments.pipeline import AdaptPlan
     from forebear.experiments.plan import PretrainPlan
 
-# A job in a process of its own: its memory is its own, and if it is killed, whoever asked for it goes on.
+# --- Jobs in separate processes: own memory, and a crash does not end the comparison ---
+
+POLL_SECONDS = 0.5  # between two looks at the progress
+SAVE_TIMEOUT = 120  # seconds a job may take to save after an interrupt
+
+LineCallback = Callable[
+    [dict[str, Any]], object
+]  # receives the last line of metrics.jsonl, whenever there is a new one
 
 
-POLL_SECONDS = 0.5  # seconds between two looks at how far it is
-SAVE_TIMEOUT = 120  # seconds a job may take to save when it is interrupted
-
-LineCallback = Callable[[dict[str, Any]], object]  # the last line of its metrics, whenever there is a new one
-
-
-# -- the process's end of it
+# -- child process
 
 
 def serve_job(handle: Callable[[dict[str, Any]], tuple[dict[str, Any], int]]) -> None:
-    """A job's life: reads what it is, does it, tells the result; when its caller dies, it saves and ends."""
+    """Main function of a job process: read the job from stdin, run it, print its outcome; exit if the parent dies."""
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_watch_caller, daemon=True).start()
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints must not get into the answer
+    os.dup2(2, 1)  # other output must not mix with the outcome
     outcome, code = handle(job)
     answer.write(json.dumps(outcome))
     answer.flush()
     sys.stderr.flush()
-    os._exit(code)  # the thread that watches still reads
+    os._exit(code)  # without joining the watching thread
 
 
 def _watch_caller() -> None:
@@ -71,7 +72,7 @@ def _watch_caller() -> None:
 
 
 def job_outcome(work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int]:
-    """What the work tells, or what went wrong with it; and the exit code."""
+    """The result of the work, or its error, and the exit code."""
     try:
         return work(), 0
     except ForebearError as error:
@@ -80,12 +81,12 @@ def job_outcome(work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int
         return {"error": "interrupted"}, 130
     except MemoryError:
         return {"error": "out of memory; a smaller size may fit"}, 1
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a row of the table and not the table's end
+    except Exception as error:  # noqa: BLE001 - any error becomes a row of the table
         return {"error": f"{type(error).__name__}: {error}"}, 1
 
 
 def reset_peak_ram() -> None:
-    """From here on the peak of memory is counted anew, where the system can."""
+    """Reset the peak memory of this process, if the system supports it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -93,7 +94,7 @@ def reset_peak_ram() -> None:
 
 
 def peak_ram() -> int:
-    """Bytes of memory this process has held at most."""
+    """Peak memory of this process in bytes."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
@@ -102,12 +103,12 @@ def peak_ram() -> int:
         return max_rss if sys.platform == "darwin" else max_rss * 1024
 
 
-# -- the caller's end of it
+# -- parent process
 
 
 @contextmanager
 def start_job(program: str, job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """A fresh interpreter that knows its job. A session of its own keeps Ctrl-C from it: it hears of that from us."""
+    """Start a new interpreter with this job, in its own session: it receives Ctrl-C from this process only."""
     process = subprocess.Popen(
         python_command(program),
         stdin=subprocess.PIPE,
@@ -117,7 +118,7 @@ def start_job(program: str, job: Mapping[str, Any]) -> Iterator[subprocess.Popen
         start_new_session=True,
     )
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it is dead already: its exit code says so
+    with suppress(BrokenPipeError):  # it has ended already, see its exit code
         process.stdin.write(json.dumps(job) + "\n")
         process.stdin.flush()
     try:
@@ -126,7 +127,7 @@ def start_job(program: str, job: Mapping[str, Any]) -> Iterator[subprocess.Popen
         process.send_signal(signal.SIGINT)
         try:
             process.wait(SAVE_TIMEOUT)
-        except BaseException:  # a second Ctrl-C, or it does not end: then at once
+        except BaseException:  # a second Ctrl-C, or a timeout: kill it
             process.kill()
             process.wait()
             raise
@@ -139,7 +140,7 @@ def start_job(program: str, job: Mapping[str, Any]) -> Iterator[subprocess.Popen
 
 
 def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallback) -> tuple[dict[str, Any], int]:
-    """Waits for the end, telling every new line of the log; the answer, and the exit code."""
+    """Wait for the process, passing on new log lines; returns its outcome and exit code."""
     answers: list[str] = []
     assert process.stdout is not None
     reader = threading.Thread(target=lambda out: answers.append(out.read()), args=[process.stdout], daemon=True)
@@ -160,7 +161,7 @@ def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallb
 
 
 def job_error(outcome: dict[str, Any], code: int) -> str:
-    """What went wrong with a job, by its answer and exit code; nothing where all went well."""
+    """The error of a job from its outcome and exit code; "" if it succeeded."""
     if code < 0:
         name = signal.Signals(-code).name
         message = f"killed by {name}" + (", often for lack of memory" if code == -signal.SIGKILL else "")
@@ -168,13 +169,13 @@ def job_error(outcome: dict[str, Any], code: int) -> str:
     return outcome.get("error", "") if code == 0 else outcome.get("error", f"ended with code {code}")
 
 
-ATTEMPT = "from forebear.experiments.comparison.trials import serve_trial; serve_trial()"
-SAMPLE_TOKENS = 60  # tokens of a sample
+ATTEMPT = "from forebear.experiments.comparison.trials import serve_text_trial; serve_text_trial()"
+SAMPLE_TOKENS = 60  # length of a sample in tokens
 
 
 @dataclass(frozen=True)
 class TextTrialSpec:
-    """What a trial is to do; travels as JSON."""
+    """A trial on text, as sent to its process in JSON."""
 
     milestone: str
     source: dict[str, Any]
@@ -186,13 +187,13 @@ class TextTrialSpec:
     prompt: str
     overwrite: bool
     command: str
-    words: list[str] = field(default_factory=list)  # files of words that people judged
+    words: list[str] = field(default_factory=list)  # word-evaluation files
 
 
 def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
-    """Runs the job and tells how it went; whatever happens there is told in the trial, not raised.
+    """Run a trial in its process; errors are part of the result and not raised.
 
-    KeyboardInterrupt is raised, after the trial has saved what it had.
+    KeyboardInterrupt is raised after the trial has saved its progress.
     """
     seed, folder = job.settings["seed"], Path(job.to)
     with start_job(ATTEMPT, asdict(job)) as process:
@@ -205,12 +206,12 @@ def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
 def _partial_text_trial(folder: Path) -> TextTrial:
     try:
         return text_trial_result(RunFolder.open(folder))
-    except (ForebearError, KeyError, TypeError):  # it did not come as far as to be a run
+    except (ForebearError, KeyError, TypeError):  # it failed before there was a run
         return TextTrial(0)
 
 
 def text_trial_result(run: RunFolder) -> TextTrial:
-    """What a run folder says of its cost and quality."""
+    """Cost and quality of a run, from its metadata."""
     metadata = run.metadata
     measured = metadata.get("metrics", {}).get("held_out", {})
     is_pseudo, word_results = measured.get("pseudo", False), metadata.get("words_judged", {})
@@ -247,8 +248,8 @@ def text_trial_result(run: RunFolder) -> TextTrial:
 def _bits_curve(run: RunFolder, measured: dict[str, Any]) -> LearningCurve:
     """The held-out losses of the training log as bits per byte.
 
-    They were taken on a sample of the held-out text. Their distance to the loss of the state that was kept is turned
-    into bits per byte and put upon that state's final measurement, so that the curve leads to the result.
+    They were measured on a sample of the held-out text. Their difference to the loss of the best checkpoint is
+    converted to bits per byte and added to its final result, so that the curve ends there.
     """
     final = measured.get("bits_per_byte")
     if final is None or run.metadata.get("held_out_loss") is None or measured.get("pseudo"):
@@ -267,7 +268,7 @@ def _bits_curve(run: RunFolder, measured: dict[str, Any]) -> LearningCurve:
 
 
 def rows_without_pair_task(runs: Path, rows: Iterable[Any]) -> list[str]:
-    """Rows whose model was not asked about two halves, though its paper does: in sentences, with the reason."""
+    """Notes on rows trained without NSP or SOP although the paper uses it, with the reason."""
     titles: dict[str, list[str]] = {}
     for row in rows:
         for trial in row.trials:
@@ -281,15 +282,15 @@ def rows_without_pair_task(runs: Path, rows: Iterable[Any]) -> list[str]:
     ]
 
 
-# -- the process's end of it
+# -- child process
 
 
-def serve_trial() -> None:
-    """A trial's life, as a process."""
-    serve_job(lambda data: _serve_text_trial(TextTrialSpec(**data)))
+def serve_text_trial() -> None:
+    """Main function of the process of a text trial."""
+    serve_job(lambda data: _text_trial_outcome(TextTrialSpec(**data)))
 
 
-def _serve_text_trial(job: TextTrialSpec) -> tuple[dict[str, Any], int]:
+def _text_trial_outcome(job: TextTrialSpec) -> tuple[dict[str, Any], int]:
     return job_outcome(lambda: {"sample": _run_text_trial(job)})
 
 
@@ -308,8 +309,8 @@ def _run_text_trial(job: TextTrialSpec) -> str:
         source=source,
         settings=job.settings,
     )
-    # made, or found, before memory is watched: learning a tokenizer may need more than the milestone itself
-    corpus = cast("Corpus", plan.prepare_corpus())  # nobody here learns from pairs
+    # prepared before peak memory is measured: training a tokenizer may need more memory than the model
+    corpus = cast("Corpus", plan.prepare_corpus())  # parallel corpora are not compared
     plan, reason = (plan, "") if "pairs" in job.settings else askable(plan, corpus)
     reset_peak_ram()
     run = Run(run_pretraining(plan, job.to, overwrite=job.overwrite, command=job.command, corpus=corpus))
@@ -326,12 +327,10 @@ def _run_text_trial(job: TextTrialSpec) -> str:
 
 
 def _evaluate_word_files(run: Run, files: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """By the name of each file: how its vectors agree with people about all pairs, or the share of analogies solved,
-    and how many are covered."""
-
+    """Score and coverage by word-evaluation file; empty for a model without word vectors."""
     results: dict[str, dict[str, Any]] = {}
     for file in files:
-        with suppress(InputError):  # it has no vectors, or none of words
+        with suppress(InputError):  # it has no word vectors
             result = WordEvalResult.metric_name(run.measure_words(file)[0])
             score = None if result.metric is None else round(result.metric, 6)
             results[result.file] = {"figure": score, "covered": result.num_covered, "total": result.total}
@@ -339,7 +338,7 @@ def _evaluate_word_files(run: Run, files: Iterable[str]) -> dict[str, dict[str, 
 
 
 def askable(plan: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
-    """The plan, without a question about two halves where this text gives no occasion for it, and the reason then."""
+    """The plan, without NSP or SOP if this text does not support it, and the reason why."""
     if plan.spec.pairs == "none":
         return plan, ""
     try:
@@ -354,17 +353,17 @@ def askable(plan: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
 
 
 TASK_TRIAL_ATTEMPT = "from forebear.experiments.comparison.trials import serve_task_trial; serve_task_trial()"
-EXAMPLE_SCORES_FILE = "test_parts.npy"  # in the run's folder: each test example's part in the score
-LATENCY_EXAMPLES = 50  # examples that are asked one at a time
-WARMUP_EXAMPLES = 3  # that are asked before, and not counted
+EXAMPLE_SCORES_FILE = "test_parts.npy"  # in the run folder: per-example scores
+LATENCY_EXAMPLES = 50  # examples timed one by one
+WARMUP_EXAMPLES = 3  # untimed examples before
 
 
 @dataclass(frozen=True)
 class TaskTrialSpec:
-    """What a trial is to do; travels as JSON.
+    """A trial on a task, as sent to its process in JSON.
 
-    begin  a run's folder, or a milestone's name, which begins from nothing
-    fresh  of the run only fields and tokenizer are taken: what is it worth to have been pre-trained?
+    begin  a run folder, or a model name to train from scratch
+    fresh  take only settings and tokenizer of the run, as an ablation of pre-training
     """
 
     begin: str
@@ -380,9 +379,9 @@ class TaskTrialSpec:
 
 
 def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
-    """Runs the job and tells how it went; whatever happens there is told in the trial, not raised.
+    """Run a trial in its process; errors are part of the result and not raised.
 
-    KeyboardInterrupt is raised, after the trial has saved what it had.
+    KeyboardInterrupt is raised after the trial has saved its progress.
     """
     folder = Path(job.to)
     with start_job(TASK_TRIAL_ATTEMPT, asdict(job)) as process:
@@ -395,12 +394,12 @@ def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
 def _partial_task_trial(folder: Path) -> TaskTrial:
     try:
         return task_trial_result(RunFolder.open(folder))
-    except (ForebearError, KeyError, TypeError, OSError):  # it did not come as far as to be a run
+    except (ForebearError, KeyError, TypeError, OSError):  # it failed before there was a run
         return TaskTrial(0)
 
 
 def task_trial_result(run: RunFolder) -> TaskTrial:
-    """What the folder of an adapted run says of its cost and quality."""
+    """Cost and quality of an adapted run, from its metadata."""
     metadata = run.metadata
     comparison_data = metadata.get("compared", {})
     test_metrics = metadata.get("metrics", {}).get("test", {})
@@ -425,18 +424,18 @@ def task_trial_result(run: RunFolder) -> TaskTrial:
 
 
 def trial_example_scores(run: Path) -> np.ndarray | None:
-    """Each test example's part in the score of a trial; None where it is gone."""
+    """(N,) per-example scores of a trial; None if the file is missing."""
     try:
         return np.load(run / EXAMPLE_SCORES_FILE, allow_pickle=False)
     except (OSError, ValueError):
         return None
 
 
-# -- the process's end of it
+# -- child process
 
 
 def serve_task_trial() -> None:
-    """A trial's life, as a process."""
+    """Main function of the process of a task trial."""
     serve_job(lambda data: job_outcome(lambda: _run_task_trial(TaskTrialSpec(**data))))
 
 
@@ -458,13 +457,13 @@ def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
 
 
 def _without_pretraining(plan: AdaptPlan) -> AdaptPlan:
-    """The same network and tokenizer with first values, and the rate of one that has to learn everything."""
+    """The same network and tokenizer with random initialization, and the learning rate of training from scratch."""
     rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
     return replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))
 
 
 def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
-    """How fast it answers and how sure its score is; each example's part in that is kept beside the run."""
+    """Latency, throughput and confidence interval of a run; its per-example scores are saved in its folder."""
     from forebear.inference.predict import predict
 
     task = run.task
@@ -494,7 +493,7 @@ def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
 
 
 def _evenly_spaced(count: int) -> list[int]:
-    """Numbers of ALONE examples, evenly over all; of few examples some come again."""
+    """Indices of LATENCY_EXAMPLES examples, evenly spaced, or repeated if there are fewer."""
     return (
         list(range(LATENCY_EXAMPLES))
         if count <= LATENCY_EXAMPLES
@@ -507,7 +506,7 @@ def _evenly_spaced(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class WordEvalResult:
-    """What the vectors of a run reach on a file: of all pairs or analogies, what is missing counted as told there."""
+    """Score of a run on a word-evaluation file over all pairs or analogies, and coverage."""
 
     file: str
     metric: float | None
@@ -524,7 +523,7 @@ class WordEvalResult:
 
 @dataclass(frozen=True)
 class WordEvalRow:
-    """A run and what each file says of it; with an error, why it could not be asked."""
+    """A run and its evaluation on each file, or the error why it has none."""
 
     run: str
     title: str
@@ -535,7 +534,7 @@ class WordEvalRow:
 
     @property
     def results(self) -> dict[str, WordEvalResult]:
-        """By the name of the file."""
+        """Results by file name."""
         return {result.file: result for result in map(WordEvalResult.metric_name, self.files)}
 
     def to_dict(self) -> dict[str, Any]:
@@ -544,9 +543,9 @@ class WordEvalRow:
 
 
 def compare_words(runs: Sequence[str | os.PathLike[str]], files: Sequence[str | os.PathLike[str]]) -> list[WordEvalRow]:
-    """Each run on each file; one that has no vectors of words is a row with its error."""
+    """Evaluate each run on each file; a run without word vectors becomes a row with an error."""
     for file in files:
-        read_word_eval_file(file)  # what is wrong with it is told before any run is loaded
+        read_word_eval_file(file)  # errors are raised before any run is loaded
     return [_evaluate_run(Run.open(run), files) for run in runs]
 
 

@@ -1,4 +1,4 @@
-"""Which milestone wins at which cost: computed from what was reached when, and said in words."""
+"""Conclusions of comparisons in words: which model is best at which cost, and what may be noise."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from forebear.experiments.comparison.results import TaskComparison, TaskComparis
 from forebear.experiments.comparison.significance import score_difference
 from forebear.settings.units import format_bytes, format_duration
 
-MIN_IMPROVEMENT = 0.0005  # bits per byte: what is nearer than this is no victory
-SIMILAR_COST_RATIO = 1.1  # costs whose ratio is below this are about the same
+MIN_IMPROVEMENT = 0.0005  # bits per byte: a smaller improvement does not take the lead
+SIMILAR_COST_RATIO = 1.1  # costs with a ratio below this count as equal
 
 
 @dataclass(frozen=True)
 class LeadInterval:
-    """From `start` seconds of learning on, until the next reign, nobody has come lower than this milestone."""
+    """A span of training time, from `start` seconds to the next interval, in which this model leads."""
 
     row: TextComparisonRow
     start: float
-    first: float  # bits per byte when the reign begins
-    last: float  # and when it ends
+    first: float  # bits per byte at its start
+    last: float  # and at its end
 
 
 def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float, TextComparisonRow]]:
-    """(seconds, bits per byte, by whom) of every moment when the lowest of all falls.
+    """(seconds, bits per byte, row) of each new minimum over all rows.
 
-    What is worse than the worst result of all is nobody's aim: who leads there, on the way down, is left out.
+    Points above the worst final result are left out: leading there is irrelevant.
     """
     rows = list(rows)
     worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
@@ -42,7 +42,7 @@ def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float,
 
 
 def reigns(rows: Iterable[TextComparisonRow]) -> list[LeadInterval]:
-    """Who is best from when on, in the order of time."""
+    """Intervals of training time with the leading row of each, in order of time."""
     intervals: list[LeadInterval] = []
     for seconds, bits, row in time_frontier(rows):
         if intervals and intervals[-1].row.name == row.name:
@@ -53,7 +53,7 @@ def reigns(rows: Iterable[TextComparisonRow]) -> list[LeadInterval]:
 
 
 def text_headline(comparison: TextComparison) -> str:
-    """The finding, in one line."""
+    """The main finding in one line."""
     best = comparison.best
     if best is None:
         return "No milestone has come to a result"
@@ -66,7 +66,7 @@ def text_headline(comparison: TextComparison) -> str:
 
 
 def text_conclusions(comparison: TextComparison) -> list[str]:
-    """Which wins at which cost; how far apart they are; how near to the yardsticks and to the limit."""
+    """Which model leads at which cost, by how much, and the distance to the baselines and the entropy bound."""
     intervals, other_metrics = (
         reigns(comparison.rows),
         [f"{row.title} {row.finds}." for row in comparison.rows if row.finds],
@@ -104,7 +104,7 @@ def _lead_summary(intervals: list[LeadInterval], *, several: bool) -> str:
 
 
 def _cost_comparison(comparison: TextComparison, best: TextComparisonRow) -> list[str]:
-    """The best against the quickest of the others that has a result."""
+    """The best row against the fastest of the others with a result."""
     lowest, cost = best.mean("bits_per_byte"), best.mean("seconds")
     others = [row for row in comparison.rows if row.name != best.name and row.values("bits_per_byte")]
     fastest = min(others, key=lambda row: row.mean("seconds") or float("inf"), default=None)
@@ -138,13 +138,14 @@ def _scale_references(comparison: TextComparison, best: TextComparisonRow) -> li
 
 
 def _lossy_tokenizer_notes(comparison: TextComparison) -> list[str]:
-    """Whose figures leave something out, because their tokenizers do."""
+    """Notes on rows whose tokenizers are lossy."""
     notes = []
     for row in comparison.rows:
         if row.lossy_features and row.values("bits_per_byte"):
             tokenizer_kind = row.trials[0].tokenizer
             notes.append(
-                f"{row.title} does not pay for {' and '.join(row.lossy_features)}: its tokenizer ({tokenizer_kind}) keeps none."
+                f"{row.title} does not pay for {' and '.join(row.lossy_features)}:"
+                f" its tokenizer ({tokenizer_kind}) keeps none."
             )
     return notes
 
@@ -153,7 +154,7 @@ NOT_COMPARABLE = "perplexities of the two kinds cannot be compared"
 
 
 def _text_unit_notes(comparison: TextComparison) -> list[str]:
-    """Whose figures count more ends than others', because their texts are sentences and not documents."""
+    """Notes on rows that score sentences instead of documents, and so predict more end tokens."""
     num_ends = {
         row.name: max(row.values("ends"))
         for row in comparison.rows
@@ -165,30 +166,30 @@ def _text_unit_notes(comparison: TextComparison) -> list[str]:
         if num_ends.get(row.name, fewest) > fewest:
             description = f"{row.title} takes each {row.trials[0].unit} for a text of its own"
             notes.append(
-                f"{description}, and pays for {num_ends[row.name]:,} ends where others pay for {fewest:,}: {NOT_COMPARABLE}."
+                f"{description}, and pays for {num_ends[row.name]:,} ends where others pay for {fewest:,}:"
+                f" {NOT_COMPARABLE}."
             )
     return notes
 
 
-# What a comparison on a task comes to, in words: which to take, what it costs, and what of it may be chance.
+# --- Comparison on a task ---
 
-
-ScoresByRow = Mapping[str, Sequence[np.ndarray]]  # of each row by its name: (N,) for each seed
+ScoresByRow = Mapping[str, Sequence[np.ndarray]]  # (N,) per-example scores for each seed, by row name
 
 
 def format_points(value: float) -> str:
-    """A score, or a difference of scores, as people say it: in points of a hundred."""
+    """A score or difference in points of a hundred."""
     return f"{100 * value:.1f}"
 
 
 def metric_name(comparison: TaskComparison) -> str:
-    """The name of the score."""
+    """The display name of the metric."""
     named = {"f1": "F1", "micro_f1": "micro F1", "spearman": "rank correlation"}
     return named.get(comparison.figure, comparison.figure.replace("_", " "))
 
 
 def task_headline(comparison: TaskComparison) -> str:
-    """The finding, in one line."""
+    """The main finding in one line."""
     best = comparison.best
     if best is None or best.score is None:
         return "Nothing has come to a result"
@@ -198,7 +199,7 @@ def task_headline(comparison: TaskComparison) -> str:
 
 
 def task_conclusions(comparison: TaskComparison) -> list[str]:
-    """What a person needs to choose."""
+    """Which row to choose: the best, the smallest and the fastest, or the effect of each ablation."""
     best = comparison.best
     if best is None or best.score is None:
         return ["Nothing to compare yet: no model has answered the test."]
@@ -247,7 +248,7 @@ def _ablation_conclusion(row: TaskComparisonRow) -> str:
 def score_versus_reference(
     comparison: TaskComparison, row: TaskComparisonRow, parts: ScoresByRow
 ) -> tuple[float, float] | None:
-    """A variant's score minus that of the whole, with what chance may make of nothing."""
+    """The score of an ablation minus that of the reference, and the noise of this difference."""
     if not comparison.whole or row.name == comparison.whole or not parts.get(row.name):
         return None
     if not parts.get(comparison.whole):
@@ -257,7 +258,7 @@ def score_versus_reference(
 
 
 def comparison_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[str]:
-    """What a reader must know before believing the table."""
+    """Caveats: uncertainty, rows below a baseline, and data splits."""
     notes = (
         []
         if not comparison.scored_rows
@@ -267,7 +268,7 @@ def comparison_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[str
 
 
 def contaminated_rows(known: Mapping[str, Sequence[str]]) -> list[str]:
-    """Rows whose run has learned before from files that now examine it."""
+    """Notes on rows whose base run was trained on files that are now evaluated on."""
     return [
         f"The run that {title} begins with has learned from {' and '.join(files)} already:"
         " its scores on held-out parts of that say too much."
@@ -283,8 +284,8 @@ def _uncertainty_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[s
     notes = []
     if lows is not None and highs is not None:
         notes.append(
-            f"{_num_test_examples(comparison):,} test examples tell a score only so far: that of {best.title} lies between"
-            f" {format_points(lows)} and {format_points(highs)} with 95 % confidence."
+            f"{_num_test_examples(comparison):,} test examples tell a score only so far: that of {best.title} lies"
+            f" between {format_points(lows)} and {format_points(highs)} with 95 % confidence."
         )
     indistinguishable = []
     for row in comparison.scored_rows:
@@ -311,14 +312,14 @@ def _uncertainty_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[s
 
 
 def _baseline_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[str]:
-    """Those that do not do better than what needs no network, or no learning."""
+    """Notes on rows that do not beat a baseline or the linear model."""
     notes = []
     for baseline in comparison.baselines:
         rows = [row.title for row in comparison.scored_rows if (row.score or 0.0) <= baseline.score]
         if rows:
             notes.append(
-                f"No better than {baseline.name} ({format_points(baseline.score)}, {baseline.meaning}): {', '.join(rows)}."
-                " More time, more examples, or another model may help."
+                f"No better than {baseline.name} ({format_points(baseline.score)}, {baseline.meaning}):"
+                f" {', '.join(rows)}. More time, more examples, or another model may help."
             )
     linear = next((row for row in comparison.scored_rows if row.milestone == "ngram"), None)
     if linear is not None and linear.score is not None:

@@ -11,7 +11,7 @@ from forebear.errors import InputError
 from forebear.statistical.ngram.counts import NgramIndex, corrupt_error
 from forebear.statistical.ngram.smoothing import LogProbLevel, LogProbLevels
 
-NOBODY = -1  # no token's id
+NO_TOKEN = -1  # no token's id
 PROBABILITY_TOLERANCE = 1e-6  # by which rounding may make a share exceed 1
 
 
@@ -51,29 +51,29 @@ class BackoffTable:
         Of the first token of a row, only its log P alone. What stands before an end is not looked at behind it. Into
         `matched` (tokens,) goes the length of the longest n-gram that is there and ends at each token.
         """
-        order, places = self.ngrams.order, _reach(tokens, lengths, end)
-        numbers = self.ngrams.match_text(tokens, places, order)
-        told = self.log_probs[0][tokens].astype(np.float64)
+        order, max_context = self.ngrams.order, _context_lengths(tokens, lengths, end)
+        numbers = self.ngrams.match_text(tokens, max_context, order)
+        log_probs = self.log_probs[0][tokens].astype(np.float64)
         if matched is not None:
             matched[:] = 1
         for n in range(2, order + 1):
-            inside = np.flatnonzero(places >= n - 1)
-            context, whole = numbers[n - 2][inside - 1], numbers[n - 1][inside]
+            eligible = np.flatnonzero(max_context >= n - 1)
+            context_ids, ngram_ids = numbers[n - 2][eligible - 1], numbers[n - 1][eligible]
             lower = (
-                told[inside]
+                log_probs[eligible]
                 if self.uniform_log_prob is None
-                else self.uniform_log_prob[tokens[inside]].astype(np.float64)
+                else self.uniform_log_prob[tokens[eligible]].astype(np.float64)
             )
-            known = context >= 0
-            lower[known] += self.backoffs[n - 2][context[known]]
+            is_known = context_ids >= 0
+            lower[is_known] += self.backoffs[n - 2][context_ids[is_known]]
             if self.uniform_log_prob is not None:
-                lower = np.where(known, lower, told[inside])
-            seen = whole >= 0
-            lower[seen] = self.log_probs[n - 1][whole[seen]]
-            told[inside] = lower
+                lower = np.where(is_known, lower, log_probs[eligible])
+            is_listed = ngram_ids >= 0
+            lower[is_listed] = self.log_probs[n - 1][ngram_ids[is_listed]]
+            log_probs[eligible] = lower
             if matched is not None:
-                matched[inside[seen]] = n
-        return told
+                matched[eligible[is_listed]] = n
+        return log_probs
 
     def lookup(self, tokens: np.ndarray) -> tuple[float, float] | None:
         """log P of one n-gram's last token and its back-off (0 of the longest); None: it is not there."""
@@ -84,21 +84,21 @@ class BackoffTable:
             self.backoffs[n - 1][number]
         ) if n < self.ngrams.order else 0.0
 
-    def next_log_probs(self, context: np.ndarray, told: np.ndarray) -> None:
+    def next_log_probs(self, context: np.ndarray, log_probs: np.ndarray) -> None:
         """Writes log P of every token after this context, of fewer tokens than the order, into `told` (V,).
 
         From no context to the whole of it: all are lowered, those that were seen are written over.
         """
-        told[:] = self.log_probs[0]
+        log_probs[:] = self.log_probs[0]
         for n in range(1, len(context) + 1):
             number = self.ngrams.index_of(context[len(context) - n :])
             if number < 0:
                 break
             if self.uniform_log_prob is not None:
-                told[:] = self.uniform_log_prob
-            told += self.backoffs[n - 1][number]
-            seen = self.ngrams.continuation_range(n, number)
-            told[self.ngrams.words[n - 1][seen]] = self.log_probs[n][seen]
+                log_probs[:] = self.uniform_log_prob
+            log_probs += self.backoffs[n - 1][number]
+            continuations = self.ngrams.continuation_range(n, number)
+            log_probs[self.ngrams.words[n - 1][continuations]] = self.log_probs[n][continuations]
 
     @classmethod
     def from_model(
@@ -113,59 +113,59 @@ class BackoffTable:
         Who pruned them may have left `a b c` without `b c`: then `b c` is put in with the probability that it has
         anyway, because n-grams are looked for from the shortest to the longest. KenLM does the same.
         """
-        made = cls._as_listed(ngrams, logs, backoffs, vocabulary)
-        lacking = made.ngrams.missing_suffixes()
-        if not any(map(len, lacking)):
-            return made
-        more = [made._anyway(rows) for rows in lacking]
-        nothing = [np.zeros(len(rows), np.float32) for rows in lacking]
-        return cls._as_listed(
-            [np.concatenate(pair) for pair in zip(ngrams, lacking, strict=True)],
-            [np.concatenate(pair) for pair in zip(logs, more, strict=True)],
-            [np.concatenate(pair) for pair in zip(backoffs, nothing, strict=False)],
+        table = cls._from_listed(ngrams, logs, backoffs, vocabulary)
+        missing = table.ngrams.missing_suffixes()
+        if not any(map(len, missing)):
+            return table
+        missing_log_probs = [table._backoff_log_probs(rows) for rows in missing]
+        missing_backoffs = [np.zeros(len(rows), np.float32) for rows in missing]
+        return cls._from_listed(
+            [np.concatenate(pair) for pair in zip(ngrams, missing, strict=True)],
+            [np.concatenate(pair) for pair in zip(logs, missing_log_probs, strict=True)],
+            [np.concatenate(pair) for pair in zip(backoffs, missing_backoffs, strict=False)],
             vocabulary,
         )
 
-    def _anyway(self, rows: np.ndarray) -> np.ndarray:
+    def _backoff_log_probs(self, rows: np.ndarray) -> np.ndarray:
         """log P of the last tokens of n-grams that are not there."""
         size, n = rows.shape
-        told = self.score(rows.reshape(-1).astype(np.int64), np.full(size, n), NOBODY).reshape(size, n)
-        return told[:, -1].astype(np.float32)
+        log_probs = self.score(rows.reshape(-1).astype(np.int64), np.full(size, n), NO_TOKEN).reshape(size, n)
+        return log_probs[:, -1].astype(np.float32)
 
     @classmethod
-    def _as_listed(
+    def _from_listed(
         cls,
         ngrams: Sequence[np.ndarray],
         logs: Sequence[np.ndarray],
         backoffs: Sequence[np.ndarray],
         vocabulary: int,
     ) -> BackoffTable:
-        found, numbers = NgramIndex.from_rows(ngrams[1:], vocabulary)
+        index, numbers = NgramIndex.from_rows(ngrams[1:], vocabulary)
         numbers = [ngrams[0][:, 0], *numbers]
 
-        def placed(n: int, values: np.ndarray, otherwise: float) -> np.ndarray:
-            told = np.full(found.count(n), otherwise, np.float32)
-            told[numbers[n - 1]] = values
-            return told
+        def place_values(n: int, values: np.ndarray, default: float) -> np.ndarray:
+            placed = np.full(index.count(n), default, np.float32)
+            placed[numbers[n - 1]] = values
+            return placed
 
-        lengths = range(1, found.order + 1)
+        lengths = range(1, index.order + 1)
         return cls(
-            found,
-            tuple(placed(n, logs[n - 1], -np.inf) for n in lengths),
-            tuple(placed(n, backoffs[n - 1], 0.0) for n in lengths[:-1]),
+            index,
+            tuple(place_values(n, logs[n - 1], -np.inf) for n in lengths),
+            tuple(place_values(n, backoffs[n - 1], 0.0) for n in lengths[:-1]),
         )
 
-    def to_arpa(self, which: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    def to_arpa(self, is_listed: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
         """The n-grams written out, their logs and back-offs: `which` (V,) single tokens, and all longer ones."""
         if self.uniform_log_prob is not None and self.ngrams.order > 1:
             raise InputError(
                 "adding to each count gives no back-off model, and files of n-grams can hold no other",
                 hint='pretrain with smoothing "kneser-ney"',
             )
-        single = np.flatnonzero(which)
-        ngrams = [single[:, None], *(self.ngrams.write_out(n) for n in range(2, self.ngrams.order + 1))]
-        logs = [self.log_probs[0][single], *self.log_probs[1:]]
-        return ngrams, logs, [mine[single] if n == 0 else mine for n, mine in enumerate(self.backoffs)]
+        tokens = np.flatnonzero(is_listed)
+        ngrams = [tokens[:, None], *(self.ngrams.write_out(n) for n in range(2, self.ngrams.order + 1))]
+        logs = [self.log_probs[0][tokens], *self.log_probs[1:]]
+        return ngrams, logs, [weights[tokens] if n == 0 else weights for n, weights in enumerate(self.backoffs)]
 
     def arrays(self) -> dict[str, np.ndarray]:
         logs = {f"logs.{n}": array for n, array in enumerate(self.log_probs, start=1)}
@@ -174,12 +174,12 @@ class BackoffTable:
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> BackoffTable:
         ngrams = NgramIndex.load(arrays, vocabulary=vocabulary, order=order)
-        logs = tuple(_logarithms(arrays, f"logs.{n}", ngrams.count(n)) for n in range(1, order + 1))
-        backoffs = tuple(_logarithms(arrays, f"backoffs.{n}", ngrams.count(n)) for n in range(1, order))
+        logs = tuple(_load_log_probs(arrays, f"logs.{n}", ngrams.count(n)) for n in range(1, order + 1))
+        backoffs = tuple(_load_log_probs(arrays, f"backoffs.{n}", ngrams.count(n)) for n in range(1, order))
         return cls(ngrams, logs, backoffs)
 
 
-def _logarithms(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
+def _load_log_probs(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
     array = arrays[name].astype(np.float32) if arrays[name].dtype == np.float64 else arrays[name]  # as they once were
     if array.dtype != np.float32 or array.shape != (size,):
         raise corrupt_error(name, f"holds {array.dtype} {list(array.shape)} instead of {size} float32 numbers")
@@ -188,16 +188,18 @@ def _logarithms(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.nd
     return array
 
 
-def _reach(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
+def _context_lengths(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
     """How far back each token may look: not beyond its row, nor beyond the last end before it."""
     ends = np.cumsum(lengths)
-    begins, here = np.repeat(ends - lengths, lengths), np.arange(len(tokens))
-    last = np.maximum.accumulate(np.where(tokens == end, here, 0))
-    before = np.concatenate(([0], last[:-1])) if len(tokens) else last  # an end itself is predicted from before it
-    return here - np.maximum(begins, before)
+    row_starts, positions = np.repeat(ends - lengths, lengths), np.arange(len(tokens))
+    last_end = np.maximum.accumulate(np.where(tokens == end, positions, 0))
+    last_ends = (
+        np.concatenate(([0], last_end[:-1])) if len(tokens) else last_end
+    )  # an end itself is predicted from before it
+    return positions - np.maximum(row_starts, last_ends)
 
 
-def split_rows(told: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+def split_rows(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     """What was told of all tokens, row by row, their first ones left out."""
     ends = np.cumsum(lengths).tolist()
-    return [told[end - length + 1 : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
+    return [values[end - length + 1 : end] for end, length in zip(ends, lengths.tolist(), strict=True)]

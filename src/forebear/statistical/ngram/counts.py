@@ -40,7 +40,7 @@ class NgramIndex:
     vocabulary: int
     words: tuple[np.ndarray, ...]
     continuations: tuple[np.ndarray, ...]
-    _made: dict[tuple[str, int], np.ndarray] = field(default_factory=dict, repr=False)
+    _cached: dict[tuple[str, int], np.ndarray] = field(default_factory=dict, repr=False)
 
     @property
     def order(self) -> int:
@@ -62,36 +62,36 @@ class NgramIndex:
 
     def continuation_starts(self, n: int) -> np.ndarray:
         """(size + 1,) where the continuations of each n-gram begin among those of n + 1 tokens, and their end."""
-        if ("starts", n) not in self._made:
-            self._made["starts", n] = np.concatenate(([0], np.cumsum(self.continuations[n - 1], dtype=np.int64)))
-        return self._made["starts", n]
+        if ("starts", n) not in self._cached:
+            self._cached["starts", n] = np.concatenate(([0], np.cumsum(self.continuations[n - 1], dtype=np.int64)))
+        return self._cached["starts", n]
 
     def sorted_keys(self, n: int) -> np.ndarray:
         """Prefix · vocabulary + token of each n-gram (n > 1): rising numbers, to be looked up in."""
-        if ("keys", n) not in self._made:
-            self._made["keys", n] = self.prefixes(n) * self.vocabulary + self.last_tokens(n)
-        return self._made["keys", n]
+        if ("keys", n) not in self._cached:
+            self._cached["keys", n] = self.prefixes(n) * self.vocabulary + self.last_tokens(n)
+        return self._cached["keys", n]
 
     def write_out(self, n: int) -> np.ndarray:
         """(size, n) the n-grams written out."""
-        told = np.empty((self.count(n), n), np.int32)
-        told[:, n - 1] = self.last_tokens(n)
+        rows = np.empty((self.count(n), n), np.int32)
+        rows[:, n - 1] = self.last_tokens(n)
         numbers = self.prefixes(n)
         for length in range(n - 1, 0, -1):
-            told[:, length - 1] = self.last_tokens(length)[numbers]
+            rows[:, length - 1] = self.last_tokens(length)[numbers]
             numbers = self.prefixes(length)[numbers] if length > 1 else numbers
-        return told
+        return rows
 
     def index_of(self, tokens: Sequence[int] | np.ndarray) -> int:
         """The number of one n-gram; ABSENT: it is not there."""
-        at = int(tokens[0])
+        number = int(tokens[0])
         for n, token in enumerate(np.asarray(tokens)[1:].tolist(), start=2):
-            begin, end = self.continuation_starts(n - 1)[at : at + 2].tolist()
-            place = begin + int(np.searchsorted(self.words[n - 2][begin:end], token))
-            if place == end or self.words[n - 2][place] != token:
+            begin, end = self.continuation_starts(n - 1)[number : number + 2].tolist()
+            position = begin + int(np.searchsorted(self.words[n - 2][begin:end], token))
+            if position == end or self.words[n - 2][position] != token:
                 return ABSENT
-            at = place
-        return at
+            number = position
+        return number
 
     def continuation_range(self, n: int, number: int) -> slice:
         """The numbers of the n-grams of n + 1 tokens that go on with this one of n."""
@@ -103,70 +103,70 @@ class NgramIndex:
         keys = self.sorted_keys(n)
         if not len(keys):
             return np.full(len(words), ABSENT)
-        wanted = prefixes * self.vocabulary + words  # below 0, so not there, where a prefix is ABSENT
-        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[places] == wanted, places, ABSENT)
+        queries = prefixes * self.vocabulary + words  # below 0, so not there, where a prefix is ABSENT
+        positions = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+        return np.where(keys[positions] == queries, positions, ABSENT)
 
-    def suffixes(self, room: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
+    def suffixes(self, pool: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
         """For each length, the number of each n-gram without its first token; of a single token nothing is left."""
-        told = [np.zeros(self.vocabulary, np.int64)]
-        much = sum(map(len, self.words)) > BLOCK_NGRAMS
+        suffix_ids = [np.zeros(self.vocabulary, np.int64)]
+        is_large = sum(map(len, self.words)) > BLOCK_NGRAMS
         for n in range(2, self.order + 1):
             if n == 2:
-                told.append(self.words[0])
-            elif much:
-                told.append(self._suffixes(n, told[-1], room))
+                suffix_ids.append(self.words[0])
+            elif is_large:
+                suffix_ids.append(self._suffixes(n, suffix_ids[-1], pool))
             else:
-                told.append(self.find_many(n - 1, told[-1][self.prefixes(n)], self.last_tokens(n)))
-        return told
+                suffix_ids.append(self.find_many(n - 1, suffix_ids[-1][self.prefixes(n)], self.last_tokens(n)))
+        return suffix_ids
 
     def missing_suffixes(self) -> list[np.ndarray]:
         """For n = 1, 2, … the n-grams (size, n) that are not there, though one is that ends with them."""
-        suffixes, told = self.suffixes(), [np.zeros((0, n), np.int32) for n in range(1, self.order + 1)]
+        suffixes, missing = self.suffixes(), [np.zeros((0, n), np.int32) for n in range(1, self.order + 1)]
         for n in range(self.order - 1, 1, -1):
-            rows, gone = told[n][:, 1:], np.flatnonzero(suffixes[n] == ABSENT)
-            if len(gone):
-                rows = np.concatenate((rows, self.write_out(n + 1)[gone, 1:]))
+            rows, orphans = missing[n][:, 1:], np.flatnonzero(suffixes[n] == ABSENT)
+            if len(orphans):
+                rows = np.concatenate((rows, self.write_out(n + 1)[orphans, 1:]))
             numbers = rows[:, 0].astype(np.int64)
             for length in range(2, n + 1):
                 numbers = self.find_many(length, numbers, rows[:, length - 1].astype(np.int64))
-            told[n - 1] = np.unique(rows[numbers == ABSENT], axis=0)
-        return told
+            missing[n - 1] = np.unique(rows[numbers == ABSENT], axis=0)
+        return missing
 
-    def _suffixes(self, n: int, before: np.ndarray, room: ArrayPool = UNBOUNDED_POOL) -> np.ndarray:
+    def _suffixes(self, n: int, shorter_suffixes: np.ndarray, pool: ArrayPool = UNBOUNDED_POOL) -> np.ndarray:
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.kneser_ney import suffix_ids_kernel
 
-        told, starts = room.empty(self.count(n), np.int32), room.zeros(self.count(n - 2) + 1, np.int64)
+        suffix_ids, starts = pool.empty(self.count(n), np.int32), pool.zeros(self.count(n - 2) + 1, np.int64)
         np.cumsum(self.continuations[n - 3], dtype=np.int64, out=starts[1:])
-        given = self.continuations[n - 2], self.words[n - 2], starts, self.words[n - 3], before
-        compile_kernel(suffix_ids_kernel)(*given, 0, self.count(n - 1), 0, told)
-        room.release(starts)
-        release_pages(told, *given)
-        return told
+        arrays = self.continuations[n - 2], self.words[n - 2], starts, self.words[n - 3], shorter_suffixes
+        compile_kernel(suffix_ids_kernel)(*arrays, 0, self.count(n - 1), 0, suffix_ids)
+        pool.release(starts)
+        release_pages(suffix_ids, *arrays)
+        return suffix_ids
 
-    def match_text(self, tokens: np.ndarray, places: np.ndarray, longest: int) -> list[np.ndarray]:
+    def match_text(self, tokens: np.ndarray, max_context: np.ndarray, max_order: int) -> list[np.ndarray]:
         """For each length up to `longest`, the number of the n-gram that ends at each token, or ABSENT.
 
         `places` says how many tokens an n-gram may reach back from each.
         """
-        told = [tokens]
-        for n in range(2, longest + 1):
+        matches = [tokens]
+        for n in range(2, max_order + 1):
             numbers = np.full(len(tokens), ABSENT)
-            inside = np.flatnonzero(places >= n - 1)
-            numbers[inside] = self.find_many(n, told[-1][inside - 1], tokens[inside])
-            told.append(numbers)
-        return told
+            eligible = np.flatnonzero(max_context >= n - 1)
+            numbers[eligible] = self.find_many(n, matches[-1][eligible - 1], tokens[eligible])
+            matches.append(numbers)
+        return matches
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
         """`words.n`: last tokens; `continuations.n`: how many longer n-grams begin with each. With the smallest types
         that they can be stored in.
         """
-        told = {}
+        layout = {}
         for n in range(2, self.order + 1):
-            told[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocabulary - 1)
-            told[f"continuations.{n - 1}"] = self.continuations[n - 2], narrowest_dtype(self.continuations[n - 2])
-        return told
+            layout[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocabulary - 1)
+            layout[f"continuations.{n - 1}"] = self.continuations[n - 2], narrowest_dtype(self.continuations[n - 2])
+        return layout
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Those arrays in those types."""
@@ -178,15 +178,17 @@ class NgramIndex:
         words: list[np.ndarray] = []
         continuations: list[np.ndarray] = []
         for n in range(2, order + 1):
-            before = vocabulary if n == 2 else len(words[-1])
-            many = load_counts(arrays, f"continuations.{n - 1}", before)
-            mine = load_array(arrays, f"words.{n}", int(many.sum(dtype=np.int64)))
-            falls = np.flatnonzero(np.diff(mine.astype(np.int64)) <= 0) + 1
-            starts = np.cumsum(many, dtype=np.int64)
-            if len(mine) and (int(mine.max()) >= vocabulary or not np.isin(falls, starts, assume_unique=False).all()):
+            num_contexts = vocabulary if n == 2 else len(words[-1])
+            child_counts = load_counts(arrays, f"continuations.{n - 1}", num_contexts)
+            last_tokens = load_array(arrays, f"words.{n}", int(child_counts.sum(dtype=np.int64)))
+            decreases = np.flatnonzero(np.diff(last_tokens.astype(np.int64)) <= 0) + 1
+            starts = np.cumsum(child_counts, dtype=np.int64)
+            if len(last_tokens) and (
+                int(last_tokens.max()) >= vocabulary or not np.isin(decreases, starts, assume_unique=False).all()
+            ):
                 raise corrupt_error(f"words.{n}", "is not sorted, or holds ids that the vocabulary lacks")
-            words.append(mine)
-            continuations.append(many)
+            words.append(last_tokens)
+            continuations.append(child_counts)
         return cls(vocabulary, tuple(words), tuple(continuations))
 
     @classmethod
@@ -194,20 +196,22 @@ class NgramIndex:
         """From prefix · vocabulary + token of the n-grams of two tokens, of three, …, rising."""
         sizes = [vocabulary, *map(len, keys)]
         words = tuple((level % vocabulary).astype(np.int32) for level in keys)
-        many = (np.bincount(level // vocabulary, minlength=size) for level, size in zip(keys, sizes, strict=False))
-        return cls(vocabulary, words, tuple(mine.astype(np.int32) for mine in many))
+        child_counts = (
+            np.bincount(level // vocabulary, minlength=size) for level, size in zip(keys, sizes, strict=False)
+        )
+        return cls(vocabulary, words, tuple(counts.astype(np.int32) for counts in child_counts))
 
     @classmethod
     def from_rows(cls, ngrams: Sequence[np.ndarray], vocabulary: int) -> tuple[NgramIndex, list[np.ndarray]]:
         """From n-grams written out, (size, n) for n = 2, 3, …, each with its prefix among the shorter ones; and the
         number that each of them got."""
-        found = cls(vocabulary, (), ())
-        places: list[np.ndarray] = []
+        index = cls(vocabulary, (), ())
+        numbers_by_length: list[np.ndarray] = []
         level: list[np.ndarray] = []
         for n, rows in enumerate(ngrams, start=2):
             prefixes = rows[:, 0].astype(np.int64)
             for length in range(2, n):
-                prefixes = found.find_many(length, prefixes, rows[:, length - 1].astype(np.int64))
+                prefixes = index.find_many(length, prefixes, rows[:, length - 1].astype(np.int64))
             if (prefixes < 0).any():
                 row = rows[int(np.argmax(prefixes < 0))].tolist()
                 raise ForebearError(f"the n-gram {row} has no entry for its first {n - 1} tokens")
@@ -215,9 +219,9 @@ class NgramIndex:
             if len(keys) < len(rows):
                 raise ForebearError(f"an n-gram of {n} tokens is there twice")
             level.append(keys)
-            found = cls.from_sorted_keys(vocabulary, level)
-            places.append(numbers)
-        return found, places
+            index = cls.from_sorted_keys(vocabulary, level)
+            numbers_by_length.append(numbers)
+        return index, numbers_by_length
 
 
 def load_array(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
@@ -257,16 +261,16 @@ class NgramCounts:
 
     def take_suffixes(self) -> list[np.ndarray]:
         """Those, for who asks first; they take much room, and are wanted once."""
-        taken = list(self.suffixes)
+        suffixes = list(self.suffixes)
         self.suffixes.clear()
-        return taken
+        return suffixes
 
     @classmethod
     def empty(cls, vocabulary: int, order: int) -> NgramCounts:
-        nothing = np.zeros(0, np.int32)
-        continued = (np.zeros(vocabulary, np.int32), *(nothing,) * (order - 2))[: order - 1]
-        ngrams = NgramIndex(vocabulary, (nothing,) * (order - 1), continued)
-        return cls(ngrams, (np.zeros(vocabulary, np.int64), *(nothing,) * (order - 1)))
+        no_tokens = np.zeros(0, np.int32)
+        continuations = (np.zeros(vocabulary, np.int32), *(no_tokens,) * (order - 2))[: order - 1]
+        ngrams = NgramIndex(vocabulary, (no_tokens,) * (order - 1), continuations)
+        return cls(ngrams, (np.zeros(vocabulary, np.int64), *(no_tokens,) * (order - 1)))
 
     @property
     def size(self) -> int:
@@ -275,21 +279,21 @@ class NgramCounts:
     def on_disk(self, folder: Path) -> NgramCounts:
         """The same in files of this folder, which vanish with it."""
 
-        def stored(array: np.ndarray) -> np.ndarray:
-            growing = SpillArray(np.int32 if array.dtype.itemsize == 2 else array.dtype, folder)
-            for part in array_chunks(array):
-                growing.append(part)
-            return growing.finish()
+        def spill(array: np.ndarray) -> np.ndarray:
+            spilled = SpillArray(np.int32 if array.dtype.itemsize == 2 else array.dtype, folder)
+            for chunk in array_chunks(array):
+                spilled.append(chunk)
+            return spilled.finish()
 
         ngrams = NgramIndex(
-            self.ngrams.vocabulary, tuple(map(stored, self.ngrams.words)), tuple(map(stored, self.ngrams.continuations))
+            self.ngrams.vocabulary, tuple(map(spill, self.ngrams.words)), tuple(map(spill, self.ngrams.continuations))
         )
-        return NgramCounts(ngrams, (self.counts[0], *map(stored, self.counts[1:])))
+        return NgramCounts(ngrams, (self.counts[0], *map(spill, self.counts[1:])))
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
         """All arrays by name, and the smallest types that they can be stored in: equal numbers, equal bytes."""
-        told = self.ngrams.storage_layout()
-        return told | {f"counts.{n}": (times, narrowest_dtype(times)) for n, times in enumerate(self.counts, start=1)}
+        layout = self.ngrams.storage_layout()
+        return layout | {f"counts.{n}": (times, narrowest_dtype(times)) for n, times in enumerate(self.counts, start=1)}
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: array.astype(kind) for name, (array, kind) in self.storage_layout().items()}
@@ -320,19 +324,19 @@ def add_borders(
 
         return int(compile_kernel(add_borders_kernel)(tokens, lengths, targets, end, allowed, text))
     lasts = np.cumsum(lengths) - 1
-    asked, before = np.roll(tokens, -1), np.zeros(len(tokens), bool)
-    asked[lasts] = end
-    before[lasts + 1 - lengths] = True
-    if not np.array_equal(asked, targets) or not np.array_equal(np.asarray(tokens) == end, before):
+    expected, is_first = np.roll(tokens, -1), np.zeros(len(tokens), bool)
+    expected[lasts] = end
+    is_first[lasts + 1 - lengths] = True
+    if not np.array_equal(expected, targets) or not np.array_equal(np.asarray(tokens) == end, is_first):
         return len(tokens)
-    fine = (targets >= 0) & (targets < len(allowed))
-    fine[fine] = allowed[targets[fine]]
-    if not fine.all():
-        return int(np.argmin(fine))
+    is_valid = (targets >= 0) & (targets < len(allowed))
+    is_valid[is_valid] = allowed[targets[is_valid]]
+    if not is_valid.all():
+        return int(np.argmin(is_valid))
     ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # behind the border of each row
-    own = np.ones(len(text), bool)
-    own[ends - 1], own[ends - 2] = False, False
-    text[ends - 1], text[ends - 2], text[own] = TEXT_BORDER, end, tokens
+    is_token = np.ones(len(text), bool)
+    is_token[ends - 1], is_token[ends - 2] = False, False
+    text[ends - 1], text[ends - 2], text[is_token] = TEXT_BORDER, end, tokens
     return -1
 
 
@@ -348,14 +352,16 @@ def count_ngrams(text: np.ndarray, *, vocabulary: int, order: int, threads: int 
         from forebear.kernels.ngram_counts import unigram_counts_kernel
 
         times = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocabulary, np.int64))
-        found = ngram_levels(text, vocabulary, order, threads)
+        levels = ngram_levels(text, vocabulary, order, threads)
     else:
         predicted = (text != TEXT_BORDER) & (np.concatenate(([TEXT_BORDER], text[:-1])) != TEXT_BORDER)
         times = np.bincount(text[predicted], minlength=vocabulary)
-        found = ngram_levels_reference(text, vocabulary, order)
-    ngrams = NgramIndex(vocabulary, tuple(one.words for one in found), tuple(one.continuations for one in found))
-    suffixes = [np.zeros(vocabulary, np.int32), *(one.suffixes for one in found)]
-    return NgramCounts(ngrams, (times, *(one.times for one in found)), suffixes)
+        levels = ngram_levels_reference(text, vocabulary, order)
+    ngrams = NgramIndex(
+        vocabulary, tuple(level.words for level in levels), tuple(level.continuations for level in levels)
+    )
+    suffixes = [np.zeros(vocabulary, np.int32), *(level.suffixes for level in levels)]
+    return NgramCounts(ngrams, (times, *(level.times for level in levels)), suffixes)
 
 
 def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> NgramCounts:
@@ -363,71 +369,82 @@ def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> Ng
     parts = list(parts)
     while len(parts) > 1:
         pairs = [parts[first : first + 2] for first in range(0, len(parts), 2)]
-        parts = [_merged(*pair, folder) if len(pair) > 1 else pair[0] for pair in pairs]
+        parts = [_merge_pair(*pair, folder) if len(pair) > 1 else pair[0] for pair in pairs]
     return parts[0]
 
 
-def _merged(one: NgramCounts, other: NgramCounts, folder: Path | None) -> NgramCounts:
-    if folder is None and one.size + other.size <= BLOCK_NGRAMS:
-        return _merged_in_numpy(one, other)
+def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> NgramCounts:
+    if folder is None and left.size + right.size <= BLOCK_NGRAMS:
+        return _merge_pair_reference(left, right)
     from forebear.kernels.jit import compile_kernel
     from forebear.kernels.ngram_counts import merge_counts_kernel
 
-    vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
-    single = one.counts[0].astype(np.int64) + other.counts[0]
-    kind = np.int32 if int(single.sum()) <= np.iinfo(np.int32).max else np.int64
-    kinds = np.full(vocabulary, 3, np.uint8)
-    words, continuations, times = [], [], [single]
-    most = max(AT_ONCE, 2 * vocabulary)
-    rooms = np.empty(most, np.int32), np.empty(most, kind), np.empty(most, np.uint8), np.empty(AT_ONCE, np.int32)
+    vocabulary, order = left.ngrams.vocabulary, left.ngrams.order
+    unigram_counts = left.counts[0].astype(np.int64) + right.counts[0]
+    count_dtype = np.int32 if int(unigram_counts.sum()) <= np.iinfo(np.int32).max else np.int64
+    sources = np.full(vocabulary, 3, np.uint8)
+    words, continuations, times = [], [], [unigram_counts]
+    buffer_size = max(AT_ONCE, 2 * vocabulary)
+    buffers = (
+        np.empty(buffer_size, np.int32),
+        np.empty(buffer_size, count_dtype),
+        np.empty(buffer_size, np.uint8),
+        np.empty(AT_ONCE, np.int32),
+    )
     for n in range(2, order + 1):
-        made = (
+        outputs = (
             SpillArray(np.int32, folder),
-            SpillArray(kind, folder),
+            SpillArray(count_dtype, folder),
             SpillArray(np.uint8, folder),
             SpillArray(np.int32, folder),
         )
-        sides = [
-            (_wide(mine.ngrams.continuations[n - 2]), mine.ngrams.words[n - 2], _wide(mine.counts[n - 1]))
-            for mine in (one, other)
+        inputs = [
+            (
+                _widen(counts_of.ngrams.continuations[n - 2]),
+                counts_of.ngrams.words[n - 2],
+                _widen(counts_of.counts[n - 1]),
+            )
+            for counts_of in (left, right)
         ]
-        context, read = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
-        while context < len(kinds):
-            after, filled = compile_kernel(merge_counts_kernel)(kinds, *sides[0], *sides[1], context, *read, *rooms)
-            for growing, part in zip(made[:3], rooms[:3], strict=True):
-                growing.append(part[:filled])
-            made[3].append(rooms[3][: after - context])
-            release_pages(kinds, *sides[0], *sides[1])
-            context = after
-        last, counts, kinds, many = (growing.finish() for growing in made)
-        words.append(last)
+        context, positions = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
+        while context < len(sources):
+            next_context, filled = compile_kernel(merge_counts_kernel)(
+                sources, *inputs[0], *inputs[1], context, *positions, *buffers
+            )
+            for output, buffer in zip(outputs[:3], buffers[:3], strict=True):
+                output.append(buffer[:filled])
+            outputs[3].append(buffers[3][: next_context - context])
+            release_pages(sources, *inputs[0], *inputs[1])
+            context = next_context
+        last_tokens, counts, sources, child_counts = (output.finish() for output in outputs)
+        words.append(last_tokens)
         times.append(counts)
-        continuations.append(many)
+        continuations.append(child_counts)
     return NgramCounts(NgramIndex(vocabulary, tuple(words), tuple(continuations)), tuple(times))
 
 
-def _wide(numbers: np.ndarray) -> np.ndarray:
+def _widen(numbers: np.ndarray) -> np.ndarray:
     """As joining wants them: not for every mixture of types are its loops compiled anew."""
     return numbers if numbers.dtype.itemsize > 2 else numbers.astype(np.int32)
 
 
-def _merged_in_numpy(one: NgramCounts, other: NgramCounts) -> NgramCounts:
+def _merge_pair_reference(left: NgramCounts, right: NgramCounts) -> NgramCounts:
     """An n-gram's number depends on the others, so prefixes are renumbered, level by level."""
-    vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
+    vocabulary, order = left.ngrams.vocabulary, left.ngrams.order
     levels: list[np.ndarray] = []
-    times = [one.counts[0].astype(np.int64) + other.counts[0]]
+    times = [left.counts[0].astype(np.int64) + right.counts[0]]
     numbers = [np.arange(vocabulary)] * 2
     for n in range(2, order + 1):
-        renewed = [
-            at[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.last_tokens(n)
-            for at, part in zip(numbers, (one, other), strict=True)
+        renumbered = [
+            numbering[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.last_tokens(n)
+            for numbering, part in zip(numbers, (left, right), strict=True)
         ]
-        together = np.sort(np.concatenate(renewed), kind="stable")  # sorted runs: merged in one pass
-        levels.append(together[np.flatnonzero(np.diff(together, prepend=-1))])
-        numbers = [np.searchsorted(levels[-1], mine) for mine in renewed]
+        merged_keys = np.sort(np.concatenate(renumbered), kind="stable")  # sorted runs: merged in one pass
+        levels.append(merged_keys[np.flatnonzero(np.diff(merged_keys, prepend=-1))])
+        numbers = [np.searchsorted(levels[-1], keys) for keys in renumbered]
         total = np.zeros(len(levels[-1]), np.int64)
-        for at, part in zip(numbers, (one, other), strict=True):
-            total[at] += part.counts[n - 1]
+        for numbering, part in zip(numbers, (left, right), strict=True):
+            total[numbering] += part.counts[n - 1]
         times.append(total)
     return NgramCounts(NgramIndex.from_sorted_keys(vocabulary, levels), tuple(times))
 
@@ -435,14 +452,20 @@ def _merged_in_numpy(one: NgramCounts, other: NgramCounts) -> NgramCounts:
 # Counts of n-grams in bounded memory: text is gathered, counted when there is much of it, and counts are joined.
 
 
-LEAST, SHARE = 1 << 31, 4  # bytes that counting may take unless somebody says otherwise, or that part of all memory
-A_TOKEN, AN_NGRAM = 24, 16  # bytes that counting takes for each token of a text, and for each n-gram that ends there
+MIN_DEFAULT_MEMORY, MEMORY_DIVISOR = (
+    1 << 31,
+    4,
+)  # bytes that counting may take unless somebody says otherwise, or that part of all memory
+BYTES_PER_TOKEN, BYTES_PER_NGRAM = (
+    24,
+    16,
+)  # bytes that counting takes for each token of a text, and for each n-gram that ends there
 FEWEST = 1 << 16  # tokens that are counted at once, however little memory there is
 
 
 def usual_memory() -> int:
     """Bytes that counting may take unless somebody says otherwise."""
-    return max(LEAST, available_ram() // SHARE)
+    return max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR)
 
 
 class NgramCounter:
@@ -459,21 +482,21 @@ class NgramCounter:
         self.folder: Path | None = None
         self._parts: list[NgramCounts] = []
         self._text, self._filled = np.zeros(0, np.int32), 0  # what is to be counted, and how much of that is filled
-        self._is_spilt = False
-        self._room = UNBOUNDED_POOL
+        self._is_spilled = False
+        self._pool = UNBOUNDED_POOL
 
     @property
     def memory_limit(self) -> ArrayPool:
         """For what is made of the counts: one and the same for all who make something of them."""
         if self.folder is None:
             return UNBOUNDED_POOL
-        if (self._room.memory, self._room.folder) != (self.memory, self.folder):
-            self._room = ArrayPool(self.memory, self.folder)
-        return self._room
+        if (self._pool.memory, self._pool.folder) != (self.memory, self.folder):
+            self._pool = ArrayPool(self.memory, self.folder)
+        return self._pool
 
     def reset(self, counts: NgramCounts) -> None:
         """Goes on from these."""
-        self._parts, self._filled, self._is_spilt = [counts], 0, False
+        self._parts, self._filled, self._is_spilled = [counts], 0, False
 
     def room_for(self, many: int) -> np.ndarray:
         """Where so many more ids go: rows, with a BORDER behind each. What is there counts from now on."""
@@ -481,8 +504,8 @@ class NgramCounter:
             self._count()
             if self.folder is not None:
                 self._parts[-1] = self._parts[-1].on_disk(self.folder)
-                self._is_spilt = True
-            self._join()
+                self._is_spilled = True
+            self._merge_parts()
         begin, self._filled = self._filled, self._filled + many
         if self._filled > len(self._text):  # grows by half, without being copied where the system can move memory
             self._text.resize(max(self._filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
@@ -495,7 +518,7 @@ class NgramCounter:
     @property
     def max_tokens(self) -> int:
         """Tokens that are counted at once; their places are small numbers."""
-        a_token = A_TOKEN + AN_NGRAM * (self.order - 1)
+        a_token = BYTES_PER_TOKEN + BYTES_PER_NGRAM * (self.order - 1)
         return max(FEWEST, min(self.memory // a_token, 1 << 30))
 
     def _count(self) -> None:
@@ -506,17 +529,17 @@ class NgramCounter:
             trim_malloc()
             self._parts.append(count_ngrams(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
 
-    def _join(self) -> None:
+    def _merge_parts(self) -> None:
         """Like with like: each n-gram is merged about as often as the number of parts can be halved."""
         while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
-            self._parts[-2:] = [merge_counts(self._parts[-2:], self.folder if self._is_spilt else None)]
+            self._parts[-2:] = [merge_counts(self._parts[-2:], self.folder if self._is_spilled else None)]
 
     @property
     def counts(self) -> NgramCounts:
         """All that was counted so far."""
         self._count()
         if len(self._parts) != 1:
-            where = self.folder if self._is_spilt else None
+            where = self.folder if self._is_spilled else None
             self._parts = [
                 merge_counts(self._parts, where) if self._parts else NgramCounts.empty(self.vocabulary, self.order)
             ]

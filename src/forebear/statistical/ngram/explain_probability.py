@@ -57,15 +57,15 @@ class BackoffStep:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        told: dict[str, Any] = {"context": list(self.words), "context_ids": list(self.context)}
-        told |= {"seen": self.seen, "followers": self.followers, "times": self.times, "counted": self.counted}
-        told |= {"of": self.of, "discount": self.discount, "pruned": self.pruned}
-        told |= {"is_known": self.is_known, "is_listed": self.is_listed}
-        told |= {"share": self.share, "left": self.left, "weight": self.weight, "part": self.mass}
-        return told | {"log10": _common(self.log), "backoff_log10": _common(self.backoff)}
+        fields: dict[str, Any] = {"context": list(self.words), "context_ids": list(self.context)}
+        fields |= {"seen": self.seen, "followers": self.followers, "times": self.times, "counted": self.counted}
+        fields |= {"of": self.of, "discount": self.discount, "pruned": self.pruned}
+        fields |= {"is_known": self.is_known, "is_listed": self.is_listed}
+        fields |= {"share": self.share, "left": self.left, "weight": self.weight, "part": self.mass}
+        return fields | {"log10": _to_log10(self.log), "backoff_log10": _to_log10(self.backoff)}
 
 
-def _common(log: float | None) -> float | None:
+def _to_log10(log: float | None) -> float | None:
     return None if log is None or math.isinf(log) else log / math.log(10)
 
 
@@ -95,10 +95,10 @@ class NgramEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        told: dict[str, Any] = {"smoothing": self.smoothing, "ngram_length": self.ngram_length}
-        told |= {"steps": [step.to_dict() for step in self.steps]}
-        told |= {"rest": self.remainder, "among": self.num_shared, "even": self.uniform_share}
-        return told | {"probability": self.probability}
+        fields: dict[str, Any] = {"smoothing": self.smoothing, "ngram_length": self.ngram_length}
+        fields |= {"steps": [step.to_dict() for step in self.steps]}
+        fields |= {"rest": self.remainder, "among": self.num_shared, "even": self.uniform_share}
+        return fields | {"probability": self.probability}
 
 
 def ngram_evidence(
@@ -108,16 +108,16 @@ def ngram_evidence(
     context = model.context_of(row)
     contexts = [context[len(context) - n :].tolist() for n in range(len(context) + 1)]  # from none to all of it
     if model.is_imported:
-        told = [_given(model, contexts, token) for token in tokens]
+        evidence = [_imported_evidence(model, contexts, token) for token in tokens]
     else:
-        heard = _heard(model, contexts)
-        told = [_claimed(model, heard, token) for token in tokens]
-    return [_named(one, name) for one in told]
+        context_counts = _context_counts(model, contexts)
+        evidence = [_collect_evidence(model, context_counts, token) for token in tokens]
+    return [_add_words(item, name) for item in evidence]
 
 
-def _named(found: NgramEvidence, name: Callable[[int], str]) -> NgramEvidence:
-    steps = (replace(step, words=tuple(map(name, step.context))) for step in found.steps)
-    return replace(found, steps=tuple(steps))
+def _add_words(evidence: NgramEvidence, name: Callable[[int], str]) -> NgramEvidence:
+    steps = (replace(step, words=tuple(map(name, step.context))) for step in evidence.steps)
+    return replace(evidence, steps=tuple(steps))
 
 
 # -- what was counted
@@ -140,7 +140,7 @@ class _ContextCounts:
     taken: np.ndarray
 
     @property
-    def lost(self) -> int:
+    def num_pruned(self) -> int:
         return int(self.counted[~self.kept].sum())
 
     def place(self, token: int) -> int:
@@ -149,37 +149,39 @@ class _ContextCounts:
         return place if place < len(self.words) and self.words[place] == token else ABSENT
 
 
-def _heard(model: NgramModel, contexts: Sequence[list[int]]) -> list[_ContextCounts]:
+def _context_counts(model: NgramModel, contexts: Sequence[list[int]]) -> list[_ContextCounts]:
     """What each context says of all that followed it, the shortest first."""
-    told: list[_ContextCounts] = []
-    discounts = [(0.0, *one["taken"]) for one in model.describe().get("discounts", ())]
-    speaking = _BackoffWalk(model)
+    counts_by_context: list[_ContextCounts] = []
+    discounts = [(0.0, *discount["taken"]) for discount in model.describe().get("discounts", ())]
+    backoff_walk = _BackoffWalk(model)
     for n, context in enumerate(contexts, start=1):
-        taken = np.array(discounts[n - 1] if discounts else (0.0, 0.0, 0.0, 0.0))
-        row = _followed(model, context, taken)
-        if row.is_known:
-            made, own = speaking.says(n, row), np.zeros(len(row.words))
-            own[row.kept] = made.probs
-            row = replace(row, own=own, left=float(made.backoff_mass[0]))
-        told.append(row)
-    return told
+        discount_values = np.array(discounts[n - 1] if discounts else (0.0, 0.0, 0.0, 0.0))
+        context_counts = _count_context(model, context, discount_values)
+        if context_counts.is_known:
+            smoothed, probs = backoff_walk.level(n, context_counts), np.zeros(len(context_counts.words))
+            probs[context_counts.kept] = smoothed.probs
+            context_counts = replace(context_counts, own=probs, left=float(smoothed.backoff_mass[0]))
+        counts_by_context.append(context_counts)
+    return counts_by_context
 
 
-def _followed(model: NgramModel, context: list[int], taken: np.ndarray) -> _ContextCounts:
-    counts, least, n = model.counts, model.way.min_count, len(context) + 1
-    words, times = _after(counts, context)
+def _count_context(model: NgramModel, context: list[int], discount_values: np.ndarray) -> _ContextCounts:
+    counts, min_counts, n = model.counts, model.way.min_count, len(context) + 1
+    words, times = _followers(counts, context)
     is_known = len(words) > 0 or n <= 2  # every token is there, also one that nothing ever followed
     if n > 2 and is_known:
         number = counts.ngrams.index_of(context)
-        is_known = int(counts.counts[n - 2][number]) >= min_count_for(least, n - 1)
-    kept = times >= (min_count_for(least, n) if n > 1 else 0)
+        is_known = int(counts.counts[n - 2][number]) >= min_count_for(min_counts, n - 1)
+    is_kept = times >= (min_count_for(min_counts, n) if n > 1 else 0)
     counted = times
     if model.way.smoothing == "kneser-ney" and n < model.order and (n == 1 or context[0] != model.end):
-        counted = _before(counts.ngrams, context)[words]
-    return _ContextCounts(tuple(context), words, times, counted, kept, is_known, np.zeros(len(words)), 1.0, taken)
+        counted = _num_predecessors(counts.ngrams, context)[words]
+    return _ContextCounts(
+        tuple(context), words, times, counted, is_kept, is_known, np.zeros(len(words)), 1.0, discount_values
+    )
 
 
-def _after(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def _followers(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """The tokens that followed a context, and how often each did."""
     if not context:
         words = np.flatnonzero(counts.counts[0])
@@ -187,24 +189,28 @@ def _after(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray, np.
     n, number = len(context), counts.ngrams.index_of(context)
     if number == ABSENT:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    which = counts.ngrams.continuation_range(n, number)
-    return counts.ngrams.words[n - 1][which], counts.counts[n][which]
+    continuations = counts.ngrams.continuation_range(n, number)
+    return counts.ngrams.words[n - 1][continuations], counts.counts[n][continuations]
 
 
-def _before(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
+def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
     """(V,) how many different tokens stand before the context with each token behind it."""
     if not context:
         return np.bincount(ngrams.words[0], minlength=ngrams.vocabulary)
     n = len(context)
-    numbers = found = np.flatnonzero(ngrams.words[n - 1] == context[-1])  # any token, then the context
+    numbers = prefix_ids = np.flatnonzero(ngrams.words[n - 1] == context[-1])  # any token, then the context
     for length in range(n, 1, -1):
-        found = np.searchsorted(ngrams.continuation_starts(length), found, side="right") - 1
-        same = ngrams.words[length - 2][found] == context[length - 2]
-        numbers, found = numbers[same], found[same]
+        prefix_ids = np.searchsorted(ngrams.continuation_starts(length), prefix_ids, side="right") - 1
+        matches = ngrams.words[length - 2][prefix_ids] == context[length - 2]
+        numbers, prefix_ids = numbers[matches], prefix_ids[matches]
     starts = ngrams.continuation_starts(n + 1)
-    many = starts[numbers + 1] - starts[numbers]
-    skipped = np.repeat(starts[numbers] - np.concatenate(([0], np.cumsum(many)[:-1])), many) if len(many) else many
-    return np.bincount(ngrams.words[n][skipped + np.arange(len(skipped))], minlength=ngrams.vocabulary)
+    num_continuations = starts[numbers + 1] - starts[numbers]
+    offsets = (
+        np.repeat(starts[numbers] - np.concatenate(([0], np.cumsum(num_continuations)[:-1])), num_continuations)
+        if len(num_continuations)
+        else num_continuations
+    )
+    return np.bincount(ngrams.words[n][offsets + np.arange(len(offsets))], minlength=ngrams.vocabulary)
 
 
 # -- what follows from it
@@ -215,42 +221,42 @@ class _BackoffWalk:
 
     def __init__(self, model: NgramModel) -> None:
         self.model, self.way = model, model.way
-        self._plain, self._sums = np.zeros(model.vocab_size), np.ones(1)  # only of stupid back-off
+        self._unnormalized, self._sums = np.zeros(model.vocab_size), np.ones(1)  # only of stupid back-off
 
-    def says(self, n: int, row: _ContextCounts) -> SmoothedLevel:
+    def level(self, n: int, row: _ContextCounts) -> SmoothedLevel:
         """What a context itself gives to the tokens that it keeps, and leaves to the shorter one."""
-        times, lost = row.counted[row.kept], np.array([float(row.lost)])
-        prefixes, nothing = np.zeros(len(times), np.int64), np.zeros(len(times))
+        times, pruned = row.counted[row.kept], np.array([float(row.num_pruned)])
+        prefixes, no_mass = np.zeros(len(times), np.int64), np.zeros(len(times))
         if self.way.smoothing == "none":
             return smoothing.relative_frequencies(times, prefixes, 1)
         if self.way.smoothing == "add":
             size = int(np.count_nonzero(self.model.predictable))
-            made = smoothing.add_k_level(times, prefixes, 1, self.way.add_k, size)
-            return SmoothedLevel(made.probs - made.backoff_mass[prefixes] / size, made.backoff_mass)
+            smoothed = smoothing.add_k_level(times, prefixes, 1, self.way.add_k, size)
+            return SmoothedLevel(smoothed.probs - smoothed.backoff_mass[prefixes] / size, smoothed.backoff_mass)
         if self.way.smoothing == "witten-bell":
-            return smoothing.witten_bell_level(times, prefixes, 1, lost, nothing)
+            return smoothing.witten_bell_level(times, prefixes, 1, pruned, no_mass)
         if self.way.smoothing == "stupid":
-            return self._cut_back(n, row, prefixes)
-        many = np.array([len(times)])
-        return smoothing.interpolate(times, many, np.arange(len(times)), row.taken, lost, nothing)
+            return self._stupid_backoff_level(n, row, prefixes)
+        num_followers = np.array([len(times)])
+        return smoothing.interpolate(times, num_followers, np.arange(len(times)), row.taken, pruned, no_mass)
 
-    def _cut_back(self, n: int, row: _ContextCounts, prefixes: np.ndarray) -> SmoothedLevel:
+    def _stupid_backoff_level(self, n: int, row: _ContextCounts, prefixes: np.ndarray) -> SmoothedLevel:
         if n == 1:
             predictable = self.model.predictable
-            self._plain, self._sums = smoothing.unigram_probs(self.model.counts.counts[0], predictable)
-            never = np.flatnonzero(predictable & (self.model.counts.counts[0] == 0))
-            left = self._plain[never[:1]].sum() * np.count_nonzero(predictable) / self._sums
-            return SmoothedLevel(self._plain[row.words] / self._sums[0], left)
-        given = row.times, prefixes, 1, self._plain[row.words], self._sums
-        plain, self._sums, made = smoothing.pruned_backoff(*given)
-        self._plain[row.words] = plain
-        return made
+            self._unnormalized, self._sums = smoothing.unigram_probs(self.model.counts.counts[0], predictable)
+            unseen = np.flatnonzero(predictable & (self.model.counts.counts[0] == 0))
+            left = self._unnormalized[unseen[:1]].sum() * np.count_nonzero(predictable) / self._sums
+            return SmoothedLevel(self._unnormalized[row.words] / self._sums[0], left)
+        args = row.times, prefixes, 1, self._unnormalized[row.words], self._sums
+        unnormalized, self._sums, smoothed = smoothing.pruned_backoff(*args)
+        self._unnormalized[row.words] = unnormalized
+        return smoothed
 
 
-def _claimed(model: NgramModel, heard: Sequence[_ContextCounts], token: int) -> NgramEvidence:
+def _collect_evidence(model: NgramModel, contexts: Sequence[_ContextCounts], token: int) -> NgramEvidence:
     """From the longest context to the shortest, until nothing is left."""
     way, steps, weight = model.way, [], 1.0
-    for row in reversed(heard):
+    for row in reversed(contexts):
         step = _step(row, token, weight)
         if step.is_listed and way.smoothing == "stupid":
             step = replace(step, left=0.0)
@@ -258,27 +264,29 @@ def _claimed(model: NgramModel, heard: Sequence[_ContextCounts], token: int) -> 
         weight *= step.left
         if not weight or (row.is_known and way.smoothing == "add"):
             break
-    among = int(np.count_nonzero(model.predictable))
-    return NgramEvidence(way.smoothing, way.add_k, tuple(steps), weight if model.predictable[token] else 0.0, among)
+    num_shared = int(np.count_nonzero(model.predictable))
+    return NgramEvidence(
+        way.smoothing, way.add_k, tuple(steps), weight if model.predictable[token] else 0.0, num_shared
+    )
 
 
 def _step(row: _ContextCounts, token: int, weight: float) -> BackoffStep:
-    place = row.place(token)
-    is_listed = row.is_known and place != ABSENT and bool(row.kept[place])
-    counted = 0 if place == ABSENT else int(row.counted[place])
+    position = row.place(token)
+    is_listed = row.is_known and position != ABSENT and bool(row.kept[position])
+    counted = 0 if position == ABSENT else int(row.counted[position])
     return BackoffStep(
         row.context,
         (),
         seen=int(row.times.sum()),
         followers=len(row.words),
-        times=0 if place == ABSENT else int(row.times[place]),
+        times=0 if position == ABSENT else int(row.times[position]),
         counted=counted,
         of=int(row.counted.sum()),
         discount=float(row.taken[min(counted, 3)]) if is_listed else 0.0,
-        pruned=row.lost,
+        pruned=row.num_pruned,
         is_known=row.is_known,
         is_listed=is_listed,
-        share=float(row.own[place]) if is_listed else 0.0,
+        share=float(row.own[position]) if is_listed else 0.0,
         left=row.left,
         weight=weight,
     )
@@ -287,22 +295,25 @@ def _step(row: _ContextCounts, token: int, weight: float) -> BackoffStep:
 # -- what was given
 
 
-def _given(model: NgramModel, contexts: Sequence[list[int]], token: int) -> NgramEvidence:
+def _imported_evidence(model: NgramModel, contexts: Sequence[list[int]], token: int) -> NgramEvidence:
     """The logarithm of the longest n-gram that is listed, and the back-offs of the contexts on the way to it."""
-    settled, steps, weight = model.probabilities(), [], 1.0
+    table, steps, weight = model.probabilities(), [], 1.0
     known = [True]
     for context in contexts[1:]:  # behind what is not listed, nothing longer is looked for
-        known.append(known[-1] and settled.lookup(np.array(context)) is not None)
+        known.append(known[-1] and table.lookup(np.array(context)) is not None)
     for context, is_known in zip(reversed(contexts), reversed(known), strict=True):
-        whole = settled.lookup(np.array([*context, token])) if is_known else None
-        mine = settled.lookup(np.array(context)) if is_known and context else None
-        log, backoff = None if whole is None else whole[0], None if mine is None else mine[1]
+        ngram_entry = table.lookup(np.array([*context, token])) if is_known else None
+        context_entry = table.lookup(np.array(context)) if is_known and context else None
+        log, backoff = (
+            None if ngram_entry is None else ngram_entry[0],
+            None if context_entry is None else context_entry[1],
+        )
         left = 0.0 if log is not None else 1.0 if backoff is None else math.exp(backoff)
         share = 0.0 if log is None else math.exp(log)
         counts = dict.fromkeys(("seen", "followers", "times", "counted", "of"))
-        facts: dict[str, Any] = {"is_known": is_known, "is_listed": log is not None, "weight": weight}
-        facts |= {"share": share, "left": left, "log": log, "backoff": backoff if log is None else None}
-        steps.append(BackoffStep(tuple(context), (), **counts, discount=0.0, pruned=0, **facts))
+        fields: dict[str, Any] = {"is_known": is_known, "is_listed": log is not None, "weight": weight}
+        fields |= {"share": share, "left": left, "log": log, "backoff": backoff if log is None else None}
+        steps.append(BackoffStep(tuple(context), (), **counts, discount=0.0, pruned=0, **fields))
         weight *= left
         if not weight:
             break

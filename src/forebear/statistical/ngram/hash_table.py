@@ -23,22 +23,22 @@ from forebear.statistical.ngram.counts import NgramIndex
 from forebear.statistical.ngram.smoothing import PROGRESS_NGRAMS, LogProbLevels
 
 FORMAT = "forebear-ngrams/3"
-FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
-HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
+FILL_FACTOR = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
+HASH_BLOCK = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
 # Lines that are filled at once, at least, and parts at most: the longest n-grams come last, when there is more memory.
-NEAR, PARTS, PARTS_OF_LONGEST = 1 << 17, 5, 3
-UNSIGNED, UNSUMMED = "0" * 64, "-" * 24  # the digest of no weights; and what stands for the sum until it is known
+MIN_PART_LINES, MAX_PARTS, MAX_LONGEST_PARTS = 1 << 17, 5, 3
+NO_DIGEST, NO_CHECKSUM = "0" * 64, "-" * 24  # the digest of no weights; and what stands for the sum until it is known
 
 
 def stamp_store(file: Path, weights: str) -> None:
     """Enters of which weights a table was made, in the place that was left for it."""
-    with open(file, "r+b") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        at = opened.read(size).index(UNSIGNED.encode())
-        opened.seek(8 + at)
-        opened.write(weights.encode())
-        opened.flush()
-        os.fsync(opened.fileno())
+    with open(file, "r+b") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        offset = stream.read(size).index(NO_DIGEST.encode())
+        stream.seek(8 + offset)
+        stream.write(weights.encode())
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 class StoreChecksum:
@@ -55,10 +55,10 @@ class StoreChecksum:
 
     def hexdigest(self, *others: np.ndarray) -> str:
         """As a text as long as UNSUMMED."""
-        rest = 0
+        crc = 0
         for array in others:
-            rest = zlib.crc32(np.ascontiguousarray(array).data, rest)
-        return f"{int(np.bitwise_xor.reduce(self._sums)):016x}{rest:08x}"
+            crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+        return f"{int(np.bitwise_xor.reduce(self._sums)):016x}{crc:08x}"
 
 
 class HashCollision(Exception):
@@ -73,13 +73,15 @@ class NgramStoreBuilder:
         self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
         self.sizes = [ngrams.count(n) for n in range(1, ngrams.order + 1)]
         self.begins, self.far = np.zeros(ngrams.order + 2, np.int64), np.zeros(ngrams.order + 1, np.int64)
-        self.begins[3:] = np.cumsum([self._many(n) for n in range(2, ngrams.order + 1)])
+        self.begins[3:] = np.cumsum([self._num_lines(n) for n in range(2, ngrams.order + 1)])
         self.single = np.zeros((ngrams.vocabulary, 2), np.float32)
 
-    def _many(self, n: int) -> int:
+    def _num_lines(self, n: int) -> int:
         """Lines for the n-grams of n tokens."""
         return (
-            int(self.sizes[n - 1] / (FULL * (LINE_MIDDLE if n < self.ngrams.order else LINE_LONGEST))) + 1 + SPARE_LINES
+            int(self.sizes[n - 1] / (FILL_FACTOR * (LINE_MIDDLE if n < self.ngrams.order else LINE_LONGEST)))
+            + 1
+            + SPARE_LINES
         )
 
     def in_memory(self, levels: LogProbLevels) -> np.ndarray:
@@ -92,7 +94,7 @@ class NgramStoreBuilder:
 
     def into(self, file: IO[bytes], levels: LogProbLevels, about: Callable[[], dict[str, Any]]) -> None:
         """As a safetensors file: of known sizes, so that each part is written as soon as it is made."""
-        first = next(levels)  # only now all is known about them
+        first_level = next(levels)  # only now all is known about them
         shapes = {
             "lines": ("U64", (int(self.begins[-1]), LINE_BACKOFF)),
             "single": ("F32", self.single.shape),
@@ -100,34 +102,39 @@ class NgramStoreBuilder:
             "far": ("I64", self.far.shape),
             "even": ("F32", self.even.shape),
         }
-        told = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
-        begin, sums = (
-            safetensors_header(shapes, {"format": FORMAT, "weights": UNSIGNED, "sum": UNSUMMED, "ngrams": told}),
+        metadata = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
+        header, sums = (
+            safetensors_header(
+                shapes, {"format": FORMAT, "weights": NO_DIGEST, "sum": NO_CHECKSUM, "ngrams": metadata}
+            ),
             StoreChecksum(),
         )
-        file.write(begin)
-        for part in self._parts(chain([first], levels)):
+        file.write(header)
+        for part in self._parts(chain([first_level], levels)):
             file.write(part.data)
             sums.add(part)
-        others = self.single, self.begins, self.far, self.even
-        for array in others:
+        arrays = self.single, self.begins, self.far, self.even
+        for array in arrays:
             file.write(np.ascontiguousarray(array).data)
-        file.seek(begin.index(UNSUMMED.encode()))
-        file.write(sums.hexdigest(*others).encode())
+        file.seek(header.index(NO_CHECKSUM.encode()))
+        file.write(sums.hexdigest(*arrays).encode())
 
     def _parts(self, levels: LogProbLevels) -> Iterator[np.ndarray]:
         """The lines of the n-grams of two tokens, of three, …, one after the other; each is good until the next."""
         from forebear.kernels import ngram_table as kernels
         from forebear.kernels.jit import compile_kernel
 
-        nothing, order = np.zeros(0, np.float32), self.ngrams.order
-        logs, hashes = nothing, np.zeros(0, np.uint64)  # of n-grams one and two tokens shorter than those of the level
+        no_backoffs, order = np.zeros(0, np.float32), self.ngrams.order
+        logs, hashes = (
+            no_backoffs,
+            np.zeros(0, np.uint64),
+        )  # of n-grams one and two tokens shorter than those of the level
         for n, level in enumerate(levels, start=1):
             if n == 2:
                 self.single[:, 1] = level.backoffs
             elif n > 2:
-                hashes = self._hashed(n - 1, hashes)
-                yield from self._filled(n - 1, lambda known=hashes: [(0, known)], logs, level.backoffs)
+                hashes = self._hash_level(n - 1, hashes)
+                yield from self._fill_parts(n - 1, lambda known=hashes: [(0, known)], logs, level.backoffs)
             logs = level.log_probs
             del level  # its back-offs, while the next is made
             if n == 1:
@@ -135,32 +142,32 @@ class NgramStoreBuilder:
                 ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
                 hashes = compile_kernel(kernels.hash_tokens_kernel)(ids, np.uint64(self.salt))
         if order > 1:  # nothing continues these, so their hashes are never there together
-            yield from self._filled(order, lambda: self._hashed_in_parts(order, hashes), logs, nothing)
+            yield from self._fill_parts(order, lambda: self._hash_level_parts(order, hashes), logs, no_backoffs)
 
-    def _hashed(self, n: int, before: np.ndarray) -> np.ndarray:
+    def _hash_level(self, n: int, shorter_hashes: np.ndarray) -> np.ndarray:
         """The 64 bits of the n-grams of n tokens, from those one shorter, which are needed no more."""
-        made = self.room.empty(self.ngrams.count(n), np.uint64)
-        for at, part in self._hashed_in_parts(n, before):
-            made[at : at + len(part)] = part
-            release_pages(made)
-        self.room.release(before)
-        return made
+        hashes = self.room.empty(self.ngrams.count(n), np.uint64)
+        for at, part in self._hash_level_parts(n, shorter_hashes):
+            hashes[at : at + len(part)] = part
+            release_pages(hashes)
+        self.room.release(shorter_hashes)
+        return hashes
 
-    def _hashed_in_parts(self, n: int, before: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    def _hash_level_parts(self, n: int, shorter_hashes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """The same part by part, each good until the next, with the number of its first n-gram."""
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.ngram_table import hash_level_kernel
 
-        given = before, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
-        made, context, at = np.empty(max(HASHED, int(given[1].max(initial=0))), np.uint64), 0, 0
-        while context < len(before):
-            context, end = compile_kernel(hash_level_kernel)(*given, made, context, at)
-            yield at, made[: end - at]
+        arrays = shorter_hashes, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
+        buffer, context, at = np.empty(max(HASH_BLOCK, int(arrays[1].max(initial=0))), np.uint64), 0, 0
+        while context < len(shorter_hashes):
+            context, end = compile_kernel(hash_level_kernel)(*arrays, buffer, context, at)
+            yield at, buffer[: end - at]
             if end // PROGRESS_NGRAMS > at // PROGRESS_NGRAMS:
-                release_pages(*given)
+                release_pages(*arrays)
             at = end
 
-    def _filled(
+    def _fill_parts(
         self,
         n: int,
         hashes: Callable[[], Iterable[tuple[int, np.ndarray]]],
@@ -171,27 +178,27 @@ class NgramStoreBuilder:
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
-        size = self._many(n)
+        size = self._num_lines(n)
         homes = size - SPARE_LINES
-        parts = PARTS if n < self.ngrams.order else PARTS_OF_LONGEST
-        each = max(NEAR, SPARE_LINES, -(-homes // parts))
-        lines = self.room.zeros((min(each, homes) + SPARE_LINES, LINE_BACKOFF), np.uint64)
+        parts = MAX_PARTS if n < self.ngrams.order else MAX_LONGEST_PARTS
+        lines_per_part = max(MIN_PART_LINES, SPARE_LINES, -(-homes // parts))
+        lines = self.room.zeros((min(lines_per_part, homes) + SPARE_LINES, LINE_BACKOFF), np.uint64)
         used = np.zeros(len(lines), np.uint8)
-        for begin in range(0, homes, each):
-            own = min(each, homes - begin)
-            mine = lines[: own + SPARE_LINES], used[: own + SPARE_LINES]
-            for at, some in hashes():
-                bits = (values[at : at + len(some)].view(np.uint32) for values in (logs, backoffs))
-                far = compile_kernel(fill_table_kernel)(*mine, begin, size, some, *bits, n == self.ngrams.order)
+        for begin in range(0, homes, lines_per_part):
+            part_lines = min(lines_per_part, homes - begin)
+            part_arrays = lines[: part_lines + SPARE_LINES], used[: part_lines + SPARE_LINES]
+            for at, chunk in hashes():
+                bits = (values[at : at + len(chunk)].view(np.uint32) for values in (logs, backoffs))
+                far = compile_kernel(fill_table_kernel)(*part_arrays, begin, size, chunk, *bits, n == self.ngrams.order)
                 if far < 0:
                     raise HashCollision
                 self.far[n] = max(int(self.far[n]), far)
-                release_pages(some, logs, backoffs)
-            if compile_kernel(has_duplicates_kernel)(*mine):
+                release_pages(chunk, logs, backoffs)
+            if compile_kernel(has_duplicates_kernel)(*part_arrays):
                 raise HashCollision
-            yield lines[:own]
+            yield lines[:part_lines]
             for array in (lines, used):
-                array[:SPARE_LINES], array[SPARE_LINES:] = array[own : own + SPARE_LINES].copy(), 0
+                array[:SPARE_LINES], array[SPARE_LINES:] = array[part_lines : part_lines + SPARE_LINES].copy(), 0
         yield lines[:SPARE_LINES]
         self.room.release(logs, backoffs, lines)
 
@@ -199,8 +206,8 @@ class NgramStoreBuilder:
 # A finished n-gram model as a table on the disk: opened in no time, however large, and asked by hash.
 
 
-TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
-AGAIN = "remove it: it is made again from the run's weights"
+MAX_SALTS = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
+REBUILD_HINT = "remove it: it is made again from the run's weights"
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,23 +247,23 @@ class NgramStore:
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.ngram_table import score_ngrams_kernel, scoring_buffers
 
-        told, found = np.empty(len(tokens)), np.zeros(len(tokens) if matched is not None else 0, np.uint8)
+        log_probs, lengths_found = np.empty(len(tokens)), np.zeros(len(tokens) if matched is not None else 0, np.uint8)
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
-        given = self.single, self._flat, self.begins, self.far, self.even, told, found
+        arrays = self.single, self._flat, self.begins, self.far, self.even, log_probs, lengths_found
         loop = compile_kernel(score_ngrams_kernel, bare=True, beside=(ngram_table,))
-        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *given, *scoring_buffers(self.order))
+        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *arrays, *scoring_buffers(self.order))
         if matched is not None:
-            matched[:] = found
-        if not (told <= PROBABILITY_TOLERANCE).all():
-            raise self._damaged("holds what is no logarithm of a probability")
-        return told
+            matched[:] = lengths_found
+        if not (log_probs <= PROBABILITY_TOLERANCE).all():
+            raise self._corrupt_error("holds what is no logarithm of a probability")
+        return log_probs
 
-    def next_log_probs(self, ngrams: NgramIndex, context: np.ndarray, told: np.ndarray) -> None:
+    def next_log_probs(self, ngrams: NgramIndex, context: np.ndarray, log_probs: np.ndarray) -> None:
         """As `Backoff.follow`; which n-grams there are says who was seen after the context."""
         from forebear.kernels import ngram_table as kernels
         from forebear.kernels.jit import compile_kernel
 
-        told[:] = self.single[:, 0]
+        log_probs[:] = self.single[:, 0]
         for n in range(1, len(context) + 1):
             tokens = np.ascontiguousarray(context[len(context) - n :], np.int32)
             number = ngrams.index_of(tokens)
@@ -264,20 +271,20 @@ class NgramStore:
                 break
             hashed = np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens, np.uint64(self.salt)))
             if len(self.even):
-                told[:] = self.even
+                log_probs[:] = self.even
             if n == 1:
-                told += self.single[tokens[0], 1]
+                log_probs += self.single[tokens[0], 1]
             else:
-                told += compile_kernel(kernels.backoff_weight_kernel)(
+                log_probs += compile_kernel(kernels.backoff_weight_kernel)(
                     hashed, n, self.order, self._flat, self.begins, self.far
                 )
             words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.continuation_range(n, number)], np.int32)
-            seen = np.empty(len(words))
-            given = n + 1, self.order, self._flat, self.begins, self.far
-            compile_kernel(kernels.lookup_log_probs_kernel)(hashed, words, *given, seen)
-            told[words] = seen
-        if not (told <= PROBABILITY_TOLERANCE).all():
-            raise self._damaged("does not hold what was counted")
+            seen_log_probs = np.empty(len(words))
+            args = n + 1, self.order, self._flat, self.begins, self.far
+            compile_kernel(kernels.lookup_log_probs_kernel)(hashed, words, *args, seen_log_probs)
+            log_probs[words] = seen_log_probs
+        if not (log_probs <= PROBABILITY_TOLERANCE).all():
+            raise self._corrupt_error("does not hold what was counted")
 
     def lookup(self, tokens: np.ndarray) -> tuple[float, float] | None:
         """As `Backoff.entry`."""
@@ -288,22 +295,22 @@ class NgramStore:
         if n == 1:
             log, weight = self.single[tokens[0]].tolist()
             return log, weight if self.order > 1 else 0.0
-        before, told = (
+        context_hash, log_probs = (
             np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens[:-1], np.uint64(self.salt))),
             np.empty(1),
         )
-        given = n, self.order, self._flat, self.begins, self.far
-        compile_kernel(kernels.lookup_log_probs_kernel)(before, tokens[-1:], *given, told)
-        if np.isnan(told[0]):
+        args = n, self.order, self._flat, self.begins, self.far
+        compile_kernel(kernels.lookup_log_probs_kernel)(context_hash, tokens[-1:], *args, log_probs)
+        if np.isnan(log_probs[0]):
             return None
         if n == self.order:
-            return float(told[0]), 0.0
+            return float(log_probs[0]), 0.0
         hashed = np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens, np.uint64(self.salt)))
-        weight = compile_kernel(kernels.backoff_weight_kernel)(hashed, *given)
-        return float(told[0]), float(weight)
+        weight = compile_kernel(kernels.backoff_weight_kernel)(hashed, *args)
+        return float(log_probs[0]), float(weight)
 
-    def _damaged(self, what: str) -> ForebearError:
-        return ForebearError(what, file=self.file, hint=AGAIN if self.file else "train again")
+    def _corrupt_error(self, message: str) -> ForebearError:
+        return ForebearError(message, file=self.file, hint=REBUILD_HINT if self.file else "train again")
 
     # -- making
 
@@ -318,15 +325,15 @@ class NgramStore:
         room: ArrayPool = UNBOUNDED_POOL,
     ) -> NgramStore:
         """From probabilities level by level, in memory or in a file; what is known `about` them is asked in between."""
-        for salt in range(TRIES):
+        for salt in range(MAX_SALTS):
             try:
-                making = NgramStoreBuilder(ngrams, even, salt, room)
+                builder = NgramStoreBuilder(ngrams, even, salt, room)
                 if file is None:
-                    lines = making.in_memory(levels())
-                    given = making.single, lines, making.begins, making.far, making.even, making.sizes
-                    return cls(*given, about(), salt)
-                with atomic_write(file) as opened:
-                    making.into(opened, levels(), about)
+                    lines = builder.in_memory(levels())
+                    arrays = builder.single, lines, builder.begins, builder.far, builder.even, builder.sizes
+                    return cls(*arrays, about(), salt)
+                with atomic_write(file) as stream:
+                    builder.into(stream, levels(), about)
                 return cls.open(file)
             except HashCollision:
                 continue
@@ -336,26 +343,30 @@ class NgramStore:
     def open(cls, file: Path, weights: str | None = None) -> NgramStore:
         """Maps the file, unread. With `weights`, it must have been made from weights of this digest."""
         try:
-            told, arrays = memory_map_arrays(file)
-            facts = json.loads(told["ngrams"])
-            made = cls(**{name: arrays[name] for name in _NAMES}, **facts, file=file)
-            right = told["format"] == FORMAT and (weights is None or told["weights"] == weights) and made._is_whole()
+            header, arrays = memory_map_arrays(file)
+            metadata = json.loads(header["ngrams"])
+            store = cls(**{name: arrays[name] for name in _ARRAY_NAMES}, **metadata, file=file)
+            is_valid = (
+                header["format"] == FORMAT
+                and (weights is None or header["weights"] == weights)
+                and store._is_consistent()
+            )
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise ForebearError("is no table of n-grams, or a damaged one", file=file, hint=AGAIN) from error
-        if not right:
-            raise ForebearError("is a table of other n-grams, or a damaged one", file=file, hint=AGAIN)
-        return made
+            raise ForebearError("is no table of n-grams, or a damaged one", file=file, hint=REBUILD_HINT) from error
+        if not is_valid:
+            raise ForebearError("is a table of other n-grams, or a damaged one", file=file, hint=REBUILD_HINT)
+        return store
 
     def verify(self) -> None:
         """Reads all of it: an error if it is not what was written."""
         assert self.file is not None
         sums = StoreChecksum()
         sums.add(self.lines)
-        told, _ = memory_map_arrays(self.file)
-        if told["sum"] != sums.hexdigest(self.single, self.begins, self.far, self.even):
-            raise self._damaged("was damaged on the disk")
+        header, _ = memory_map_arrays(self.file)
+        if header["sum"] != sums.hexdigest(self.single, self.begins, self.far, self.even):
+            raise self._corrupt_error("was damaged on the disk")
 
-    def _is_whole(self) -> bool:
+    def _is_consistent(self) -> bool:
         order, begins, far = self.order, np.asarray(self.begins), np.asarray(self.far)
         return (
             order >= 1
@@ -373,4 +384,4 @@ class NgramStore:
         )
 
 
-_NAMES = ("lines", "single", "begins", "far", "even")
+_ARRAY_NAMES = ("lines", "single", "begins", "far", "even")

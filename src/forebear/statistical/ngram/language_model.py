@@ -24,7 +24,7 @@ from forebear.statistical.ngram.smoothing import (
     to_log_probs,
 )
 
-NAMED = 5  # lengths of n-grams that are told one by one
+MAX_LISTED_LENGTHS = 5  # lengths of n-grams that are told one by one
 _LOCK = threading.RLock()  # of what is made at first use
 
 
@@ -59,8 +59,8 @@ class NgramModel:
         if not self.predictable[end]:
             raise InputError(f"the end of a text (id {end}) is among the tokens that are never predicted")
         self.tally = NgramCounter(vocabulary, order)
-        self._later: Callable[[], Mapping[str, np.ndarray]] | None = None
-        self._settled: BackoffTable | NgramStore | None = None
+        self._load_arrays: Callable[[], Mapping[str, np.ndarray]] | None = None
+        self._probabilities: BackoffTable | NgramStore | None = None
         self._ngrams: NgramIndex | None = None
         self._discounts: list[Discounts] = []
         self.place: Path | None = None  # where a large table of probabilities is made; None: in memory
@@ -94,26 +94,26 @@ class NgramModel:
             )
         if not len(lengths):
             return
-        room = self.tally.room_for(len(tokens) + 2 * len(lengths))
-        wrong = add_borders(tokens, lengths, targets, self.end, self.predictable, room)
-        if wrong >= 0:
-            self.tally.take_back(len(room))
-            if wrong >= len(tokens):
+        text = self.tally.room_for(len(tokens) + 2 * len(lengths))
+        bad_position = add_borders(tokens, lengths, targets, self.end, self.predictable, text)
+        if bad_position >= 0:
+            self.tally.take_back(len(text))
+            if bad_position >= len(tokens):
                 raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
-            what = f"the text holds the id {targets[wrong]}, which this model never predicts"
+            what = f"the text holds the id {targets[bad_position]}, which this model never predicts"
             raise InputError(what, hint="prepare the text with the tokenizer of this run")
-        self._changed()
+        self._invalidate()
 
-    def _changed(self) -> None:
-        self._settled, self._ngrams = None, None
+    def _invalidate(self) -> None:
+        self._probabilities, self._ngrams = None, None
 
     @property
     def counts(self) -> NgramCounts:
         """All that was counted so far."""
         with _LOCK:
-            if self._later is not None:
-                self.tally.reset(NgramCounts.load(self._later(), vocabulary=self.vocab_size, order=self.order))
-                self._later = None  # last, so that an interrupt loses no counts
+            if self._load_arrays is not None:
+                self.tally.reset(NgramCounts.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order))
+                self._load_arrays = None  # last, so that an interrupt loses no counts
             return self.tally.counts
 
     @property
@@ -122,50 +122,52 @@ class NgramModel:
         with _LOCK:
             if self._ngrams is None:
                 if self.is_imported:
-                    if self._later is not None:
-                        arrays = _without_logs(self._later())
+                    if self._load_arrays is not None:
+                        arrays = _without_logs(self._load_arrays())
                         self._ngrams = NgramIndex.load(arrays, vocabulary=self.vocab_size, order=self.order)
                     else:
-                        settled = self.probabilities()
-                        assert isinstance(settled, BackoffTable)
-                        self._ngrams = settled.ngrams
+                        table = self.probabilities()
+                        assert isinstance(table, BackoffTable)
+                        self._ngrams = table.ngrams
                 else:
                     self._ngrams = prune_ngrams(self.counts, self.way.min_count)
             return self._ngrams
 
     def probabilities(self) -> BackoffTable | NgramStore:
         """The probabilities that follow from the counts; made at first use and kept until more is counted."""
-        if self._settled is not None:
-            return self._settled
+        if self._probabilities is not None:
+            return self._probabilities
         with _LOCK:
-            if self._settled is None:
-                self._settled = self._estimated()
-            return self._settled
+            if self._probabilities is None:
+                self._probabilities = self._build_probabilities()
+            return self._probabilities
 
-    def _estimated(self) -> BackoffTable | NgramStore:
+    def _build_probabilities(self) -> BackoffTable | NgramStore:
         if self.is_imported:
             raise ForebearError("this n-gram model was not given its probabilities yet")
-        even = self._even()
+        uniform = self._uniform_log_probs()
         if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
-            return NgramStore.made(self.ngrams, self._levels, even, self._about, self.place, self.tally.memory_limit)
-        return BackoffTable.estimated(self.ngrams, self._levels(), even)
+            return NgramStore.made(
+                self.ngrams, self._levels, uniform, self._store_info, self.place, self.tally.memory_limit
+            )
+        return BackoffTable.estimated(self.ngrams, self._levels(), uniform)
 
     def _levels(self) -> LogProbLevels:
         return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.memory_limit)
 
-    def _even(self) -> np.ndarray | None:
-        even = self.way.is_uniform(self.predictable)
-        return None if even is None else to_log_probs(even)
+    def _uniform_log_probs(self) -> np.ndarray | None:
+        uniform = self.way.is_uniform(self.predictable)
+        return None if uniform is None else to_log_probs(uniform)
 
-    def _about(self) -> dict[str, Any]:
+    def _store_info(self) -> dict[str, Any]:
         """What is kept with a table of probabilities, so that counts need not be read for it."""
         if self.is_imported:
             return {}
         return {"tokens": int(self.counts.counts[0].sum()), "discounts": [asdict(one) for one in self._discounts]}
 
-    def _known(self) -> dict[str, Any]:
-        settled = self.probabilities()
-        return settled.about if isinstance(settled, NgramStore) else self._about()
+    def _model_info(self) -> dict[str, Any]:
+        table = self.probabilities()
+        return table.about if isinstance(table, NgramStore) else self._store_info()
 
     # -- its state
 
@@ -173,9 +175,9 @@ class NgramModel:
         """The whole state. Equal counts give equal bytes, whatever the batches were."""
         if not self.is_imported:
             return self.counts.arrays()
-        settled = self.probabilities()
-        assert isinstance(settled, BackoffTable)
-        return settled.arrays()
+        table = self.probabilities()
+        assert isinstance(table, BackoffTable)
+        return table.arrays()
 
     def save(self, file: Path) -> None:
         """Writes that state without holding a copy of it."""
@@ -190,72 +192,74 @@ class NgramModel:
         names = {f"{values[0]}.{n}" for n in range(1, self.order + 1)}
         names |= {f"words.{n + 1}" for n in range(1, self.order)}
         names |= {f"{name}.{n}" for name in ("continuations", *values[1:]) for n in range(1, self.order)}
-        for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
-            if odd:
-                raise ForebearError(f"the state of an n-gram model of order {self.order} {what} {sorted(odd)}")
-        self._changed()
+        for problem, names_at_fault in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
+            if names_at_fault:
+                raise ForebearError(
+                    f"the state of an n-gram model of order {self.order} {problem} {sorted(names_at_fault)}"
+                )
+        self._invalidate()
         if self.is_imported:
-            self._settled = BackoffTable.load(arrays, vocabulary=self.vocab_size, order=self.order)
+            self._probabilities = BackoffTable.load(arrays, vocabulary=self.vocab_size, order=self.order)
         else:
             self.tally.reset(NgramCounts.load(arrays, vocabulary=self.vocab_size, order=self.order))
 
-    def use_store(self, table: NgramStore, later: Callable[[], Mapping[str, np.ndarray]]) -> None:
+    def use_store(self, table: NgramStore, load_arrays: Callable[[], Mapping[str, np.ndarray]]) -> None:
         """Answers from a table that was made before; its state is loaded by `later` where that does not suffice."""
         fits = table.order == self.order and table.sizes[0] == self.vocab_size
         if not fits or bool(len(table.even)) != (self.way.smoothing == "add"):
             raise ForebearError("is a table of another model", file=table.file, hint="remove it")
-        self._settled, self._later = table, later
+        self._probabilities, self._load_arrays = table, load_arrays
 
     def build_store(self, file: Path) -> NgramStore | None:
         """Its probabilities in a file of their own; None where they are so few that this would gain nothing."""
         if sum(map(len, self.ngrams.words)) <= BLOCK_NGRAMS:
             return None
-        if isinstance(self._settled, NgramStore) and self._settled.file == file:
-            return self._settled
-        settled = self._settled
-        if isinstance(settled, BackoffTable):
-            self._settled = NgramStore.made(
-                settled.ngrams, settled.levels, settled.uniform_log_prob, self._about, file, self.tally.memory_limit
+        if isinstance(self._probabilities, NgramStore) and self._probabilities.file == file:
+            return self._probabilities
+        table = self._probabilities
+        if isinstance(table, BackoffTable):
+            self._probabilities = NgramStore.made(
+                table.ngrams, table.levels, table.uniform_log_prob, self._store_info, file, self.tally.memory_limit
             )
         else:
-            self.place, self._settled = file, None
+            self.place, self._probabilities = file, None
             self.probabilities()
-        assert isinstance(self._settled, NgramStore)
-        return self._settled
+        assert isinstance(self._probabilities, NgramStore)
+        return self._probabilities
 
     def load_probabilities(
         self, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray]
     ) -> None:
         """Fills a model of smoothing "given" with what `written` or an ARPA file tells."""
         if not self.is_imported or len(ngrams) != self.order:
-            what = f"order {self.order} and smoothing {self.way.smoothing!r}"
-            raise ForebearError(f"an n-gram model of {what} does not take these probabilities")
-        self._changed()
-        self._settled = BackoffTable.from_model(ngrams, logs, backoffs, self.vocab_size)
+            description = f"order {self.order} and smoothing {self.way.smoothing!r}"
+            raise ForebearError(f"an n-gram model of {description} does not take these probabilities")
+        self._invalidate()
+        self._probabilities = BackoffTable.from_model(ngrams, logs, backoffs, self.vocab_size)
 
     def to_arpa(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
         """For n = 1, 2, … the n-grams (size, n), log P and, but for the longest, back-offs: what an ARPA file holds."""
-        if isinstance(self._settled, BackoffTable):
-            return self._settled.to_arpa(self.predictable)
-        if self.is_imported and self._later is not None:
-            return BackoffTable.load(self._later(), vocabulary=self.vocab_size, order=self.order).to_arpa(
+        if isinstance(self._probabilities, BackoffTable):
+            return self._probabilities.to_arpa(self.predictable)
+        if self.is_imported and self._load_arrays is not None:
+            return BackoffTable.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order).to_arpa(
                 self.predictable
             )
-        return BackoffTable.estimated(self.ngrams, self._levels(), self._even()).to_arpa(self.predictable)
+        return BackoffTable.estimated(self.ngrams, self._levels(), self._uniform_log_probs()).to_arpa(self.predictable)
 
     # -- what it says
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
-        tokens, lengths = self._laid(rows)
+        tokens, lengths = self._flatten_rows(rows)
         return split_rows(self.score_flat(tokens, lengths), lengths)
 
     def score_with_lengths(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The same; and the length of the longest n-gram that the model has and that ends at each token."""
-        tokens, lengths = self._laid(rows)
+        tokens, lengths = self._flatten_rows(rows)
         matched = np.empty(len(tokens), np.uint8)
-        told = self.probabilities().score(tokens, lengths, self.end, matched)
-        return split_rows(told, lengths), split_rows(matched, lengths)
+        log_probs = self.probabilities().score(tokens, lengths, self.end, matched)
+        return split_rows(log_probs, lengths), split_rows(matched, lengths)
 
     def score_flat(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """The same of rows one after the other; of the first token of each row, its log P alone."""
@@ -263,25 +267,25 @@ class NgramModel:
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
-        settled, told = self.probabilities(), np.empty((len(rows), self.vocab_size))
-        for line, row in zip(told, rows, strict=True):
+        table, log_probs = self.probabilities(), np.empty((len(rows), self.vocab_size))
+        for row_log_probs, row in zip(log_probs, rows, strict=True):
             context = self.context_of(row)
-            if isinstance(settled, NgramStore):
-                settled.next_log_probs(self.ngrams, context, line)
+            if isinstance(table, NgramStore):
+                table.next_log_probs(self.ngrams, context, row_log_probs)
             else:
-                settled.next_log_probs(context, line)
-        return told
+                table.next_log_probs(context, row_log_probs)
+        return log_probs
 
     def context_of(self, row: np.ndarray) -> np.ndarray:
         """The last tokens of a row, as far as the next depends on them."""
-        last, _ = self._laid([row[max(0, len(row) - self.order + 1) :]])
+        last, _ = self._flatten_rows([row[max(0, len(row) - self.order + 1) :]])
         ends = np.flatnonzero(last == self.end)
         return last[ends[-1] :] if len(ends) else last
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> NgramDecodingState:
         return NgramDecodingState(self, rows)
 
-    def _laid(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Rows one after the other, and how long each is."""
         lengths = np.array([len(row) for row in rows], np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, rows)]).astype(np.int64)
@@ -301,36 +305,40 @@ class NgramModel:
         """What a person should be told of how the probabilities came about."""
         if self.way.smoothing == "none":
             return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
-        told, sizes = enumerate(self._known().get("discounts", ()), start=1), self.probabilities().sizes
-        thin = [f"{n} ({one['taken'][0]:.3g})" for n, one in told if one["way"] != "modified" and sizes[n - 1]]
-        if not thin:
+        discounts, sizes = enumerate(self._model_info().get("discounts", ()), start=1), self.probabilities().sizes
+        unreliable = [
+            f"{n} ({discount['taken'][0]:.3g})"
+            for n, discount in discounts
+            if discount["way"] != "modified" and sizes[n - 1]
+        ]
+        if not unreliable:
             return []
-        which = ", ".join(thin[:NAMED]) + (", …" if thin[NAMED:] else "")
-        what = "Kneser–Ney's three discounts cannot be told from so few counts, and one is taken from all"
-        return [f"{what}: of n-grams of length {which}; usual for little or repetitive text"]
+        lengths_text = ", ".join(unreliable[:MAX_LISTED_LENGTHS]) + (", …" if unreliable[MAX_LISTED_LENGTHS:] else "")
+        message = "Kneser–Ney's three discounts cannot be told from so few counts, and one is taken from all"
+        return [f"{message}: of n-grams of length {lengths_text}; usual for little or repetitive text"]
 
     def describe(self) -> dict[str, Any]:
         """Facts as JSON values."""
-        told: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "order": self.order,
             "smoothing": self.way.smoothing,
             "vocabulary": self.vocab_size,
             "predictable": int(np.count_nonzero(self.predictable)),
             "ngrams": self.probabilities().sizes,
         }
-        known = self._known()
-        if "tokens" in known:
-            told["tokens"] = known["tokens"]
+        info = self._model_info()
+        if "tokens" in info:
+            metadata["tokens"] = info["tokens"]
         if self.way.smoothing == "add":
-            told["k"] = self.way.add_k
+            metadata["k"] = self.way.add_k
         if self.way.min_count:
-            told["least_counts"] = [min_count_for(self.way.min_count, n) for n in range(1, self.order + 1)]
-        if known.get("discounts"):
-            told["discounts"] = [
-                {"order": n, "way": mine["way"], "taken": list(mine["taken"]), "seen": list(mine["seen"])}
-                for n, mine in enumerate(known["discounts"], start=1)
+            metadata["least_counts"] = [min_count_for(self.way.min_count, n) for n in range(1, self.order + 1)]
+        if info.get("discounts"):
+            metadata["discounts"] = [
+                {"order": n, "way": discount["way"], "taken": list(discount["taken"]), "seen": list(discount["seen"])}
+                for n, discount in enumerate(info["discounts"], start=1)
             ]
-        return told | {"notes": self.notes}
+        return metadata | {"notes": self.notes}
 
 
 def _without_logs(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -348,8 +356,8 @@ class NgramDecodingState:
         return self.model.next_log_probs(self.rows).astype(np.float32)
 
     def append(self, ids: np.ndarray) -> None:
-        keep = max(self.model.order - 1, 1)
-        self.rows = [np.append(row, taken)[-keep:] for row, taken in zip(self.rows, ids.tolist(), strict=True)]
+        max_context = max(self.model.order - 1, 1)
+        self.rows = [np.append(row, token)[-max_context:] for row, token in zip(self.rows, ids.tolist(), strict=True)]
 
     def select(self, rows: np.ndarray) -> None:
         self.rows = [self.rows[row] for row in rows.tolist()]

@@ -15,7 +15,7 @@ from forebear.statistical.ngram.counts import BLOCK_NGRAMS, NgramCounts, NgramIn
 
 BLOCK = 1 << 16  # n-grams whose shares are computed at once
 PROGRESS_NGRAMS = 1 << 20  # n-grams after which memory is given back, where they lie in files
-STUPID = 0.4  # what a shorter context counts in Brants et al. (2007)
+BACKOFF_FACTOR = 0.4  # what a shorter context counts in Brants et al. (2007)
 
 
 class SmoothedLevel(NamedTuple):
@@ -39,26 +39,26 @@ class LogProbLevel(NamedTuple):
 LogProbLevels = Iterator[LogProbLevel]
 
 
-def to_log_probs(shares: np.ndarray, to: np.ndarray | None = None) -> np.ndarray:
+def to_log_probs(probs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Rounded once, to float32."""
     with np.errstate(divide="ignore"):  # what never occurs
-        made = np.empty(len(shares), np.float32) if to is None else to
-        return np.log(shares, out=made, casting="same_kind")
+        log_probs = np.empty(len(probs), np.float32) if out is None else out
+        return np.log(probs, out=log_probs, casting="same_kind")
 
 
 def maximum_likelihood(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
     """Shares of counts. A context that was never seen has none; the shorter context answers for it."""
     for n, times in enumerate(counts.counts, start=1):
-        made = relative_frequencies(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1))
+        smoothed = relative_frequencies(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1))
         # Of nothing, all is equally likely.
         yield LogProbLevel.from_level(
-            made if times.any() or n > 1 else SmoothedLevel(uniform_probs(predictable), made.backoff_mass)
+            smoothed if times.any() or n > 1 else SmoothedLevel(uniform_probs(predictable), smoothed.backoff_mass)
         )
 
 
 def relative_frequencies(times: np.ndarray, prefixes: np.ndarray, contexts: int) -> SmoothedLevel:
     """Of n-grams of one length with these prefixes, of which there are so many; and so below."""
-    total = _summed(prefixes, times, contexts)
+    total = _sum_by_context(prefixes, times, contexts)
     return SmoothedLevel(times / np.maximum(total, 1)[prefixes], np.where(total > 0, 0.0, 1.0))
 
 
@@ -69,35 +69,35 @@ def add_k(counts: NgramCounts, predictable: np.ndarray, k: float) -> LogProbLeve
     """
     size = int(np.count_nonzero(predictable))
     for n, times in enumerate(counts.counts, start=1):
-        made = add_k_level(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1), k, size)
+        smoothed = add_k_level(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1), k, size)
         yield LogProbLevel.from_level(
-            SmoothedLevel(np.where(predictable, made.probs, 0.0), made.backoff_mass) if n == 1 else made
+            SmoothedLevel(np.where(predictable, smoothed.probs, 0.0), smoothed.backoff_mass) if n == 1 else smoothed
         )
 
 
 def add_k_level(times: np.ndarray, prefixes: np.ndarray, contexts: int, k: float, size: int) -> SmoothedLevel:
-    total = _summed(prefixes, times, contexts) + k * size
+    total = _sum_by_context(prefixes, times, contexts) + k * size
     return SmoothedLevel((times + k) / total[prefixes], k * size / total)
 
 
-def witten_bell(counts: NgramCounts, predictable: np.ndarray, least: Sequence[int] = ()) -> LogProbLevels:
+def witten_bell(counts: NgramCounts, predictable: np.ndarray, min_counts: Sequence[int] = ()) -> LogProbLevels:
     """What is new after a context is as likely as it was in the past: as many times as there are different tokens."""
-    ngrams, times, suffixes, lost = _pruned(counts, list(counts.counts), _suffixes(counts), least)
-    shares = uniform_probs(predictable)
-    for n, mine in enumerate(times, start=1):
-        lower = shares if n == 1 else shares[suffixes[n - 1]]
-        made = witten_bell_level(mine, ngrams.prefixes(n), ngrams.count(n - 1), lost[n - 1], lower)
-        shares = made.probs
-        yield LogProbLevel.from_level(made)
+    ngrams, times, suffixes, pruned = _prune_levels(counts, list(counts.counts), _suffixes(counts), min_counts)
+    probs = uniform_probs(predictable)
+    for n, level_counts in enumerate(times, start=1):
+        lower = probs if n == 1 else probs[suffixes[n - 1]]
+        smoothed = witten_bell_level(level_counts, ngrams.prefixes(n), ngrams.count(n - 1), pruned[n - 1], lower)
+        probs = smoothed.probs
+        yield LogProbLevel.from_level(smoothed)
 
 
 def witten_bell_level(
-    times: np.ndarray, prefixes: np.ndarray, contexts: int, lost: np.ndarray, lower: np.ndarray
+    times: np.ndarray, prefixes: np.ndarray, contexts: int, pruned: np.ndarray, lower: np.ndarray
 ) -> SmoothedLevel:
-    new, gone = _summed(prefixes, times > 0, contexts), lost if len(lost) else 0.0
-    total = _summed(prefixes, times, contexts) + gone + new
-    left = np.divide(new + gone, total, out=np.ones(contexts), where=total > 0)
-    return SmoothedLevel(times / np.maximum(total, 1)[prefixes] + left[prefixes] * lower, left)
+    num_types, pruned_mass = _sum_by_context(prefixes, times > 0, contexts), pruned if len(pruned) else 0.0
+    total = _sum_by_context(prefixes, times, contexts) + pruned_mass + num_types
+    backoff_mass = np.divide(num_types + pruned_mass, total, out=np.ones(contexts), where=total > 0)
+    return SmoothedLevel(times / np.maximum(total, 1)[prefixes] + backoff_mass[prefixes] * lower, backoff_mass)
 
 
 def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
@@ -105,28 +105,32 @@ def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevel
     to 1 after each context, which changes no order among tokens.
     """
     ngrams, suffixes = counts.ngrams, _suffixes(counts)
-    plain, sums = unigram_probs(counts.counts[0], predictable)
-    yield LogProbLevel.from_level(SmoothedLevel(plain / sums[0], np.ones(1)))
+    unnormalized, sums = unigram_probs(counts.counts[0], predictable)
+    yield LogProbLevel.from_level(SmoothedLevel(unnormalized / sums[0], np.ones(1)))
     for n, times in enumerate(counts.counts[1:], start=2):
-        lower, shorter = plain[suffixes[n - 1]], sums[suffixes[n - 2]]
-        plain, sums, made = pruned_backoff(times, ngrams.prefixes(n), ngrams.count(n - 1), lower, shorter)
-        yield LogProbLevel.from_level(made)
+        lower, shorter = unnormalized[suffixes[n - 1]], sums[suffixes[n - 2]]
+        unnormalized, sums, smoothed = pruned_backoff(times, ngrams.prefixes(n), ngrams.count(n - 1), lower, shorter)
+        yield LogProbLevel.from_level(smoothed)
 
 
 def unigram_probs(times: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of single tokens, before they are made to sum to 1; and their sum."""
-    plain = np.where(times > 0, times / max(1, int(times.sum())), STUPID * uniform_probs(predictable))
-    return plain, np.array([plain.sum()])
+    unnormalized = np.where(times > 0, times / max(1, int(times.sum())), BACKOFF_FACTOR * uniform_probs(predictable))
+    return unnormalized, np.array([unnormalized.sum()])
 
 
 def pruned_backoff(
     times: np.ndarray, prefixes: np.ndarray, contexts: int, lower: np.ndarray, shorter: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, SmoothedLevel]:
     """The same of longer n-grams, of which shorter contexts said `lower`, in all `shorter`; and made to sum to 1."""
-    total = _summed(prefixes, times, contexts)
-    plain = times / np.maximum(total, 1)[prefixes]
-    sums = 1 + STUPID * (shorter - _summed(prefixes, lower, contexts))
-    return plain, sums, SmoothedLevel(plain / sums[prefixes], np.where(total > 0, STUPID * shorter / sums, 1.0))
+    total = _sum_by_context(prefixes, times, contexts)
+    unnormalized = times / np.maximum(total, 1)[prefixes]
+    sums = 1 + BACKOFF_FACTOR * (shorter - _sum_by_context(prefixes, lower, contexts))
+    return (
+        unnormalized,
+        sums,
+        SmoothedLevel(unnormalized / sums[prefixes], np.where(total > 0, BACKOFF_FACTOR * shorter / sums, 1.0)),
+    )
 
 
 # -- Kneser and Ney
@@ -147,27 +151,27 @@ class Discounts:
 
     @classmethod
     def estimate(cls, times: np.ndarray) -> Discounts:
-        once, twice, thrice, four = seen = _seen(times)
+        once, twice, thrice, four = counts_of_counts = _count_of_counts(times)
         if not (once and twice):
-            return cls("half", (0.5, 0.5, 0.5), seen)
-        share = once / (once + 2 * twice)
+            return cls("half", (0.5, 0.5, 0.5), counts_of_counts)
+        discount = once / (once + 2 * twice)
         if thrice:
-            three = (share, 2 - 3 * share * thrice / twice, 3 - 4 * share * four / thrice)
+            discounts = (discount, 2 - 3 * discount * thrice / twice, 3 - 4 * discount * four / thrice)
             # At 0 nothing would be left for the unseen; below, probability would be made of nothing.
-            if all(taken > 0 for taken in three):
-                return cls("modified", three, seen)
-        return cls("absolute", (share, share, share), seen)
+            if all(taken > 0 for taken in discounts):
+                return cls("modified", discounts, counts_of_counts)
+        return cls("absolute", (discount, discount, discount), counts_of_counts)
 
 
-def _seen(times: np.ndarray) -> tuple[int, int, int, int]:
+def _count_of_counts(times: np.ndarray) -> tuple[int, int, int, int]:
     if len(times) > BLOCK_NGRAMS:
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.kneser_ney import count_of_counts_kernel
 
-        often = compile_kernel(count_of_counts_kernel)(times, np.zeros(6, np.int64)).tolist()
+        histogram = compile_kernel(count_of_counts_kernel)(times, np.zeros(6, np.int64)).tolist()
     else:
-        often = np.bincount(np.minimum(times, 5), minlength=5).tolist()
-    return often[1], often[2], often[3], often[4]
+        histogram = np.bincount(np.minimum(times, 5), minlength=5).tolist()
+    return histogram[1], histogram[2], histogram[3], histogram[4]
 
 
 def kneser_ney(
@@ -175,172 +179,186 @@ def kneser_ney(
     predictable: np.ndarray,
     end: int,
     discounts: list[Discounts],
-    least: Sequence[int] = (),
-    room: ArrayPool = UNBOUNDED_POOL,
+    min_counts: Sequence[int] = (),
+    pool: ArrayPool = UNBOUNDED_POOL,
 ) -> LogProbLevels:
     """Interpolated modified Kneser–Ney, as KenLM estimates it; the discounts of each length are put into that list.
 
     P(w|context) = (a(context w) - D) / Σ a(context ·) + left(context) · P(w|shorter context), down to a single token,
     whose rest is shared evenly by all that can be predicted, seen or not. All of what is pruned is left.
     """
-    suffixes = _suffixes(counts, room)
-    adjusted = _adjusted(counts, suffixes, end, room)
-    discounts[:] = [Discounts.estimate(times) for times in adjusted]
-    ngrams, adjusted, suffixes, lost = _pruned(counts, adjusted, suffixes, least)
+    suffixes = _suffixes(counts, pool)
+    adjusted_counts = _adjusted_counts(counts, suffixes, end, pool)
+    discounts[:] = [Discounts.estimate(times) for times in adjusted_counts]
+    ngrams, adjusted_counts, suffixes, pruned = _prune_levels(counts, adjusted_counts, suffixes, min_counts)
     # Shares of shorter n-grams are kept as float32: a ten-millionth is nothing beside what any count can tell.
-    shares, nothing = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
-    for n, times in enumerate(adjusted, start=1):
-        taken = np.array([0.0, *discounts[n - 1].taken])
-        many = np.array([ngrams.vocabulary], np.int32) if n == 1 else ngrams.continuations[n - 2]
-        under = np.arange(ngrams.vocabulary, dtype=np.int32) if n == 1 else suffixes[n - 1]
-        given = times, many, under, taken, lost[n - 1], shares
+    probs, freed = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
+    for n, times in enumerate(adjusted_counts, start=1):
+        discount_values = np.array([0.0, *discounts[n - 1].taken])
+        num_children = np.array([ngrams.vocabulary], np.int32) if n == 1 else ngrams.continuations[n - 2]
+        suffix_ids = np.arange(ngrams.vocabulary, dtype=np.int32) if n == 1 else suffixes[n - 1]
+        args = times, num_children, suffix_ids, discount_values, pruned[n - 1], probs
         # For pairs they are the last tokens themselves, which are not ours to change.
-        ours = len(times) > BLOCK_NGRAMS and n > 2 and under.dtype == np.int32
+        is_owned = len(times) > BLOCK_NGRAMS and n > 2 and suffix_ids.dtype == np.int32
         if len(times) > BLOCK_NGRAMS:
-            listed, above = _interpolated_in_loops(*given, room, keep=n < ngrams.order, ours=ours)
+            log_probs, next_probs = _interpolate_compiled(*args, pool, keep_probs=n < ngrams.order, is_owned=is_owned)
         else:
-            made = interpolate(*given)
-            listed, above = LogProbLevel.from_level(made), made.probs.astype(np.float32)
-        room.release(shares, times, *([] if ours else [under]))
-        adjusted[n - 1] = suffixes[n - 1] = times = under = nothing  # room for what comes
-        del given
-        shares = above
-        yield listed
+            smoothed = interpolate(*args)
+            log_probs, next_probs = LogProbLevel.from_level(smoothed), smoothed.probs.astype(np.float32)
+        pool.release(probs, times, *([] if is_owned else [suffix_ids]))
+        adjusted_counts[n - 1] = suffixes[n - 1] = times = suffix_ids = freed  # room for what comes
+        del args
+        probs = next_probs
+        yield log_probs
 
 
 def interpolate(
-    times: np.ndarray, many: np.ndarray, under: np.ndarray, taken: np.ndarray, lost: np.ndarray, lower: np.ndarray
+    times: np.ndarray,
+    num_children: np.ndarray,
+    suffix_ids: np.ndarray,
+    discount_values: np.ndarray,
+    pruned: np.ndarray,
+    lower: np.ndarray,
 ) -> SmoothedLevel:
     """Shares, and what is left: numpy's way, whose compiled twin is in `kernels.smoothing`."""
-    prefixes, minus = np.repeat(np.arange(len(many)), many), taken[np.minimum(times, 3)]
-    gone = lost if len(lost) else 0.0
-    total, left = _summed(prefixes, times, len(many)) + gone, _summed(prefixes, minus, len(many)) + gone
-    left = np.divide(left, total, out=np.ones(len(many)), where=total > 0)
+    prefixes, discounted = np.repeat(np.arange(len(num_children)), num_children), discount_values[np.minimum(times, 3)]
+    pruned_mass = pruned if len(pruned) else 0.0
+    total, backoff_mass = (
+        _sum_by_context(prefixes, times, len(num_children)) + pruned_mass,
+        _sum_by_context(prefixes, discounted, len(num_children)) + pruned_mass,
+    )
+    backoff_mass = np.divide(backoff_mass, total, out=np.ones(len(num_children)), where=total > 0)
     return SmoothedLevel(
-        (times - minus) / np.where(total > 0, total, 1.0)[prefixes] + left[prefixes] * lower[under], left
+        (times - discounted) / np.where(total > 0, total, 1.0)[prefixes] + backoff_mass[prefixes] * lower[suffix_ids],
+        backoff_mass,
     )
 
 
-def _interpolated_in_loops(
+def _interpolate_compiled(
     times: np.ndarray,
-    many: np.ndarray,
-    under: np.ndarray,
-    taken: np.ndarray,
-    lost: np.ndarray,
+    num_children: np.ndarray,
+    suffix_ids: np.ndarray,
+    discount_values: np.ndarray,
+    pruned: np.ndarray,
     lower: np.ndarray,
-    room: ArrayPool,
+    pool: ArrayPool,
     *,
-    keep: bool,
-    ours: bool,
+    keep_probs: bool,
+    is_owned: bool,
 ) -> tuple[LogProbLevel, np.ndarray]:
     """Block by block: of shares and what is left only logarithms stay, and where longer n-grams want them, shares."""
     from forebear.kernels.jit import compile_kernel
     from forebear.kernels.kneser_ney import interpolate_kernel
 
-    block = max(BLOCK, int(many.max(initial=0)))
-    own, left = np.empty(block), np.empty(BLOCK)
-    shares = room.empty(len(times) if keep else 0, np.float32)
+    block = max(BLOCK, int(num_children.max(initial=0)))
+    block_probs, block_mass = np.empty(block), np.empty(BLOCK)
+    probs = pool.empty(len(times) if keep_probs else 0, np.float32)
     # Each number of `under` is looked at once, before the logarithm of its n-gram, which may take its place, is known.
-    logs = under.view(np.float32) if ours else room.empty(len(times), np.float32)
-    listed = LogProbLevel(logs, room.empty(len(many), np.float32))
+    logs = suffix_ids.view(np.float32) if is_owned else pool.empty(len(times), np.float32)
+    log_probs = LogProbLevel(logs, pool.empty(len(num_children), np.float32))
     context = at = 0
-    while context < len(many):
-        given = times, many, under, taken, lost, lower, context, at
-        after, end = compile_kernel(interpolate_kernel)(*given, own, left)
-        if keep:
-            shares[at:end] = own[: end - at]
-        to_log_probs(own[: end - at], listed.log_probs[at:end])
-        to_log_probs(left[: after - context], listed.backoffs[context:after])
-        if after // PROGRESS_NGRAMS > context // PROGRESS_NGRAMS or end // PROGRESS_NGRAMS > at // PROGRESS_NGRAMS:
-            release_pages(times, many, under, lower, shares, *listed)
-        context, at = after, end
-    return listed, shares
+    while context < len(num_children):
+        args = times, num_children, suffix_ids, discount_values, pruned, lower, context, at
+        next_context, end = compile_kernel(interpolate_kernel)(*args, block_probs, block_mass)
+        if keep_probs:
+            probs[at:end] = block_probs[: end - at]
+        to_log_probs(block_probs[: end - at], log_probs.log_probs[at:end])
+        to_log_probs(block_mass[: next_context - context], log_probs.backoffs[context:next_context])
+        if (
+            next_context // PROGRESS_NGRAMS > context // PROGRESS_NGRAMS
+            or end // PROGRESS_NGRAMS > at // PROGRESS_NGRAMS
+        ):
+            release_pages(times, num_children, suffix_ids, lower, probs, *log_probs)
+        context, at = next_context, end
+    return log_probs, probs
 
 
-def _adjusted(counts: NgramCounts, suffixes: Sequence[np.ndarray], end: int, room: ArrayPool) -> list[np.ndarray]:
+def _adjusted_counts(
+    counts: NgramCounts, suffixes: Sequence[np.ndarray], end: int, pool: ArrayPool
+) -> list[np.ndarray]:
     """Counts as Kneser and Ney want them.
 
     Below the highest order an n-gram counts for how many different tokens stand before it: San Francisco makes
     Francisco frequent but not likely elsewhere. Nothing stands before the beginning of a text: there, its count.
     """
-    ngrams, adjusted = counts.ngrams, []
+    ngrams, adjusted_levels = counts.ngrams, []
     for n in range(1, ngrams.order):
-        different = _different(suffixes[n], ngrams.count(n), room)
+        type_counts = _count_suffix_types(suffixes[n], ngrams.count(n), pool)
         if n > 1:
             # What begins with the token that begins a text is what stands at its beginning, and nowhere else.
-            begin, many = _of_first(ngrams, n, end)
-            different[begin : begin + many] = counts.counts[n - 1][begin : begin + many]
-        adjusted.append(different)
-    return [*adjusted, counts.counts[-1]]
+            begin, num_ngrams = _ngrams_starting_with(ngrams, n, end)
+            type_counts[begin : begin + num_ngrams] = counts.counts[n - 1][begin : begin + num_ngrams]
+        adjusted_levels.append(type_counts)
+    return [*adjusted_levels, counts.counts[-1]]
 
 
-def _of_first(ngrams: NgramIndex, n: int, token: int) -> tuple[int, int]:
+def _ngrams_starting_with(ngrams: NgramIndex, n: int, token: int) -> tuple[int, int]:
     """The number of the first n-gram that begins with this token, and how many there are: they stand together."""
-    first, many = token, 1
-    for continued in ngrams.continuations[: n - 1]:
-        first, many = int(continued[:first].sum()), int(continued[first : first + many].sum())
-    return first, many
+    first, num_ngrams = token, 1
+    for children in ngrams.continuations[: n - 1]:
+        first, num_ngrams = int(children[:first].sum()), int(children[first : first + num_ngrams].sum())
+    return first, num_ngrams
 
 
-def _different(suffixes: np.ndarray, size: int, room: ArrayPool) -> np.ndarray:
+def _count_suffix_types(suffixes: np.ndarray, size: int, pool: ArrayPool) -> np.ndarray:
     if len(suffixes) <= BLOCK_NGRAMS:
         return np.bincount(suffixes, minlength=size).astype(np.int64)
     from forebear.kernels.jit import compile_kernel
     from forebear.kernels.kneser_ney import count_suffix_types_kernel
 
-    told = room.zeros(size, np.int32)
-    compile_kernel(count_suffix_types_kernel)(suffixes, told)
-    release_pages(suffixes, told)
-    return told
+    type_counts = pool.zeros(size, np.int32)
+    compile_kernel(count_suffix_types_kernel)(suffixes, type_counts)
+    release_pages(suffixes, type_counts)
+    return type_counts
 
 
 # -- what several share
 
 
-def _pruned(
-    counts: NgramCounts, times: list[np.ndarray], suffixes: list[np.ndarray], least: Sequence[int]
+def _prune_levels(
+    counts: NgramCounts, times: list[np.ndarray], suffixes: list[np.ndarray], min_counts: Sequence[int]
 ) -> tuple[NgramIndex, list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """N-grams that occur often enough, the numbers `times` of these, what is left without their first tokens; and, for
     each length, how much every context has lost.
     """
     ngrams = counts.ngrams
-    nothing = [np.zeros(0)] * ngrams.order
-    if not any(least):
-        return ngrams, times, suffixes, nothing
+    no_mass = [np.zeros(0)] * ngrams.order
+    if not any(min_counts):
+        return ngrams, times, suffixes, no_mass
     words, continuations, kept_times, kept_suffixes, lost = [], [], [times[0]], [suffixes[0]], [np.zeros(0)]
-    before, numbers = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
+    is_kept_context, numbers = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
     for n in range(2, ngrams.order + 1):
-        stays = counts.counts[n - 1] >= min_count_for(least, n)
+        is_kept = counts.counts[n - 1] >= min_count_for(min_counts, n)
         prefixes = ngrams.prefixes(n)
-        many = np.bincount(prefixes[stays], minlength=ngrams.count(n - 1))
-        gone = _summed(prefixes[~stays], times[n - 1][~stays], ngrams.count(n - 1))
-        words.append(ngrams.words[n - 2][stays])
-        continuations.append(many[before].astype(np.int32))
-        kept_times.append(times[n - 1][stays])
-        kept_suffixes.append(numbers[suffixes[n - 1][stays]])
-        lost.append(gone[before])
-        before, numbers = stays, np.cumsum(stays) - 1
+        num_children = np.bincount(prefixes[is_kept], minlength=ngrams.count(n - 1))
+        pruned_mass = _sum_by_context(prefixes[~is_kept], times[n - 1][~is_kept], ngrams.count(n - 1))
+        words.append(ngrams.words[n - 2][is_kept])
+        continuations.append(num_children[is_kept_context].astype(np.int32))
+        kept_times.append(times[n - 1][is_kept])
+        kept_suffixes.append(numbers[suffixes[n - 1][is_kept]])
+        lost.append(pruned_mass[is_kept_context])
+        is_kept_context, numbers = is_kept, np.cumsum(is_kept) - 1
     return NgramIndex(ngrams.vocabulary, tuple(words), tuple(continuations)), kept_times, kept_suffixes, lost
 
 
-def prune_ngrams(counts: NgramCounts, least: Sequence[int]) -> NgramIndex:
+def prune_ngrams(counts: NgramCounts, min_counts: Sequence[int]) -> NgramIndex:
     """The n-grams that are left."""
-    if not any(least):
+    if not any(min_counts):
         return counts.ngrams
-    return _pruned(counts, list(counts.counts), counts.ngrams.suffixes(), least)[0]
+    return _prune_levels(counts, list(counts.counts), counts.ngrams.suffixes(), min_counts)[0]
 
 
-def min_count_for(least: Sequence[int], n: int) -> int:
+def min_count_for(min_counts: Sequence[int], n: int) -> int:
     """How often an n-gram of n tokens has to occur; the last number holds for all longer ones."""
-    return least[min(n, len(least)) - 1] if least else 0
+    return min_counts[min(n, len(min_counts)) - 1] if min_counts else 0
 
 
-def _suffixes(counts: NgramCounts, room: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
-    return counts.take_suffixes() or counts.ngrams.suffixes(room)
+def _suffixes(counts: NgramCounts, pool: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
+    return counts.take_suffixes() or counts.ngrams.suffixes(pool)
 
 
-def _summed(prefixes: np.ndarray, values: np.ndarray, contexts: int) -> np.ndarray:
-    return np.bincount(prefixes, weights=values, minlength=contexts)
+def _sum_by_context(prefixes: np.ndarray, values: np.ndarray, num_contexts: int) -> np.ndarray:
+    return np.bincount(prefixes, weights=values, minlength=num_contexts)
 
 
 def uniform_probs(predictable: np.ndarray) -> np.ndarray:
@@ -353,7 +371,7 @@ def uniform_probs(predictable: np.ndarray) -> np.ndarray:
 
 SMOOTHINGS = ("none", "add", "witten-bell", "stupid", "kneser-ney", "given")
 PRUNING = ("witten-bell", "kneser-ney")  # ways to which nothing is lost by leaving out what is rare
-HIGHEST = 10
+MAX_ORDER = 10
 
 
 @dataclass(frozen=True)
@@ -372,8 +390,8 @@ class NgramConfig:
     min_counts: str = ""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.order <= HIGHEST:
-            hint = f"choose an order from 1 to {HIGHEST}, such as 3"
+        if not 1 <= self.order <= MAX_ORDER:
+            hint = f"choose an order from 1 to {MAX_ORDER}, such as 3"
             raise InputError(f"an n-gram model of order {self.order}", hint=hint)
         if self.smoothing not in SMOOTHINGS:
             raise InputError(f"no smoothing is named {self.smoothing!r}", hint=f"there are: {', '.join(SMOOTHINGS)}")
@@ -392,16 +410,16 @@ class NgramConfig:
         if not all(part.isdecimal() and part.isascii() for part in parts):
             hint = "give a number for each length, the last for all longer ones: --prune '0 0 1'"
             raise InputError(f"--prune {self.min_counts!r}", hint=hint)
-        most = [int(part) for part in parts]
-        if most and most[0]:
-            what = f"--prune {self.min_counts!r} would leave out single tokens"
-            raise InputError(what, hint="begin with 0; --vocabulary makes a smaller vocabulary")
-        if most != sorted(most):
-            what = (
+        max_pruned = [int(part) for part in parts]
+        if max_pruned and max_pruned[0]:
+            message = f"--prune {self.min_counts!r} would leave out single tokens"
+            raise InputError(message, hint="begin with 0; --vocabulary makes a smaller vocabulary")
+        if max_pruned != sorted(max_pruned):
+            message = (
                 f"--prune {self.min_counts!r}: a longer n-gram would stay without the shorter ones that it is made of"
             )
-            raise InputError(what, hint="give numbers that do not fall")
-        return tuple(count + 1 for count in most) if any(most) else ()
+            raise InputError(message, hint="give numbers that do not fall")
+        return tuple(count + 1 for count in max_pruned) if any(max_pruned) else ()
 
     def levels(
         self,

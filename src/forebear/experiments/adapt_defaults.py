@@ -1,0 +1,205 @@
+"""Defaults of adapting to a task: task encoder, tokenizer, learning rate, batch size and epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from forebear.data.labeled.examples import example_texts
+from forebear.data.labeled.source import LabeledData
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.tokenizers.train import extend_vocabulary, missing_words
+from forebear.errors import InputError
+from forebear.experiments.warm_start import InitFrom
+from forebear.models.spec import ModelSpec
+from forebear.registry import model_name
+from forebear.tasks.task import Task
+from forebear.training.adaptation import Adaptation
+from forebear.training.load_model import uses_full_batch
+from forebear.training.settings import Recipe, merge_recipe
+
+EXAMPLES_PER_STEP = 16  # about
+EXAMPLES_PER_STEP_FROM_SCRATCH = 32  # about
+MIN_STEPS = 300  # that a task needs, even with few examples
+EPOCH_RANGE = (3, 40)  # least and most, without a budget
+MAX_EVALUATIONS = 12  # of the dev set during a run
+MAX_EVAL_SHARE = 0.1  # of the duration of a run, about, spent on them
+MAX_EVAL_EXAMPLES = 2000  # dev examples that are evaluated during training
+TRAINING_COST_FACTOR = 3  # cost of a token in training, relative to evaluation
+MIN_COUNT_OF_NEW_WORDS = 2  # in the examples, for a word without a vector to get one
+UNLIMITED_VOCAB = 1 << 20  # entries, for pre-tokenized words
+TASK_ENCODER_RATE = 3e-3  # learning rate of a task encoder above word vectors
+FEATURE_HEAD_RATE = 1e-2  # of a head above word vectors as they are
+MIN_STEPS_FROZEN = 2000  # with frozen word vectors: a step is cheap, and they are not forgotten
+HEAD_RATE = 2e-3  # learning rate where only a head is trained
+MAX_FINETUNING_RATE_FACTOR = 0.7  # of the learning rate of training from scratch
+GPT_LM_WEIGHT = 0.5  # of the auxiliary language-model loss in GPT's paper
+# With fewer examples that loss did not help, in the paper and here, and it costs as much as the task.
+MIN_EXAMPLES_FOR_LM_LOSS = 20_000
+
+
+def choose_adaptation(
+    spec: ModelSpec, init_from: InitFrom | None, examples: int, options: Mapping[str, Any]
+) -> Adaptation:
+    """The adaptation with the given options, and defaults for the model and the number of examples."""
+    values = {name: value for name, value in options.items() if value is not None}
+    if not values.get("mixture_norm"):
+        values.pop("mixture_norm", None)
+    predicts = spec.learning == "descending" and "next" in _pretraining_heads(spec, init_from)
+    predicts = predicts and not spec.char_level and not values.get("reader")  # characters cannot be predicted
+    if values.get("language") and not predicts:
+        message = "--language is for encoders that predict the next token, such as gpt"
+        raise InputError(message, hint="leave it out")
+    values = _add_reader_defaults(spec, init_from, values)
+    uses_lm_loss = (
+        predicts
+        and init_from is not None
+        and examples >= MIN_EXAMPLES_FOR_LM_LOSS
+        and values.get("how", "finetune") == "finetune"
+    )
+    default_lm_weight = GPT_LM_WEIGHT if uses_lm_loss else 0.0
+    return Adaptation(**{"language": default_lm_weight, **values})
+
+
+def uses_task_encoder(spec: ModelSpec, init_from: InitFrom | None, options: Mapping[str, Any]) -> bool:
+    """Whether a task encoder is trained above the pre-trained layers."""
+    if spec.needs_task_encoder or not spec.accepts_task_encoder:
+        return spec.needs_task_encoder
+    run_reader = None if init_from is None or init_from.folder.task is None else init_from.folder.adaptation.reader
+    return (options.get("reader") or run_reader) is not None
+
+
+def _add_reader_defaults(spec: ModelSpec, init_from: InitFrom | None, values: dict[str, Any]) -> dict[str, Any]:
+    """Adds the task encoder above word vectors: that of the run, if it was adapted before, or a default."""
+    reader_options = [name for name in values if name.startswith(("reader", "mixture"))]
+    if spec.accepts_task_encoder and not spec.needs_task_encoder:
+        run_adaptation = (
+            init_from.folder.adaptation.to_dict() if init_from is not None and init_from.folder.task else {}
+        )
+        inherited = {name: value for name, value in run_adaptation.items() if name.startswith(("reader", "mixture"))}
+        values = {**inherited, **values}
+        return {"mixture": "before", **values} if values.get("reader") else values
+    if not spec.needs_task_encoder:
+        if reader_options:
+            flag = reader_options[0].replace("_", "-")
+            message = f"--{flag} means nothing to {model_name(spec)}, which has an encoder of its own"
+            raise InputError(message, hint="leave it out, or begin with vectors of words, such as a run of word2vec")
+        return values
+    if mixture_options := [name for name in reader_options if name.startswith("mixture")]:
+        flag = mixture_options[0].replace("_", "-")
+        message = f"--{flag} means nothing to {model_name(spec)}: vectors of words are one layer"
+        raise InputError(message, hint="leave it out, or begin with a recurrent run, such as elmo")
+    run_adaptation = (
+        init_from.folder.adaptation.to_dict() if init_from is not None and init_from.folder.task is not None else {}
+    )
+    if values.get("freeze_layers") and not run_adaptation:
+        message = f"--freeze-layers {values['freeze_layers']}: what reads the vectors has learned nothing yet"
+        raise InputError(message, hint="--how freeze alone keeps the vectors as they are")
+    inherited = {name: value for name, value in run_adaptation.items() if name in ("reader", "reader_width")}
+    return {"reader": "mean", **inherited, **values}
+
+
+def _pretraining_heads(spec: ModelSpec, init_from: InitFrom | None) -> Sequence[str]:
+    from forebear.experiments.explain import sample_batch
+
+    heads = init_from.folder.metadata.get("heads") if init_from else None
+    return heads if heads is not None else tuple(sample_batch(spec)[0].targets)
+
+
+def adaptation_tokenizer(
+    spec: ModelSpec, init_from: InitFrom | None, adaptation: Adaptation, task: str, data: LabeledData
+) -> Tokenizer:
+    """The tokenizer of the run, or one trained on the examples.
+
+    When word vectors are fine-tuned, frequent words of the examples without a vector are added.
+    """
+    if init_from is None or (task == "tagging" and spec.learns_tags):  # the words are those of the tagged examples
+        return spec.task_tokenizer(_train_task_tokenizer(spec, task, data))
+    if not spec.needs_task_encoder or adaptation.how != "finetune":
+        return spec.task_tokenizer(init_from.tokenizer)
+    texts = [text for example in data.train for text in example_texts(example)]
+    return extend_vocabulary(
+        init_from.tokenizer, missing_words(init_from.tokenizer, texts, MIN_COUNT_OF_NEW_WORDS), found=True
+    )[0]
+
+
+def _train_task_tokenizer(spec: ModelSpec, task: str, data: LabeledData) -> Tokenizer:
+    """A tokenizer of the model's default kind, trained on the training set."""
+    from forebear.data.source import suggest_vocab_size
+    from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS
+    from forebear.data.tokenizers.train import train_tokenizer
+
+    texts = [text for example in data.train for text in example_texts(example)]
+    kind = spec.tokenizer
+    options: dict[str, Any] = {}
+    if task == "tagging" and spec.learns_tags:
+        return train_tokenizer("words", texts, split="spaces", segmenter=None, size=UNLIMITED_VOCAB)
+    if task == "tagging" and spec.learning == "counting":
+        kind, options["lower"] = "wordpiece", False  # subwords and capitals help with unseen names
+    if kind == "bytepair" and "mask" in spec.needs:
+        options["specials"] = ROBERTA_SPECIALS
+    size = suggest_vocab_size(kind, sum(len(text.encode("utf-8", "replace")) for text in texts))
+    return train_tokenizer(kind, texts, size=size, **options)
+
+
+def finetuning_rate(hidden_size: int, max_rate: float) -> float:
+    """The learning rate of BERT-base, scaled by hidden size.
+
+    Narrow networks need far higher rates: of 2e-4 to 2e-3, 1e-3 was best at a hidden size of 128.
+    """
+    return min(2e-5 * (768 / hidden_size) ** (2.2 if hidden_size < 768 else 1), max_rate)
+
+
+def _adaptation_rate(spec: ModelSpec, adaptation: Adaptation, *, from_scratch: bool) -> float:
+    if adaptation.reader is not None:
+        return FEATURE_HEAD_RATE if adaptation.how == "features" else TASK_ENCODER_RATE
+    default_rate = spec.default_recipe()["rate"]
+    if from_scratch or adaptation.how == "features":
+        return default_rate if from_scratch else HEAD_RATE
+    return finetuning_rate(spec.width, MAX_FINETUNING_RATE_FACTOR * default_rate)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def adaptation_recipe(
+    spec: ModelSpec,
+    tokenizer: Tokenizer,
+    task: Task,
+    adaptation: Adaptation,
+    data: LabeledData,
+    settings: Mapping[str, Any],
+    *,
+    from_scratch: bool,
+) -> Recipe:
+    """The recipe: defaults for the encoder's size and the number of examples, overridden by `settings`."""
+    input_format = spec.input_format(tokenizer)
+    rows = task.encode(data.train[: 20 * EXAMPLES_PER_STEP_FROM_SCRATCH], tokenizer, input_format, is_training=True)
+    mean_tokens = float(rows.example_lengths.mean()) if len(rows) else 1.0  # tokens per example, in all its windows
+    if uses_full_batch(spec, task):
+        all_tokens = max(1, round(2 * mean_tokens * len(data.train)))  # about, in one batch
+        return merge_recipe({"batch": all_tokens, **spec.default_recipe()}, settings)
+    if spec.learning == "counting":
+        return merge_recipe({"batch": max(1, round(2 * mean_tokens * len(data.train))), "epochs": 1}, settings)
+    rate = _adaptation_rate(spec, adaptation, from_scratch=from_scratch)
+    batch = max(
+        1,
+        round(
+            (EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch else EXAMPLES_PER_STEP)
+            * min(mean_tokens, input_format.max_length or mean_tokens)
+        ),
+    )  # a long text is one row
+    if adaptation.reader is not None:
+        batch = max(1, round(EXAMPLES_PER_STEP_FROM_SCRATCH * mean_tokens))
+    defaults: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
+    batch = merge_recipe(defaults, {name: value for name, value in settings.items() if name == "batch"}).batch
+    steps_per_epoch = max(1, round(mean_tokens * len(data.train) / batch))
+    min_steps = MIN_STEPS if adaptation.reader is None or adaptation.how == "finetune" else MIN_STEPS_FROZEN
+    defaults["epochs"] = float(min(max(EPOCH_RANGE[0], -(-min_steps // steps_per_epoch)), EPOCH_RANGE[1]))
+    recipe = merge_recipe(defaults, settings)
+    if recipe.evaluate_every is None:
+        steps = recipe.steps or round((recipe.epochs or 0) * steps_per_epoch) or 4 * steps_per_epoch
+        num_evaluations = min(MAX_EVALUATIONS, max(1, steps // 10))  # at least ten steps apart
+        eval_cost = (
+            mean_tokens * min(len(data.dev), MAX_EVAL_EXAMPLES) / recipe.batch / TRAINING_COST_FACTOR
+        )  # in steps
+        recipe = replace(recipe, evaluate_every=max(1, steps // num_evaluations, round(eval_cost / MAX_EVAL_SHARE)))
+    return recipe
