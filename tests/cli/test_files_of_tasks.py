@@ -136,9 +136,7 @@ def test_an_empty_file_leaves_nothing_behind(home: Path, tmp_path: Path, capsys:
 def test_tagged_text_is_shown_as_it_was_given(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ):
-    from forebear.tasks import tagging
-
-    monkeypatch.setattr(tagging.iobes, "entities", lambda tags: [])
+    monkeypatch.setattr("forebear.data.labeled.tag_schemes.entity_spans", lambda tags: [])
     (tmp_path / "in.txt").write_text("It's Rome, again\n")
     shown = said(capsys, "tag", home / "tagging", "Barack Obama went to Paris", "--in", tmp_path / "in.txt")
     assert shown.splitlines() == ["Barack Obama went to Paris: nothing found", "It's Rome, again: nothing found"]

@@ -37,13 +37,13 @@ def test_explaining_counts(capsys):
     assert facts["fields"]["order"] == {"value": 4, "meaning": facts["fields"]["order"]["meaning"]}
     assert facts["verbs"] == ["score", "next", "generate", "ask", "measure"]
     printed = said(capsys, "explain", "ngram")
-    for word in ("Markov", "EveryText", "--smoothing", "bigram", "cat", "parameter for each different n-gram"):
+    for word in ("Markov", "WholeTexts", "--smoothing", "bigram", "cat", "parameter for each different n-gram"):
         assert word in printed
 
 
 def test_explaining_a_network(capsys):
     printed = said(capsys, "explain", "gpt2", "--width", "96", "--heads", "3", "--depth", "2", "--context", "64")
-    for word in ("Unsupervised Multitask", "TokenHead", "124,439,808", "yours", "--context", "50,257"):
+    for word in ("Unsupervised Multitask", "LMHead", "124,439,808", "yours", "--context", "50,257"):
         assert word in printed
 
 

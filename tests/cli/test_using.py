@@ -21,8 +21,8 @@ LINES = ["the cat sat on the mat", "the dog sat on the log", "我很喜欢你"]
 class Bigrams:
     """Shares of the pairs in LINES; what never came first is followed by anything."""
 
-    context = None
-    pseudo = False
+    max_length = None
+    is_pseudo_likelihood = False
 
     def __init__(self, tokenizer, add=0.0):
         end = tokenizer.special_roles["end"]
@@ -34,12 +34,12 @@ class Bigrams:
         table[table.sum(axis=1) == 0] = 1
         with np.errstate(divide="ignore"):
             self.logs = np.log(table / table.sum(axis=1, keepdims=True))
-        self.vocabulary = tokenizer.vocab_size
+        self.vocab_size = tokenizer.vocab_size
 
     def score(self, rows):
         return [self.logs[row[:-1], row[1:]] for row in rows]
 
-    def follow(self, rows):
+    def next_log_probs(self, rows):
         return np.stack([self.logs[row[-1]] for row in rows])
 
     def read(self, rows, room):
@@ -50,21 +50,21 @@ class Reading:
     def __init__(self, predictor, rows):
         self.predictor, self.last = predictor, np.array([row[-1] for row in rows])
 
-    def next(self):
+    def next_logits(self):
         return self.predictor.logs[self.last].astype(np.float32)
 
-    def take(self, ids):
+    def append(self, ids):
         self.last = ids
 
-    def keep(self, rows):
+    def select(self, rows):
         self.last = self.last[rows]
 
 
 class Opened(runs.Run):
     """A run without a folder."""
 
-    name, notes, facts, unit, tokenizer = "bigrams", [], {}, "document", None
-    heads, verbs = ("next",), ("score", "next", "generate", "measure")
+    name, notes, metadata, text_unit, tokenizer = "bigrams", [], {}, "document", None
+    heads, capabilities = ("next",), ("score", "next", "generate", "measure")
     task = None
 
     def __init__(self, tokenizer, add):
@@ -220,7 +220,7 @@ def test_generate_by_beams_and_by_choices(capsys):
 
 
 def test_controls_do_not_reach_the_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("forebear.inference.sampling.TextStream.take", lambda self, token: "\x1b[31m\n\t")
+    monkeypatch.setattr("forebear.inference.sampling.TextStream.append", lambda self, token: "\x1b[31m\n\t")
     assert "\x1b" not in said(capsys, "generate", "strict", "the\x1b", "--length", "3")
 
 

@@ -142,7 +142,7 @@ def test_repeated_lines_count_documents_not_occurrences() -> None:
 
 
 def test_repeated_lines_forget_the_rare_ones() -> None:
-    lines = RepeatedLines(max_repeats=2, most=100)
+    lines = RepeatedLines(max_repeats=2, max_lines=100)
     for i in range(1000):
         lines.count([f"a line of its own, number {i}", "the line that everyone has"], ("f", i))
     assert len(lines.counts) <= 101

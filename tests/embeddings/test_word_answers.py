@@ -263,7 +263,10 @@ def test_similarity_is_by_words_where_there_are_words_and_else_by_texts(runs):
     assert table.similarity("cat", "dog").cosine == pytest.approx(expected, abs=1e-5)
     assert runs["onehot"].similarity("cat", "dog").cosine == 0
     network = runs["network"]
-    assert (network.similarity("cat", "dog").vector_kind, network.similarity("the cat", "dog").vector_kind) == ("words", "texts")
+    assert (network.similarity("cat", "dog").vector_kind, network.similarity("the cat", "dog").vector_kind) == (
+        "words",
+        "texts",
+    )
     for pair, how in ((("the cat", "dog"), {}), (("cat", "dog"), {"layers": 1})):
         found = network.similarity(*pair, **how)
         assert found.vector_kind == "texts"

@@ -8,7 +8,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from forebear.errors import InputError
 from forebear.experiments.explain import (
-    EXAMPLE,
+    SAMPLE_TEXTS,
     NominalTokenizer,
     explain_model,
     model_capabilities,
@@ -96,7 +96,7 @@ def test_the_example_asks_for_what_comes_next(gpt2):
     assert asked[:-1] == seen[1:]
     assert {"cat", "mat"} <= set(seen)
     counted = explain_model("ngram").example
-    assert counted["seen"][1:] == EXAMPLE[0].split() == counted["next"][:-1]
+    assert counted["seen"][1:] == SAMPLE_TEXTS[0].split() == counted["next"][:-1]
 
 
 def test_fields_of_ones_own_are_a_size_of_ones_own():

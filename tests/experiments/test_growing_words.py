@@ -48,7 +48,7 @@ def test_what_is_learned_of_a_new_word(tmp_path: Path):
     old = trained("word2vec", tmp_path, to="old", steps=200)
     still = Run(grown("word2vec", old, tmp_path / "still", steps=1, rate=1e-12))
     moved = Run(grown("word2vec", old, tmp_path / "new", steps=300, rate=0.1))
-    assert np.linalg.norm(moved.words.vector("wolf")) > 3 * np.linalg.norm(still.words.vector("wolf"))  # pyright: ignore
+    assert np.linalg.norm(moved.word_table.vector("wolf")) > 3 * np.linalg.norm(still.word_table.vector("wolf"))  # pyright: ignore
     losses = [run.metadata["metrics"]["held_out"]["loss"] for run in (still, moved)]
     assert losses[1] < 0.9 * losses[0]
 

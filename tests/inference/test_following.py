@@ -9,7 +9,7 @@ from bigrams import Dreaming, Tabled, counted, uniform
 
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.inference import next
+from forebear.inference import next  # noqa: A004 - the module
 from forebear.inference.next import next_tokens as what_follows
 from forebear.inference.score import score_texts
 from forebear.models.ngram import NgramSpec

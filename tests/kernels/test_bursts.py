@@ -26,7 +26,13 @@ def weight_of(tokens: list[int], place: int, near: int) -> float:
     most=st.integers(1, 9),
 )
 def test_stretches_are_as_long_as_they_may_be(tokens: list[int], longest: int, near: int, most: int):
-    how = {"max_words": longest, "word_weight": 1.0, "repeat_weight": 2.0, "max_distance": near, "max_weight": float(most)}
+    how = {
+        "max_words": longest,
+        "word_weight": 1.0,
+        "repeat_weight": 2.0,
+        "max_distance": near,
+        "max_weight": float(most),
+    }
     borders = split_at_bursts(np.array(tokens, np.int32), SIZE, **how).tolist()
     assert borders[-1] == len(tokens)
     assert borders == sorted(set(borders))

@@ -113,8 +113,8 @@ def test_several_threads_learn_from_every_part():
     tokens, _ = small_text()
     tables = small_tables(8)
     before = tables[0].copy()
-    train_word2vec(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, rate=0.05, seed_parts=MOMENT, threads=3,
-          in_step=False)  # fmt: skip
+    train_word2vec(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, rate=0.05,
+                   seed_parts=MOMENT, threads=3, in_step=False)  # fmt: skip
     moved = np.abs(tables[0] - before).sum(1) > 0
     assert moved[np.unique(tokens[tokens != 5])].all()
     assert np.isfinite(tables[0]).all()

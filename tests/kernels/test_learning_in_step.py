@@ -77,7 +77,9 @@ def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.Mo
     monkeypatch.setattr(word2vec_threads.ThreadPoolExecutor, "submit", submit)
     monkeypatch.setattr(word2vec_threads, "WORTH", 1)
     with pytest.raises(RuntimeError, match="new thread"):
-        train_word2vec(*small_tables(50), *small_text(), kept, way, rate=0.01, seed_parts=(1, 2), threads=3, in_step=True)
+        train_word2vec(
+            *small_tables(50), *small_text(), kept, way, rate=0.01, seed_parts=(1, 2), threads=3, in_step=True
+        )
     assert begun[0].done()
 
 

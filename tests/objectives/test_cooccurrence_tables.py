@@ -22,7 +22,7 @@ from forebear.objectives.cooccurrence import CooccurrenceTable, count_cooccurren
 from small_portions import Ids, portion_of, random_text
 
 WORDS = 7  # ids; 0 is never counted
-SETTINGS: dict[str, Any] = {"vocabulary": WORDS, "window": 2, "unit": "document", "never": frozenset({0})}
+SETTINGS: dict[str, Any] = {"vocabulary": WORDS, "window": 2, "unit": "document", "blocked_ids": frozenset({0})}
 sentences = st.lists(st.integers(0, WORDS - 1), min_size=1, max_size=8)
 texts = st.lists(st.lists(sentences, min_size=1, max_size=3), min_size=1, max_size=5)
 
@@ -103,7 +103,7 @@ def test_it_is_counted_once(kept: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    "other", [{"window": 3}, {"unit": "sentence"}, {"never": frozenset({1})}, {"vocabulary": 8}, "fewer units"]
+    "other", [{"window": 3}, {"unit": "sentence"}, {"blocked_ids": frozenset({1})}, {"vocabulary": 8}, "fewer units"]
 )
 def test_other_settings_are_another_table(kept: Path, other: Any):
     source = portion_of(random_text(WORDS, 300))
@@ -150,7 +150,8 @@ from small_portions import portion_of, random_text
 from forebear.objectives import cooccurrence
 def die(*given): os.kill(os.getpid(), signal.SIGKILL)
 setattr(cooccurrence, sys.argv[2], die)
-cooccurrence.count_cooccurrences(portion_of(random_text(7, 300)), vocabulary=7, window=2, unit="document", blocked_ids=frozenset({0}))
+cooccurrence.count_cooccurrences(portion_of(random_text(7, 300)), vocabulary=7, window=2, unit="document",
+    blocked_ids=frozenset({0}))
 """
 
 

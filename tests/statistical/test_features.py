@@ -168,9 +168,9 @@ def test_a_word_and_what_stands_beside_it():
     assert matrix.shape == (2, features.width)
     first = {features.feature(column) for column in matrix.get_row(0)[0].tolist()}
     assert first == {
-        FeatureName((OUTSIDE,), "-2"), FeatureName((OUTSIDE,), "-1"), FeatureName((20,), "+0"), FeatureName((21,), "+1"),
-        FeatureName((22,), "+2"), FeatureName((OUTSIDE, OUTSIDE), "-1"), FeatureName((OUTSIDE, 20), "+0"),
-        FeatureName((20, 21), "+1"), FeatureName((21, 22), "+2"),
+        FeatureName((OUTSIDE,), "-2"), FeatureName((OUTSIDE,), "-1"), FeatureName((20,), "+0"),
+        FeatureName((21,), "+1"), FeatureName((22,), "+2"), FeatureName((OUTSIDE, OUTSIDE), "-1"),
+        FeatureName((OUTSIDE, 20), "+0"), FeatureName((20, 21), "+1"), FeatureName((21, 22), "+2"),
     }  # fmt: skip
     alone = {features.feature(column) for column in matrix.get_row(1)[0].tolist()}
     assert FeatureName((23,), "+0") in alone  # a row ends where the next begins

@@ -86,7 +86,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch):
     found = []
     for many in (1, 3):
         monkeypatch.setattr("forebear.statistical.hmm.cpu_count", lambda many=many: many)
-        monkeypatch.setattr("forebear.statistical.hmm.EACH", 100)
+        monkeypatch.setattr("forebear.statistical.hmm.WORK_PER_THREAD", 100)
         model = taught(made(5), rows)
         model.accumulate(*laid(rows))
         model.update()

@@ -178,6 +178,7 @@ def test_a_long_passage_is_not_asked_about_all_at_once():
     asked: list[int] = []
 
     class Counts:
+        moves = None  # no CRF
         def logits(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             asked.append(len(inputs["tokens"]))
             return {name: inputs["tokens"].astype(float) for name in ("start", "end")}

@@ -67,15 +67,17 @@ def test_a_time_is_kept_whatever_the_speed():
         seconds += 0.1 if step < 300 else 0.2
         pace.fix_total_steps(step, seconds)
     assert seconds == pytest.approx(100, rel=0.1)
-    exact = Schedule.for_recipe(Recipe(steps=pace.total, warmup=pace.warmup, fall=pace.fall), steps_per_epoch=7, seconds_per_step=9)
+    exact = Schedule.for_recipe(
+        Recipe(steps=pace.total, warmup=pace.warmup, fall=pace.fall), steps_per_epoch=7, seconds_per_step=9
+    )
     assert [exact.lr_fraction(at) for at in range(step)] == [pace.lr_fraction(at) for at in range(step)]
 
 
 def test_a_short_time_has_a_short_warm_up():
     given = [(30, 10), (12, 6), (300, 30), (5000, 100)]
-    assert [Schedule.for_recipe(Recipe(time=time), steps_per_epoch=7, seconds_per_step=1).warmup for time, _ in given] == [
-        w for _, w in given
-    ]
+    assert [
+        Schedule.for_recipe(Recipe(time=time), steps_per_epoch=7, seconds_per_step=1).warmup for time, _ in given
+    ] == [w for _, w in given]
 
 
 def test_evaluations_are_ever_more_seldom_or_regular():

@@ -63,26 +63,26 @@ def corpus(
     from forebear.data.corpus_report import text_report
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-    how = reading.reading()
+    text_format = reading.reading()
     if clean is None and (cleaning != CleaningRules() or overwrite):
         raise InputError("rules for cleaning have no effect without --clean", hint="add --clean OUT, or leave them out")
     if clean is not None:
         _refuse_input(clean, texts)
-    given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
+    tokenizers_given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
     with speaking.progress("examining") as progress:
-        documents, read = _read_with_progress(texts, how, progress)
-        report = text_report(documents, ledger=read, tokenizers=given or None)
-    read.verify()
-    facts: dict[str, Any] = {**report.to_dict(), "ledger": read.to_dict()}
+        documents, ledger = _read_with_progress(texts, text_format, progress)
+        report = text_report(documents, ledger=ledger, tokenizers=tokenizers_given or None)
+    ledger.verify()
+    result: dict[str, Any] = {**report.to_dict(), "ledger": ledger.to_dict()}
     cleaned: Ledger | None = None
     if clean is not None:
         from forebear.data.cleaning import clean_documents, write_documents
 
         with speaking.progress("cleaning") as progress:
-            documents, cleaned = _read_with_progress(texts, how, progress)
+            documents, cleaned = _read_with_progress(texts, text_format, progress)
             write_documents(clean_documents(documents, cleaning, cleaned), clean, cleaned, overwrite=overwrite)
-        facts["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": cleaned.to_dict()}
-    speaking.emit(facts, lambda console: _draw_report(console, report, cleaned or read, clean))
+        result["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": cleaned.to_dict()}
+    speaking.emit(result, lambda console: _draw_report(console, report, cleaned or ledger, clean))
 
 
 def _read_with_progress(

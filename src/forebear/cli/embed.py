@@ -102,7 +102,7 @@ def embed(
     loaded_run = open_run(run, "embed", speaking)
     layer_choice = None if layers is None else parse_layers(layers)
     zeros = is_word_table(loaded_run) and many.reads_lines(texts)
-    how = resolve_embedding_options(
+    embedding_options = resolve_embedding_options(
         loaded_run, layers=layer_choice, pooling=pooling, long=long, normalise=normalise, zeros=zeros
     )
     if compiled:
@@ -117,12 +117,12 @@ def embed(
 
         if as_array:
             assert output is not None
-            _write_array(loaded_run, output, many.valid_inputs(texts), how, report)
+            _write_array(loaded_run, output, many.valid_inputs(texts), embedding_options, report)
             answers = []
         else:
 
             def ask(group: list[str]) -> list[EmbeddedText]:
-                embeddings = loaded_run.embed(group, words=words, **how)
+                embeddings = loaded_run.embed(group, words=words, **embedding_options)
                 report(
                     [embedding.num_truncated for embedding in embeddings],
                     [embedding.tokens for embedding in embeddings],
@@ -132,14 +132,14 @@ def embed(
             answers = many.run_batch(many.valid_inputs(texts), ask, lambda answer: answer.to_dict(), BATCH_TEXTS)
     if not (count := counts["texts"]):
         raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
-    facts: dict[str, Any] = {"run": loaded_run.name, "texts": count, "cut": counts["cut"], "out": str(output)}
+    result: dict[str, Any] = {"run": loaded_run.name, "texts": count, "cut": counts["cut"], "out": str(output)}
     if output is None:
-        facts = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in answers]}
+        result = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in answers]}
     if zeros:
-        facts["zeros"] = zero_texts
+        result["zeros"] = zero_texts
     if long_words := _truncated_words(loaded_run):
-        facts["long_words"] = long_words
-    speaking.emit(facts, lambda console: _draw_embeddings(console, facts, answers, zero_texts))
+        result["long_words"] = long_words
+    speaking.emit(result, lambda console: _draw_embeddings(console, result, answers, zero_texts))
 
 
 def _truncated_words(run: Run) -> list[str]:
@@ -174,7 +174,7 @@ def _compile(run: Run) -> None:
 
 
 def _write_array(
-    run: Run, file: Path, lines: Iterable[InputLine], how: dict[str, Any], report: Callable[..., object]
+    run: Run, file: Path, lines: Iterable[InputLine], options: dict[str, Any], report: Callable[..., object]
 ) -> None:
     """Writes all vectors to an array file, batch by batch."""
     import json
@@ -186,14 +186,14 @@ def _write_array(
     def groups() -> Iterator[np.ndarray]:
         count = 0
         for group in group_inputs(lines, BATCH_TEXTS):
-            made = relocate_errors(group, lambda texts: embed_texts(run, texts, **how))
-            report(made.num_truncated.tolist(), made.num_tokens.tolist())
+            embedded = relocate_errors(group, lambda texts: embed_texts(run, texts, **options))
+            report(embedded.num_truncated.tolist(), embedded.num_tokens.tolist())
             count += len(group)
-            yield made.vectors
+            yield embedded.vectors
         if not count:
             raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
 
-    metadata = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(how)}
+    metadata = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(options)}
     write_vectors(file, groups(), metadata)
 
 
@@ -235,10 +235,10 @@ def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
         console.print("(--json or --out has the numbers)", style="dim")
         return
     units = np.stack([vector / max(float(np.linalg.norm(vector)), 1e-12) for _, vector in vectors])
-    made = make_table("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
+    table = make_table("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
     for number, ((text, _), row) in enumerate(zip(vectors, units @ units.T, strict=True), 1):
-        made.add_row(f"{number} {printable_cell(text[:40])}", *(f"{value:.3f}" for value in row))
-    console.print(made)
+        table.add_row(f"{number} {printable_cell(text[:40])}", *(f"{value:.3f}" for value in row))
+    console.print(table)
 
 
 # --- neighbours ---

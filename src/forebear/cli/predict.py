@@ -111,8 +111,8 @@ def _join_words(words: Sequence[str]) -> str:
     return ("" if has_han("".join(words)) else " ").join(words)
 
 
-def _draw_tags(console: Console, answer: TagPrediction, text: str, shown: bool) -> None:
-    if answer.is_plain and not shown:
+def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: bool) -> None:
+    if answer.is_plain and not show_table:
         console.print(
             " ".join(f"{printable_cell(word)}[dim]/{printable_cell(tag)}[/]" for word, tag in _tagged_words(answer)),
             soft_wrap=True,
@@ -127,15 +127,15 @@ def _draw_tags(console: Console, answer: TagPrediction, text: str, shown: bool) 
         console.print(entities)
     elif not answer.is_plain:
         console.print(f"{printable_cell(text[:80])}: nothing found")
-    if shown and answer.words:
+    if show_table and answer.words:
         used = [
             number for number, p in enumerate(answer.probabilities.max(axis=0).tolist()) if p >= MIN_SHOWN_PROBABILITY
         ]
-        made = make_table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
+        table = make_table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
         for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):
             cells = (f"{row[number]:.3f}" if row[number] >= MIN_SHOWN_PROBABILITY else "" for number in used)
-            made.add_row(printable_cell(word), printable_cell(label), *cells)
-        console.print(made)
+            table.add_row(printable_cell(word), printable_cell(label), *cells)
+        console.print(table)
 
 
 # --- answer ---
@@ -268,8 +268,8 @@ def choose(
         return choice_examples(first, rest)[0]
 
     examples = [] if text is None else choice_examples(text, choices or ())
-    shown = show_table or many.input_file is None
-    draw = lambda console, answer: _draw_choice(console, answer, shown)  # noqa: E731
+    show_all = show_table or many.input_file is None
+    draw = lambda console, answer: _draw_choice(console, answer, show_all)  # noqa: E731
     plainly = "a text and its choices with tabs between them"
     run_task_command(
         loaded_run, examples, many, speaking, line=line, plain=plainly, what="questions", draw=draw, write=_choice_row
@@ -337,7 +337,7 @@ def classify(
         parts = tuple(text.split("\t")) if pairs else text
         return labeled_examples(loaded_run, [parts])[0]  # pyright: ignore[reportArgumentType]
 
-    shown = show_table or (len(examples) == 1 and many.input_file is None)
+    show_all = show_table or (len(examples) == 1 and many.input_file is None)
     run_task_command(
         loaded_run,
         labeled_examples(loaded_run, examples),
@@ -346,7 +346,7 @@ def classify(
         line=line,
         plain="two texts with a tab between them" if pairs else "a text",
         what="pairs" if pairs else "texts",
-        draw=lambda console, answer: _draw_label(console, answer, shown),
+        draw=lambda console, answer: _draw_label(console, answer, show_all),
         write=_label_row,
     )
 

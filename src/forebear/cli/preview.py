@@ -116,7 +116,9 @@ def preview(
     if stages:
         with speaking.progress("preparing") as progress:
             summary = pipeline_summary(plan, progress=progress)
-        speaking.emit({"stages": [one.to_dict() for one in summary]}, lambda console: _draw_stages(console, summary))
+        speaking.emit(
+            {"stages": [stage.to_dict() for stage in summary]}, lambda console: _draw_stages(console, summary)
+        )
         return
     with speaking.progress("preparing") as progress:
         batch = preview_batch(plan, rows=rows, step=step, progress=progress)

@@ -137,9 +137,7 @@ def prepare_source(
         least_count: Minimum count of words; then a word tokenizer has every word that is as frequent.
         vocabulary: Vocabulary size; by default it depends on the size of the text.
         held_out: Share of the text on which a tokenizer is not trained.
-        workers: Number of processes.
         learning_progress: Progress of training the tokenizer.
-        progress: Progress of preparing the corpus.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])

@@ -45,13 +45,13 @@ _COMMON = frozenset(
 @cache
 def manual_documents() -> tuple[str, ...]:
     """A document for each topic of the manual, then for each module of the library; a paragraph a line, none twice."""
-    seen: set[str] = set()
+    known: set[str] = set()
     documents = []
     for texts in (*_topics(), *_modules()):
         paragraphs = [paragraph for text in texts for paragraph in _prose(text)]
         # Many topics and methods repeat one another: a paragraph is taken once.
-        new = [paragraph for paragraph in dict.fromkeys(paragraphs) if paragraph not in seen]
-        seen.update(new)
+        new = [paragraph for paragraph in dict.fromkeys(paragraphs) if paragraph not in known]
+        known.update(new)
         if new:
             documents.append("\n".join(new))
     return tuple(documents)

@@ -181,12 +181,12 @@ class SubsetNode:
         self.rule, self.count, self.separator = rule, count, separator
 
     def write(self, generation: GenerationState) -> None:
-        choice, chosen_before = self.rule.choice, set[int]()
+        choice, excluded = self.rule.choice, set[int]()
         for number in range(self.count):
             if number and self.separator:
                 generation.pieces.append(self.separator)
-            index = generation.chooser.choose_without(choice.odds, chosen_before)
-            chosen_before.add(index)
+            index = generation.chooser.choose_without(choice.odds, excluded)
+            excluded.add(index)
             choice.nodes[index].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:

@@ -152,7 +152,7 @@ class PretrainedVectors:
     def training_state(self) -> dict[str, np.ndarray]:
         return {}
 
-    # -- what it says
+    # -- results
 
     @cached_property
     def matrix(self) -> np.ndarray:

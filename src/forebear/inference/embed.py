@@ -1,4 +1,4 @@
-"""Vectors of texts and of their words, in context: from any layer of any encoder, or from a mixture of layers."""
+"""Embeddings of texts and words: from the layers of an encoder, or pooled from a table of word vectors (SIF)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 Pooling = Literal["mean", "first", "last", "max"]
-EmbeddingPooling = Literal[Pooling, "sif"]  # sif is for tables of words: in context no word is there by itself
+EmbeddingPooling = Literal[Pooling, "sif"]  # sif is for word tables only
 LongTextPolicy = Literal["windows", "truncate"]
 LayerChoice = int | Sequence[int] | Mapping[int, float]
-UNLIMITED_LENGTH = 1 << 40  # tokens of a row, where the encoder sets no limit
-SMALLEST = 1e-12  # lengths below are taken for it: a vector of nothing stays nothing
+UNLIMITED_LENGTH = 1 << 40  # for encoders without a maximum length
+SMALLEST = 1e-12  # smaller norms count as this, so that zeros stay zeros
 
 
 @dataclass(frozen=True)
 class ContextualWord:
-    """A word of a text: where it stands (code points), and its vector."""
+    """A word of a text, its span in code points, and its contextual vector."""
 
     text: str
     start: int
@@ -44,7 +44,7 @@ class ContextualWord:
 
 @dataclass(frozen=True)
 class EmbeddedText:
-    """A text and its vector; with its words, if those were asked for. `cut` counts tokens that were left away."""
+    """A text and its vector, with contextual word vectors on request; `num_truncated` tokens were left out."""
 
     text: str
     vector: np.ndarray
@@ -66,7 +66,7 @@ class EmbeddedText:
 
 @dataclass(frozen=True)
 class TextEmbeddings:
-    """The vectors of many texts in one array, with how many tokens of each were read and how many left away."""
+    """Vectors of many texts in one array, with the numbers of used and truncated tokens."""
 
     vectors: np.ndarray  # (texts, D) float32
     num_tokens: np.ndarray  # (texts,)
@@ -84,13 +84,13 @@ def embed_with_words(
     long: LongTextPolicy = "windows",
     normalise: bool = True,
 ) -> list[EmbeddedText]:
-    """A vector for each text, and for each of its words if `words`.
+    """Embed each text, and each of its words if `words`.
 
-    layers     one by its number (0: the embedding, -1: the last), several for their mean, or {layer: weight}
-    pooling    of the vectors of a row: their mean, the first ([CLS]), the last, or the largest of each number
-    long       a text longer than the context is read in windows, whose vectors are averaged by their tokens, or only
-               as far as it fits
-    normalise  vectors have length 1, so that a product is a cosine
+    Args:
+        layers: A layer (0: the embedding, -1: the last), several for their mean, or {layer: weight}.
+        pooling: Pooling of token vectors: mean, first ([CLS]), last, or elementwise max.
+        long: "windows" averages windows of an overlong text by their tokens; "truncate" uses the first one.
+        normalise: Whether to scale vectors to unit length.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     options: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
@@ -113,7 +113,7 @@ def embed_matrix(
     long: LongTextPolicy = "windows",
     normalise: bool = True,
 ) -> TextEmbeddings:
-    """`embed` for very many texts: all vectors in one array."""
+    """`embed_with_words` for many texts, without words: all vectors in one array."""
     from forebear.nn.encode_rows import pooled_vectors
 
     require_choice("pooling", pooling, get_args(Pooling))
@@ -129,7 +129,7 @@ def embed_matrix(
         return TextEmbeddings(np.empty((0, model.encoder.width), np.float32), counts, counts)  # pyright: ignore
     vectors = pooled_vectors(model, rows, mixture, pooling)
     row_lengths = np.array([len(row) for row in rows])
-    if len(rows) > len(texts):  # windows of a text, by how much of it they hold
+    if len(rows) > len(texts):  # average the windows of a text by length
         starts = np.flatnonzero(np.diff(text_ids, prepend=-1))
         weights = row_lengths / np.add.reduceat(row_lengths, starts)[text_ids]
         vectors = np.add.reduceat(vectors * weights[:, None].astype(np.float32), starts)
@@ -149,7 +149,7 @@ def _embed_tokens_and_words(
     long: LongTextPolicy,
     normalise: bool,
 ) -> list[EmbeddedText]:
-    """`embed` where the vectors of all tokens are wanted too."""
+    """`embed_with_words` with word vectors."""
     from forebear.nn.encode_rows import token_vectors
 
     require_choice("pooling", pooling, get_args(Pooling))
@@ -187,7 +187,7 @@ def _embed_tokens_and_words(
 def _with_oov_ids(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """The ids, and for a network that reads spellings a number of its own for each word that is unknown."""
+    """The ids; for a character CNN, out-of-vocabulary words get ids of their own."""
     embedding = model.encoder.embedding
     spelling = None if embedding is None else embedding.spelling
     if spelling is None:
@@ -203,14 +203,14 @@ def require_choice(name: str, value: str, known: Sequence[str]) -> None:
 
 
 def reject_empty_texts(counts: np.ndarray) -> None:
-    """A text without tokens, named by its number from 1."""
+    """Raise InputError for a text without tokens, with its number from 1."""
     for number in np.flatnonzero(counts == 0)[:1].tolist():
         hint = "leave it out, or write some text"
         raise InputError("this text has no tokens, so it has no vector", line=number + 1, hint=hint)
 
 
 def mixture_of(model: Model, layers: LayerChoice) -> dict[int, float]:
-    """The weight of each layer; an error for one that is not there."""
+    """The weight of each layer; InputError for a layer that does not exist."""
     depth = model.encoder.depth
     if isinstance(layers, int | np.integer):
         layers = [int(layers)]
@@ -231,7 +231,7 @@ def mixture_of(model: Model, layers: LayerChoice) -> dict[int, float]:
 
 
 def parse_layers(text: str) -> LayerChoice:
-    """As it is written on a command line: -1, or 1,2,3, or 2:0.5,4:0.5."""
+    """Parse --layers: -1, or 1,2,3, or 2:0.5,4:0.5."""
     try:
         parts = [part.split(":") for part in text.split(",")]
         if all(len(part) == 1 for part in parts):
@@ -243,7 +243,7 @@ def parse_layers(text: str) -> LayerChoice:
 
 @dataclass(frozen=True)
 class _SpecialTokens:
-    """What stands around a text: a start, and behind it an end where the encoder looks both ways."""
+    """Special tokens around a text: a start, and an end for bidirectional encoders."""
 
     before: tuple[int, ...]
     behind: tuple[int, ...]
@@ -252,9 +252,13 @@ class _SpecialTokens:
     @classmethod
     def of(cls, model: Model, tokenizer: Tokenizer) -> _SpecialTokens:
         encoder = model.encoder
-        roles = {} if encoder.sees == "text" else tokenizer.special_roles  # a reader of words knows no marks
+        roles = (
+            {} if encoder.sees == "text" else tokenizer.special_roles
+        )  # task encoders over words have no special tokens
         end = roles.get("end")
-        start = roles.get("start", end) if encoder.sees == "all" else end  # one that looks back begins as documents do
+        start = (
+            roles.get("start", end) if encoder.sees == "all" else end
+        )  # causal models start with the end-of-text token
         start, end = encoder.borders or (start, end)
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()
@@ -266,7 +270,7 @@ class _SpecialTokens:
         return len(self.before) + len(self.behind)
 
     def rows(self, token_ids: Sequence[np.ndarray], long: LongTextPolicy) -> tuple[list[np.ndarray], np.ndarray]:
-        """The rows of all texts, given by their ids, and of which text each is; one that is too long is several."""
+        """The rows of all texts and the text index of each row; an overlong text has several."""
         rows: list[np.ndarray] = []
         text_ids: list[int] = []
         for number, ids in enumerate(token_ids):
@@ -276,7 +280,7 @@ class _SpecialTokens:
         return rows, np.array(text_ids, np.int64)
 
     def inner(self, vectors: np.ndarray) -> np.ndarray:
-        """Those of the text's own tokens."""
+        """Vectors without those of special tokens."""
         return vectors[len(self.before) : len(vectors) - len(self.behind)]
 
 
@@ -291,14 +295,14 @@ def _normalize_if(vector: np.ndarray, normalise: bool) -> np.ndarray:
 
 
 def _contextual_words(text: str, encoding: TokenEncoding, vectors: np.ndarray, normalise: bool):
-    """Each word with the mean of its tokens' vectors; Chinese is cut into words, white space is none."""
+    """Each word with the mean of its token vectors; Chinese is segmented, whitespace skipped."""
     from forebear.data.segmentation import Segmenter
 
     ends = np.array(Segmenter().word_ends(text), np.int64)
     starts, start = [], 0
     for begin, end in encoding.spans[: len(vectors)]:
-        if begin < end:  # else it is a further byte of a character, and belongs where the first does
-            spaces = end - begin - len(text[begin:end].lstrip())  # which pieces of bytes take with them
+        if begin < end:  # else a further byte of a character
+            spaces = end - begin - len(text[begin:end].lstrip())  # byte-level tokens include the space before
             start = begin + spaces if spaces < end - begin else begin
         starts.append(start)
     word_ids = np.searchsorted(ends, starts, side="right")
@@ -311,24 +315,23 @@ def _contextual_words(text: str, encoding: TokenEncoding, vectors: np.ndarray, n
             )
 
 
-# Words by their vectors alone: the table of a run, whichever way it was learned.
+# --- Word vectors of a run ---
 
-
-TOKEN_TABLE_TENSOR = "encoder.embedding.token.weight"  # of networks, by its name among their weights
+TOKEN_TABLE_TENSOR = "encoder.embedding.token.weight"  # tensor name
 
 
 def is_word_table(run: LoadedRun) -> bool:
-    """Whether the run is nothing but a table of words: what it says of a text follows from its words alone."""
+    """Whether the run is a table of word vectors (word2vec, GloVe, …), not adapted to a task."""
     return run.folder.spec.learning == "sweeping" and run.task is None
 
 
 def has_word_vectors(run: LoadedRun) -> bool:
-    """Whether there is a vector for each word of a vocabulary."""
+    """Whether the run has word vectors for its vocabulary."""
     return "analogy" in run.capabilities
 
 
 def word_matcher(run: LoadedRun) -> WordMatcher:
-    """What finds the words of texts in the run's table."""
+    """The matcher of words in texts against the word vectors of the run."""
     from forebear.embeddings.phrases import PhraseModel
 
     return WordMatcher(
@@ -337,7 +340,7 @@ def word_matcher(run: LoadedRun) -> WordMatcher:
 
 
 def lexicon_for(run: LoadedRun) -> Lexicon:
-    """The words of a run, to be asked; an index of them is kept by what its weights are."""
+    """Queries on the word vectors of a run; the search index is cached by its weights."""
 
     def index_path() -> Path:
         path = cache_folder() / "vectors" / f"{file_digest(run.folder.verified_weights()[0])[:32]}-words.usearch"
@@ -348,7 +351,7 @@ def lexicon_for(run: LoadedRun) -> Lexicon:
 
 
 def word_vectors_of(run: LoadedRun) -> WordVectors:
-    """A vector for each word that the run knows; an error for one whose tokens are no words."""
+    """The word vectors of a run; InputError if its tokens are not words."""
     tokenizer, path = run.tokenizer, run.folder.path
     if is_word_table(run):
         return run.network.word_table(tokenizer.vocabulary())
@@ -359,7 +362,7 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
         raise InputError(
             "counts, and has no vectors", file=path, hint=f"it can be asked to: {', '.join(run.capabilities)}"
         )
-    from forebear.nn.char_cnn import CharCNNEmbedding  # it loads torch, which a table does without
+    from forebear.nn.char_cnn import CharCNNEmbedding  # loads torch, which word tables do not need
 
     ids = np.array(
         [token_id for token_id in range(tokenizer.vocab_size) if token_id not in tokenizer.special_ids], np.int64
@@ -380,11 +383,11 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
     )
 
 
-# Vectors of texts by a run: by its network, in context, or by its table of words.
+# --- Embeddings by a run ---
 
 
 def network_of(run: LoadedRun) -> Model:
-    """The run's network, if it has vectors."""
+    """The network of a run; InputError for count-based models."""
     if run.folder.spec.learning == "counting":
         hint = f"it can be asked to: {', '.join(run.capabilities)}"
         raise InputError("counts, and has no vectors", file=run.folder.path, hint=hint)
@@ -392,14 +395,14 @@ def network_of(run: LoadedRun) -> Model:
 
 
 def embed_texts(run: LoadedRun, texts: Sequence[str], **how: Any) -> TextEmbeddings:
-    """`matrix` by a run: by its network, or by its table of words."""
+    """Embed texts with the network of a run, or with its word vectors."""
     if is_word_table(run):
         return run.pooled_texts.embed_texts(texts, **resolve_embedding_options(run, **how))
     return embed_matrix(network_of(run), run.tokenizer, texts, **resolve_embedding_options(run, **how))
 
 
 def embed_with_run(run: LoadedRun, texts: Sequence[str], *, words: bool = False, **how: Any) -> list[EmbeddedText]:
-    """`embed` by a run: by its network, or by its table of words."""
+    """Embed texts and optionally their words with the network of a run, or with its word vectors."""
     if is_word_table(run):
         return run.pooled_texts.embed(texts, words=words, **resolve_embedding_options(run, **how))
     return embed_with_words(network_of(run), run.tokenizer, texts, words=words, **resolve_embedding_options(run, **how))
@@ -414,7 +417,7 @@ def resolve_embedding_options(
     normalise: bool = True,
     zeros: bool = False,
 ) -> dict[str, Any]:
-    """How vectors are made, where nothing else is asked for; what means nothing to a table of words is refused."""
+    """Embedding options with defaults; InputError for options that do not apply to the run."""
     options: dict[str, Any] = {"pooling": "mean" if pooling is None else pooling, "normalise": normalise}
     if not is_word_table(run):
         if zeros:
@@ -428,20 +431,18 @@ def resolve_embedding_options(
     return options | {"zeros": zeros}
 
 
-# Vectors of texts from those of their words: their mean, or one that gives rare words more weight (SIF).
+# --- Pooled word vectors ---
 
-
-SIF_A = 1e-3  # a word of this share of the text counts half (the paper's a)
+SIF_A = 1e-3  # SIF parameter a: a word of this frequency has weight 1/2
 
 
 class PooledTexts:
-    """Texts by the words of a table, each text by itself alone.
+    """Text embeddings pooled from word vectors, each text independent of the others.
 
-    A Simple but Tough-to-Beat Baseline for Sentence Embeddings (Arora, Liang, Ma; 2017), "sif": a word of the share p
-    counts a / (a + p), and what all texts have in common is taken away. The paper finds that direction in the texts at
-    hand, so that every vector depends on all others, and a single text has none. Here it is the direction of the mean
-    of all words, weighed as above and by how often they were seen, which is what texts are drawn from: its cosine to
-    the paper's was 0.995 and more on English and Chinese Wikipedia.
+    SIF (Arora, Liang, Ma 2017, A Simple but Tough-to-Beat Baseline for Sentence Embeddings) weights a word of frequency
+    p by a / (a + p) and removes the common component. The paper computes that direction from the texts at hand, so that
+    every vector depends on all others. Here it is the mean of all word vectors, weighted as above and by frequency: its
+    cosine with the paper's was at least 0.995 on English and Chinese Wikipedia.
     """
 
     def __init__(self, matcher: WordMatcher) -> None:
@@ -449,7 +450,7 @@ class PooledTexts:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """(N,) of each word."""
+        """(N,) SIF weights."""
         if self.table.counts is None:
             hint = "choose --pooling mean, or a run that was trained here"
             raise InputError("sif needs to know how often words are seen, and nobody counted these", hint=hint)
@@ -457,7 +458,7 @@ class PooledTexts:
 
     @cached_property
     def common_component(self) -> np.ndarray:
-        """(D,) of length 1: what all texts have in common."""
+        """(D,) the common component as a unit vector."""
         assert self.table.counts is not None
         shares, component = self.weights * self.table.counts / max(1, self.table.counts.sum()), np.zeros(self._width)
         for block in row_blocks(self.table.matrix):
@@ -467,16 +468,16 @@ class PooledTexts:
     def embed_texts(
         self, texts: Sequence[str], pooling: EmbeddingPooling = "mean", normalise: bool = True, zeros: bool = False
     ) -> TextEmbeddings:
-        """A vector for each text; words without one are counted as cut.
+        """Embed each text; words without a vector count as truncated.
 
-        A text of which no word has one is an error, or has `zeros`.
+        A text without known words is an error, or gets zeros with `zeros`.
         """
         return self._embed_matches(self.cutting.match_words(texts), pooling, normalise, zeros)
 
     def embed(
         self, texts: Sequence[str], pooling: EmbeddingPooling, words: bool, normalise: bool, zeros: bool = False
     ) -> list[EmbeddedText]:
-        """The same one by one; with `words`, those that have a vector too."""
+        """`embed_texts` with one result per text; with `words`, also the vectors of known words."""
         matches = self.cutting.match_words(texts, spans=words)
         embeddings = self._embed_matches(matches, pooling, normalise, zeros)
         words_by_text: list[tuple[ContextualWord, ...] | None] = [None] * len(texts)
@@ -545,12 +546,12 @@ class PooledTexts:
         return pooled
 
     def _weights(self, rows: np.ndarray) -> np.ndarray:
-        """Words that were never seen are rarer than all others."""
+        """SIF weights by row; composed words have weight 1."""
         known_rows = np.minimum(rows, len(self.weights) - 1)
         return np.where(rows < len(self.weights), self.weights[known_rows], np.float32(1))
 
     def _vectors(self, rows: np.ndarray) -> np.ndarray:
-        """(n, D) by rows; those beyond the table are of words that were composed."""
+        """(n, D) vectors by row; rows beyond the table are composed words."""
         num_words = len(self.table.words)
         vectors = np.empty((len(rows), self._width), np.float32)
         in_table = rows < num_words
@@ -572,14 +573,14 @@ class PooledTexts:
 
 
 def refuse_unknown(num_read: np.ndarray) -> None:
-    """A text of which no word was read, named by its number from 1."""
+    """Raise InputError for a text without known words, with its number from 1."""
     for number in np.flatnonzero(num_read == 0)[:1].tolist():
         hint = "leave it out, or ask a run with subwords, which has a vector for words with letter groups that it saw"
         raise InputError("none of this text's words has a vector", line=number + 1, hint=hint)
 
 
 def _portions(counts: Sequence[int], max_tokens: int) -> Iterator[slice]:
-    """Words of whole texts, at most so many; a longer text is cut from its own beginning, whatever is around it."""
+    """Slices of the words of whole texts, up to `max_tokens`; longer texts are split independently of the others."""
     begin = end = 0
     for count in counts:
         if end > begin and end + count - begin > max_tokens:

@@ -64,7 +64,7 @@ class CausalLM(Protocol):
 class Matching(Protocol):
     """A causal language model that also reports the length of the n-gram used for each token."""
 
-    def score_matching(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def score_with_lengths(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """`score`, and for each token the length of the longest known n-gram that ends there."""
         ...
 
@@ -134,7 +134,7 @@ def row_log_probs_with_lengths(
     """`row_log_probs`, and for n-gram models the length of the n-gram used for each token."""
     if not isinstance(predictor, Matching):
         return row_log_probs(predictor, rows), None
-    log_probs, lengths = predictor.score_matching(rows)
+    log_probs, lengths = predictor.score_with_lengths(rows)
     return _validated_log_probs(rows, log_probs), lengths
 
 

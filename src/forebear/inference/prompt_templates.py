@@ -1,4 +1,4 @@
-"""What a run is shown that is asked without training: templates, the words of labels, examples, and what has room."""
+"""Prompt templates, label verbalizers and few-shot examples, fitted to the maximum length."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Shots = Sequence[tuple[str, str]]
 ENGLISH_TEMPLATE, CHINESE_TEMPLATE = "{text} It was {label}.", "{text}\n这是{label}的。"
 ENGLISH_QA_TEMPLATE, CHINESE_QA_TEMPLATE = "Q: {text}\nA: {label}", "问：{text}\n答：{label}"
 BETWEEN_SHOTS = "\n\n"
-MIN_CHINESE_SHARE = 0.2  # the share of Chinese characters in what is Chinese
+MIN_CHINESE_SHARE = 0.2  # share of Chinese characters in Chinese text
 _COMMA = re.compile("[,，]")
 
 
-# -- what can be answered
+# --- Answer options ---
 
 
 @dataclass(frozen=True)
 class AnswerOption:
-    """An answer by its name, and the words that stand for it in a text."""
+    """An answer and its verbalizers, the words that stand for it in a text."""
 
     name: str
     wordings: tuple[str, ...]
 
 
 def parse_labels(labels: LabelSpec) -> tuple[AnswerOption, ...]:
-    """Labels as a person gives them: "good,bad", "good=fine|great,bad=poor", a list, or words by label."""
+    """Parse labels: "good,bad", "good=fine|great,bad=poor", a list, or verbalizers by label."""
     if isinstance(labels, str):
         parts = [part.strip().partition("=") for part in _COMMA.split(labels)]
         options = [
@@ -63,7 +63,7 @@ def _strip_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def validate_options(options: Sequence[AnswerOption], noun: str, hint: str) -> tuple[AnswerOption, ...]:
-    """Two options at least, none empty, no two alike: else there is nothing to choose."""
+    """Raise InputError unless there are at least two options, none empty or repeated."""
     if len(options) < 2:
         raise InputError(f"with {len(options)} {noun} there is nothing to choose", hint=f"give two or more, {hint}")
     names, wordings = [option.name for option in options], [word for option in options for word in option.wordings]
@@ -76,7 +76,7 @@ def validate_options(options: Sequence[AnswerOption], noun: str, hint: str) -> t
 
 
 def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Examples from a file with `text TAB answer` a line; a first line that says just these words is a header."""
+    """Read few-shot examples from a TSV file of text and answer; a header "text TAB label" is skipped."""
     from forebear.data.io.files import TextBlocks, find_sources
     from forebear.data.io.ledger import Ledger
     from forebear.data.io.reader import numbered_lines
@@ -98,14 +98,14 @@ def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
     return shots
 
 
-# -- where words are put
+# --- Templates ---
 
 
 @dataclass(frozen=True)
 class PromptFrame:
-    """A place for words in a text: head left lead, the words, trail right tail. Left and right may be shortened.
+    """A text around the words of an answer: head left lead, the words, trail right tail.
 
-    With `goes_on`, what stands before the words has its own tokens, and the words go on behind them.
+    Left and right may be shortened. With `continues`, the text before the words is tokenized by itself.
     """
 
     head: str = ""
@@ -118,20 +118,20 @@ class PromptFrame:
 
     @property
     def start(self) -> int:
-        """Where the words begin."""
+        """Offset of the words."""
         return len(self.head) + len(self.left) + len(self.lead)
 
     def full_text(self, words: str) -> str:
         return f"{self.head}{self.left}{self.lead}{words}{self.trail}{self.right}{self.tail}"
 
     def text_after(self, shot_text: str) -> PromptFrame:
-        """The same behind some examples."""
+        """The frame after few-shot examples."""
         return replace(self, head=shot_text + self.head)
 
     def shortened(self, spans: Sequence[tuple[int, int]], words: str, excess: int) -> tuple[PromptFrame, int] | None:
-        """Without so many tokens that lie farthest from the words, and how many went; None: there are not so many.
+        """Remove the `excess` tokens farthest from the words; returns the frame and the number removed, or None.
 
-        Whole characters go, so it may be more. `spans` are those of the tokens of the whole with these words.
+        Whole characters are removed, so it may be more. `spans` are those of all tokens with these words in place.
         """
         first, last = len(self.head), len(self.head) + len(self.left)
         left_spans = [spans[index] for index in overlapping_tokens(spans, first, last)]
@@ -142,16 +142,14 @@ class PromptFrame:
             return None
         left_kept = min(
             len(left_spans), max(num_kept - len(right_spans), num_kept - num_kept // 2)
-        )  # of both sides alike, where both have so many
+        )  # evenly from both sides, if both have enough
         left, right, num_removed = self.left, self.right, 0
         if left_kept < len(left_spans):
             cut = left_spans[-left_kept][0] if left_kept else last
             left, num_removed = left[cut - first :], sum(end <= cut for _, end in left_spans)
-            left = left.lstrip() if self.head[-1:].isspace() else left  # one space is enough, and two cost a token
+            left = left.lstrip() if self.head[-1:].isspace() else left  # a second space would cost a token
         if (cut := num_kept - left_kept) < len(right_spans):
-            while (
-                cut and right_spans[cut][0] == right_spans[cut][1]
-            ):  # a further byte of a character, which goes as a whole
+            while cut and right_spans[cut][0] == right_spans[cut][1]:  # a further byte of the same character
                 cut -= 1
             right, num_removed = (
                 right[: right_spans[cut - 1][1] - right_start if cut else 0],
@@ -161,7 +159,7 @@ class PromptFrame:
 
 
 def overlapping_tokens(spans: Sequence[tuple[int, int]], first: int, last: int) -> list[int]:
-    """The numbers of the tokens that reach into a part of a text; one with an empty span is of the character before."""
+    """Indices of tokens that overlap a span; a token with an empty span belongs to the character before."""
     return [
         index
         for index, (begin, stop) in enumerate(spans)
@@ -171,7 +169,7 @@ def overlapping_tokens(spans: Sequence[tuple[int, int]], first: int, last: int) 
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """Text around {text} and {label}, in whichever order; all other braces are text."""
+    """Text around {text} and {label} in either order; other braces are literal."""
 
     before: str
     between: str
@@ -191,7 +189,7 @@ class PromptTemplate:
         return cls(before, between, after, label_position < text_position)
 
     def frame(self, text: str) -> PromptFrame:
-        """With the text in its place; where there is none at the edge of the whole, no space stands for it."""
+        """The frame with this text; an empty text at the edge leaves no space."""
         if self.label_first:
             between = self.between if text or self.after else self.between.rstrip()
             return PromptFrame(lead=self.before, trail=between, right=text, tail=self.after)
@@ -199,7 +197,7 @@ class PromptTemplate:
         return PromptFrame(head=self.before, left=text, lead=between, trail=self.after)
 
     def render_shots(self, shots: Shots, wordings: Mapping[str, str] | None = None) -> list[str]:
-        """Examples as they stand before what is asked; `wordings` gives the words for their labels."""
+        """Few-shot examples as text; `wordings` maps labels to verbalizers."""
         answered = [(text, label if wordings is None else wordings[label]) for text, label in shots]
         return [
             self.frame(replace_surrogates(text)).full_text(replace_surrogates(words)) + BETWEEN_SHOTS
@@ -208,17 +206,17 @@ class PromptTemplate:
 
 
 def is_chinese(*texts: str) -> bool:
-    """Whether a good part of the texts are Chinese characters: a foreign name makes none Chinese."""
+    """Whether more than MIN_CHINESE_SHARE of the characters are Chinese."""
     codes = code_points("".join(texts))
     return bool(len(codes)) and float(is_han(codes).mean()) > MIN_CHINESE_SHARE
 
 
-# -- what has room
+# --- Fitting prompts to the maximum length ---
 
 
 @dataclass(frozen=True)
 class FittedPrompt:
-    """A frame with each wording as tokens; `cut` tokens of its text are left out, `shots` examples stand before it."""
+    """A frame tokenized with each wording, after `shots` examples, with `num_truncated` tokens removed."""
 
     frame: PromptFrame
     wordings: tuple[str, ...]
@@ -228,18 +226,20 @@ class FittedPrompt:
 
     @property
     def max_length(self) -> int:
-        """The number of the wording with most tokens."""
+        """Index of the wording with most tokens."""
         return max(range(len(self.pieces)), key=lambda number: len(self.pieces[number].ids))
 
     @property
     def tokens(self) -> int:
-        """How many those are."""
+        """Number of tokens of the longest wording."""
         return len(self.pieces[self.max_length].ids)
 
 
 def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenEncoding:
-    """The tokens of a text and of words that go on behind it; none reaches from one into the other, as words of Chinese
-    may that are found in the two together. A space at the end of the text belongs to what follows it."""
+    """Tokenize a text and the words that continue it, so that no token spans the boundary, as Chinese words might.
+
+    A space at the end of the text belongs to the words.
+    """
     from forebear.data.tokenizers.tokenizer import TokenEncoding
 
     encoding, boundary = tokenizer.encode(before + words), len(before.rstrip())
@@ -261,7 +261,7 @@ def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenE
 def whole_with(
     frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, *, cut: int = 0, shots: int = 0
 ) -> FittedPrompt:
-    """The frame with all its tokens, however many."""
+    """The frame tokenized with each wording, without a length limit."""
     if frame.continues:
         before = frame.full_text("")
         encodings = tuple(continuation_tokens(before, words, tokenizer) for words in wordings)
@@ -271,9 +271,9 @@ def whole_with(
 
 
 def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None) -> FittedPrompt:
-    """The frame with its text shortened until each whole has at most `limit` tokens.
+    """Shorten the text of a frame until it has at most `limit` tokens with each wording.
 
-    What lies farthest from the words goes first: the beginning of what stands before them, the end of what follows.
+    Text farthest from the words is removed first: the start of the text before, the end of the text after.
     """
     fitted = whole_with(frame, wordings, tokenizer)
     while limit is not None and fitted.tokens > limit:
@@ -292,7 +292,7 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
 def fit_with_shots(
     shots: Sequence[str], frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None
 ) -> FittedPrompt:
-    """The same behind as many of the examples, from the first on, as there is room for beside the uncut text."""
+    """`fit_prompt` after as many examples, from the first, as fit in addition to the full text."""
     fitted = fit_prompt(frame, wordings, tokenizer, limit)
     if fitted.num_truncated or not shots:
         return fitted
@@ -301,7 +301,7 @@ def fit_with_shots(
         room = limit - fitted.tokens
         total_tokens = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
         count = len(list(takewhile(lambda tokens: tokens <= room, total_tokens)))
-    for num_shown in range(count, 0, -1):  # the tokens of the whole may be more than those of its parts
+    for num_shown in range(count, 0, -1):  # the whole may have more tokens than its parts
         longer = whole_with(frame.text_after("".join(shots[:num_shown])), wordings, tokenizer, shots=num_shown)
         if limit is None or longer.tokens <= limit:
             return longer

@@ -1,9 +1,8 @@
-"""A run chooses among labels, continuations or words for a blank without having been trained to: a prompt is enough.
+"""Zero- and few-shot prompting: choose among labels or choices, fill a blank, summarize, reply.
 
-Labels are calibrated by default (Zhao et al. 2021; Holtzman et al. 2021): what speaks for a label is divided by what
-would without the text. How common a word is, or how well it fits the template, says nothing of the text, and in small
-runs decides everything otherwise. Choices are not: how likely they are in themselves is part of what is asked.
-What speaks for an answer is told in `likelihoods`.
+Label scores are calibrated by default (Zhao et al. 2021; Holtzman et al. 2021): the probability of a label is divided
+by its probability without the text. Otherwise the frequency of a word, or its fit with the template, decides in small
+models. Choices are not calibrated: their prior probability is part of the question.
 """
 
 from __future__ import annotations
@@ -60,14 +59,13 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import CausalLM
     from forebear.nn.masked_lm import MaskedLM
 
-# Many continuations of one beginning, told token by token along the tree of what they share: all is read once.
+# --- Many continuations of one prefix, scored along their prefix tree ---
 
-
-BRANCH_BATCH = 64  # continuations told together: bounds memory, changes no result
+BRANCH_BATCH = 64  # continuations scored together: bounds memory, does not affect results
 
 
 def continuation_log_probs(predictor: CausalLM, prefix: np.ndarray, tails: Sequence[Sequence[int]]) -> np.ndarray:
-    """(N,) log P of each continuation (one token or more) of the row `begun`."""
+    """(N,) log-probability of each continuation (one token or more) of the row `prefix`."""
     log_probs, order = np.zeros(len(tails)), sorted(range(len(tails)), key=lambda number: tuple(tails[number]))
     for first in range(0, len(order), BRANCH_BATCH):
         _score_tree(predictor, prefix, tails, order[first : first + BRANCH_BATCH], log_probs)
@@ -77,9 +75,9 @@ def continuation_log_probs(predictor: CausalLM, prefix: np.ndarray, tails: Seque
 def _score_tree(
     predictor: CausalLM, prefix: np.ndarray, tails: Sequence[Sequence[int]], numbered: list[int], log_probs: np.ndarray
 ) -> None:
-    """Level by level: a row for each stretch that some of these continuations begin with and go on from."""
+    """Add the scores level by level, with one row for each shared prefix of the continuations."""
     state, depth = predictor.read([prefix], max(len(tails[number]) for number in numbered)), 0
-    rows = [numbered]  # the continuations that go on from each row
+    rows = [numbered]  # indices of the continuations of each row
     while rows:
         scores = state.next_logits()
         normalizers, branches = log_normalizers(scores), []
@@ -99,25 +97,20 @@ def _score_tree(
         rows, depth = [remaining for _, _, remaining in branches], depth + 1
 
 
-# How likely words are in their place, given what stands around them: by a run that predicts, or one that restores.
+# --- Log-probability of words in context ---
 #
-# Every wording is put in its place and the whole is scored, so it never matters where a tokenizer cuts around it; words
-# that a run goes on with follow the tokens of the text before them, as whatever it generates does (`going_on`). Of a
-# run that predicts, the tokens from the first that reaches into the words to the end of the text are counted: log P(the
-# words and what follows them, given what stands before), which is log P(whole) less a part that all wordings share. Of
-# one that restores, only the tokens that reach into the words, as it sees what follows anyway: each is told with itself
-# and the later of these hidden (one by one they would betray each other; Kauf and Ivanova 2023). Other tokens count only
-# where one wording has the text around it cut otherwise than another. Unknown ones are charged their spelling, as in
-# `score`.
+# Every wording is inserted and the whole text tokenized, so token boundaries around it do not matter. A causal model
+# scores the tokens from the first that overlaps the words to the end of the text. A masked model scores only tokens
+# that overlap the words, each with itself and the later ones masked (Kauf and Ivanova 2023). Other tokens count only
+# if wordings change the tokenization around them. Unknown tokens have spelling costs, as in `score`.
 
-
-SPARED = 1 << 11  # tokens that need not be read again, from which on a tree of wordings is worth its beginning
-LIKELIHOODS_AT_ONCE = 1 << 12  # tokens that a network reads at once: bounds memory, changes no result
+SPARED = 1 << 11  # shared tokens from which scoring along the prefix tree pays off
+LIKELIHOODS_AT_ONCE = 1 << 12  # tokens per batch: bounds memory, does not affect results
 
 
 @dataclass(frozen=True, slots=True)
 class LMScore:
-    """The natural logarithm, the tokens and bytes that were counted, and unknown tokens among those of the words."""
+    """Log-probability, the counted tokens and bytes, and unknown tokens among those of the words."""
 
     log_prob: float
     tokens: int
@@ -127,20 +120,20 @@ class LMScore:
 
 @dataclass(frozen=True, slots=True)
 class _CountedSpan:
-    """The ids of a whole, of which those from `begin` to `end` are counted."""
+    """The ids of a text, of which those from `begin` to `end` are counted."""
 
     ids: np.ndarray
     begin: int
     end: int
     bytes: int
-    spelling: float  # nats, of the unknown tokens that are counted
+    spelling: float  # nats, of the counted unknown tokens
     unknown: int
 
 
 def lm_scores(
     scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
 ) -> list[list[LMScore]]:
-    """For each frame, how likely each of its wordings is there; all of them together, in batches."""
+    """Scores of each wording of each prompt, computed in common batches."""
     spans = [list(_counted_spans(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in prompts]
     all_spans = [span for prompt_spans in spans for span in prompt_spans]
     log_probs = (
@@ -159,7 +152,7 @@ def lm_scores(
 
 
 def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
-    """Whether it tells tokens by both sides."""
+    """Whether the scorer is a masked language model."""
     return scorer.is_pseudo_likelihood
 
 
@@ -168,7 +161,7 @@ def _counted_spans(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool)
     word_ranges = [
         _word_tokens(encoding, start, words) for encoding, words in zip(fit.pieces, fit.wordings, strict=True)
     ]
-    # Words may change how the text around them is cut: then what differs counts too.
+    # Words may change the tokenization around them: then tokens that differ count too.
     before = min(_common_prefix_length(rows), *(word_range.start for word_range in word_ranges))
     num_after = min(
         _common_prefix_length([row[::-1] for row in rows]),
@@ -200,14 +193,14 @@ def _word_tokens(encoding: TokenEncoding, start: int, words: str) -> range:
 
 
 def _common_prefix_length(rows: Sequence[np.ndarray]) -> int:
-    """How many tokens all rows begin with alike."""
+    """Length of the common prefix of all rows."""
     length = min(map(len, rows))
     differences = np.flatnonzero((np.stack([row[:length] for row in rows]) != rows[0][:length]).any(axis=0))
     return int(differences[0]) if len(differences) else length
 
 
 def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence[_CountedSpan]) -> np.ndarray:
-    """Few wordings are scored whole, many along the tree of what they share."""
+    """Score a few wordings as whole texts, many along their prefix tree."""
     end, log_probs = eos_id(tokenizer), np.empty(len(spans))
     by_prefix: dict[bytes, list[int]] = {}
     for number, span in enumerate(spans):
@@ -230,9 +223,9 @@ def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence
 
 
 def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.ndarray:
-    """A copy for each token that is asked for, with the mask from it to the last of the words."""
+    """Score a copy for each token, masked from it to the last token of the words."""
     positions = [(number, position) for number, span in enumerate(spans) for position in range(span.begin, span.end)]
-    positions.sort(key=lambda position: len(spans[position[0]].ids))  # equal lengths stand together
+    positions.sort(key=lambda position: len(spans[position[0]].ids))  # group similar lengths
     log_probs = np.zeros(len(spans))
     for group in token_batches(positions, lambda position: len(spans[position[0]].ids) + 2, LIKELIHOODS_AT_ONCE):
         rows, targets = [], []
@@ -253,17 +246,17 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.
 
 
 ScoreUnit = Literal["total", "token", "byte"]
-FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and the words for its place
+FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and its wordings
 
-TOGETHER = 256  # texts shown at once: bounds memory, changes no result
+TOGETHER = 256  # texts per batch: bounds memory, does not affect results
 TIE_TOLERANCE = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
-CLOSING_PUNCTUATION = frozenset(",.;:!?)]}%”»…")  # stands at a word without a space
-FIRST_WIDE_CHARACTER = "\u2e80"  # from here on scripts are written without spaces
+CLOSING_PUNCTUATION = frozenset(",.;:!?)]}%”»…")  # no space before these
+FIRST_WIDE_CHARACTER = "\u2e80"  # scripts from here on have no spaces between words
 
 
 @dataclass(frozen=True)
 class OptionScore:
-    """An answer and what speaks for it; natural logarithms.
+    """An answer and its scores; natural logarithms.
 
     log_probability  of the answer's words and what follows them, of all its wordings together
     neutral          the same without the text, where it was calibrated
@@ -286,11 +279,11 @@ class OptionScore:
 
     @property
     def bits_per_byte(self) -> float:
-        """Of an answer with one wording."""
+        """For an answer with one wording."""
         return -self.log_prob / math.log(2) / self.bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values; what is infinite is null."""
+        """As JSON values; infinite values are null."""
         result: dict[str, Any] = {
             "name": self.name,
             "probability": self.probability,
@@ -307,7 +300,7 @@ class OptionScore:
 
 @dataclass(frozen=True)
 class PromptAnswer:
-    """A text and all answers in the order in which they were given.
+    """A text and all answers in the given order.
 
     `cut` tokens of the text had no room; `shots` examples stood before it. `pseudo`: tokens were told by both sides.
     """
@@ -320,13 +313,13 @@ class PromptAnswer:
 
     @property
     def best(self) -> OptionScore | None:
-        """The likeliest, the first of equals; None where all are impossible."""
+        """The most probable answer, the first of ties; None if all are impossible."""
         first = max(self.answers, key=lambda answer: answer.probability)
         return first if first.probability > 0 else None
 
     @property
     def is_tied(self) -> bool:
-        """Whether no answer is likelier than another."""
+        """Whether all answers are equally probable."""
         shares = [answer.probability for answer in self.answers]
         return self.best is not None and max(shares) - min(shares) < TIE_TOLERANCE
 
@@ -401,7 +394,7 @@ def score_options(
 
 
 def _parse_template(template: str | None, options: Sequence[AnswerOption]) -> PromptTemplate:
-    """As given, or in the language of the labels: it is their words that must fit in."""
+    """Parse the template, by default one in the language of the labels."""
     chinese = is_chinese(*(word for option in options for word in option.wordings))
     return PromptTemplate.parse(template if template is not None else CHINESE_TEMPLATE if chinese else ENGLISH_TEMPLATE)
 
@@ -417,7 +410,7 @@ def _check_shot_labels(shots: Shots, options: Sequence[AnswerOption]) -> None:
 def _choice_framer(
     scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]
 ) -> Callable[[str], FramedOptions]:
-    """Finds the blank of a text (____, or the mask of a run that has one), or else the place behind it."""
+    """Return a function that frames a text: at its blank (____ or mask token), or else at its end."""
     names = tuple(replace_surrogates(option.name) for option in options)
     mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
@@ -436,7 +429,7 @@ def _choice_framer(
 
 
 def _is_apart(text: str, words: str) -> bool:
-    """Whether a space belongs between the two."""
+    """Whether a space belongs between text and words."""
     before, after = text[-1:], words[0]
     return not (
         before.isspace()
@@ -448,7 +441,7 @@ def _is_apart(text: str, words: str) -> bool:
 
 @dataclass
 class _PromptScorer:
-    """Texts become frames, frames likelihoods, and these shares."""
+    """Scores the options for each text: frames, log-probabilities, calibrated probabilities."""
 
     scorer: CausalLM | MaskedLM
     tokenizer: Tokenizer
@@ -461,16 +454,16 @@ class _PromptScorer:
 
     @property
     def limit(self) -> int | None:
-        """Tokens of text that it sees at once."""
+        """Maximum number of text tokens."""
         return self.scorer.max_text_tokens if is_masked_lm(self.scorer) else self.scorer.max_length
 
     @property
     def _firsts(self) -> list[int]:
-        """The number of each option's first wording among all."""
+        """Index of each option's first wording among all wordings."""
         return [0, *accumulate(len(option.wordings) for option in self.options[:-1])]
 
     def answer_texts(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
-        """The answers to some texts, the first of which has this number."""
+        """Answers to a batch of texts; `first` is the number of its first text, for errors."""
         prompts = [self._fit_shots(text, number) for number, text in enumerate(texts, first)]
         uncalibrated = {
             _calibration_key(fit): fit
@@ -492,7 +485,7 @@ class _PromptScorer:
             raise
 
     def _fit_neutral(self, fit: FittedPrompt) -> FittedPrompt:
-        """The same examples and words around what stands for the text."""
+        """The same prompt around the neutral text, for calibration."""
         frame, _ = self.frame_text(self.neutral_text or "")
         return fit_prompt(frame.text_after("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
 
@@ -514,7 +507,7 @@ class _PromptScorer:
         return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.is_pseudo_likelihood)
 
     def _option_scores(self, scores: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
-        """(options,) the logarithm of what all words of each have together."""
+        """(options,) log-sum over the wordings of each option."""
         counts = {"total": lambda score: 1, "token": lambda score: score.tokens, "byte": lambda score: score.bytes}
         values = np.array([score.log_prob / counts[per](score) for score in scores])
         return np.logaddexp.reduceat(values, self._firsts)
@@ -529,12 +522,11 @@ class _PromptScorer:
 
 
 def _calibration_key(fit: FittedPrompt) -> tuple[object, ...]:
-    """What decides which likelihoods a text's own are divided by."""
+    """What the calibration of a prompt depends on."""
     return fit.wordings, fit.shots
 
 
-# A run writes an answer without having been trained to: a summary after a cue, or a reply after examples.
-
+# --- Generated answers: summaries and replies ---
 
 ENGLISH_CUE, CHINESE_CUE = "TL;DR:", "总之，"
 
@@ -642,7 +634,7 @@ def _clean_texts(texts: str | Sequence[str]) -> list[str]:
 
 
 def _prompt_limit(predictor: CausalLM, length: int) -> int | None:
-    """Tokens that a prompt may have, so that all of it is seen until the last token is chosen."""
+    """Maximum prompt length that leaves room for `length` new tokens."""
     return None if predictor.max_length is None else predictor.max_length - length
 
 

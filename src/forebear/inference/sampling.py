@@ -132,7 +132,7 @@ def likeliest(scores: np.ndarray, top_p: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class AllowedTokens:
-    """Tokens allowed in a text: none of `blocked_ids`; the unknown token, or else the end, only if nothing else is possible."""
+    """Tokens allowed in a text: none of `blocked_ids`, and the unknown token only if nothing else is possible."""
 
     blocked_ids: np.ndarray
     unk_id: int | None

@@ -1,4 +1,4 @@
-"""Which sentences of a file are nearest to a text: by the cosine of their vectors, which are made once and kept."""
+"""Semantic search over sentences with cached embeddings, text similarity, and odd one out."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from forebear.inference.embed import embed_texts, has_word_vectors, is_word_tabl
 if TYPE_CHECKING:
     from forebear.inference.run import LoadedRun
 
-TOGETHER = 2048  # texts that are sorted by length and read at once
-MIN_SAME_COSINE = 0.999  # the least cosine of two vectors that one run makes of one text
+TOGETHER = 2048  # texts sorted by length and embedded together
+MIN_SAME_COSINE = 0.999  # minimum cosine of two embeddings of one text by the same run
 ProgressFn = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
 class SentenceNeighbor:
-    """A text of those that were searched, its number from 1 (the line of a file), and its cosine."""
+    """A search result: text, line number (from 1), and cosine."""
 
     text: str
     line: int
@@ -40,7 +40,7 @@ class SentenceNeighbor:
 
 @dataclass(frozen=True)
 class SentenceNeighbors:
-    """A text and its nearest ones, the nearest first."""
+    """A query and its results, nearest first."""
 
     text: str
     nearest: tuple[SentenceNeighbor, ...]
@@ -54,10 +54,7 @@ class SentenceNeighbors:
 
 
 class SentenceIndex:
-    """Texts to be searched, and their vectors: given, kept from before, or made now.
-
-    Whatever gives vectors to texts can be searched so: `matrix` has a row for each text.
-    """
+    """Texts to be searched, with a row of `matrix` for each."""
 
     def __init__(self, texts: Sequence[str], matrix: np.ndarray, vector_file: Path | None = None) -> None:
         self.texts, self.matrix, self._kept = texts, matrix, vector_file
@@ -69,7 +66,7 @@ class SentenceIndex:
     def search(
         self, texts: Sequence[str], vectors: np.ndarray, top: int, *, approximate: bool = False
     ) -> list[SentenceNeighbors]:
-        """The `top` nearest of each text, which has this vector."""
+        """The `top` nearest texts of each query, given its vector."""
         if top < 1:
             raise InputError(f"--top is {top}", hint="ask for at least one neighbour")
         matches: KNNResult = self.index.search(vectors, top) if approximate else nearest_rows(vectors, self.matrix, top)
@@ -93,7 +90,7 @@ def sentence_neighbors(
     vectors: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> list[SentenceNeighbors]:
-    """The `top` nearest of each text `among` texts, or among the lines of a file (see `searched`)."""
+    """The `top` nearest neighbors of each text among other texts or the lines of a file (see `index_sentences`)."""
     queries = [texts] if isinstance(texts, str) else list(texts)
     index = index_sentences(
         run,
@@ -105,7 +102,7 @@ def sentence_neighbors(
 
 
 def reject_search_options(options: Mapping[str, Any]) -> None:
-    """Refuses what says how texts are searched, where none are."""
+    """Raise InputError for options of searching texts if words are searched."""
     for name, value in options.items():
         if value is not None:
             hint = "leave it out, or name a file to search: --among FILE"
@@ -120,14 +117,14 @@ def index_sentences(
     progress: ProgressFn | None = None,
     **options: Any,
 ) -> SentenceIndex:
-    """The texts with the vectors that the run gives them: from a file of `vectors`, from the cache, or made now.
+    """Embed texts for search, or load their embeddings from a file of `vectors` or from the cache.
 
-    `how` is what `embed` takes. What is made is kept by what the texts say, the run's weights and how.
+    `options` are those of `embed`. The cache key depends on the texts, the weights of the run, and the options.
     """
     texts = list(corpus_texts)
     if not texts:
         raise InputError("there is no text to search", hint="give a file with a text a line: --among FILE")
-    options["zeros"] = is_word_table(run)  # what a table knows no word of is near to nothing, and keeps its number
+    options["zeros"] = is_word_table(run)  # texts without known words get zeros, so that line numbers stay
     if vectors is not None:
         return SentenceIndex(texts, _read_matching_vectors(run, texts, vectors, options))
     path = cache_folder() / "vectors" / f"{_cache_key(run, texts, options)}.npy"
@@ -155,7 +152,7 @@ def _embed_batches(
 def _read_matching_vectors(
     run: LoadedRun, texts: list[str], file: str | os.PathLike[str], options: dict[str, Any]
 ) -> np.ndarray:
-    """The vectors of a file, if they are those of these texts: as many, as wide, and alike in three places."""
+    """Load embeddings from a file, checked against the texts by number, width, and three samples."""
     from forebear.data.io.safetensors import read_vectors
 
     stored = read_vectors(file)
@@ -179,7 +176,7 @@ def _read_matching_vectors(
 
 
 def _cache_key(run: LoadedRun, texts: list[str], options: dict[str, Any]) -> str:
-    """A name for these vectors: a digest of all they depend on."""
+    """Cache key of embeddings: a digest of all they depend on."""
     identity = [
         file_digest(run.folder.verified_weights()[0]),
         run.tokenizer.digest,
@@ -192,16 +189,15 @@ def _cache_key(run: LoadedRun, texts: list[str], options: dict[str, Any]) -> str
     return key.hexdigest()[:32]
 
 
-# How alike words or texts are, and which is the odd one: by a run's own words, or by the texts in context.
+# --- Similarity and odd one out ---
 
-
-MIN_OUTLIER_TEXTS = 3  # of two, neither is odd
-EQUAL_MEAN_TOLERANCE = 1.5 * 10**-COSINE_DIGITS  # means that differ by less, which is rounding, are equal
+MIN_OUTLIER_TEXTS = 3  # an odd one out needs at least three
+EQUAL_MEAN_TOLERANCE = 1.5 * 10**-COSINE_DIGITS  # means closer than this (rounding) are ties
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """Two texts and the cosine of their vectors: of "words" by themselves, or of "texts" in context."""
+    """Two texts and their cosine, from word vectors ("words") or text embeddings ("texts")."""
 
     texts: tuple[str, str]
     cosine: float
@@ -215,9 +211,9 @@ class Similarity:
 
 @dataclass(frozen=True)
 class OutlierResult:
-    """The text that is least like the others, and of each the mean of its cosines with all others.
+    """The text that is least similar to the others, and the mean cosine of each text with the others.
 
-    odd  None where all are as far from the others
+    `outlier` is None if all are equally similar.
     """
 
     outlier: str | None
@@ -233,9 +229,9 @@ class OutlierResult:
 
 
 def text_similarities(run: LoadedRun, pairs: Sequence[tuple[str, str]], **options: Any) -> list[Similarity]:
-    """How alike the two of each pair are, by themselves where both are words; a fault is one of the pair of its number.
+    """Cosine of each pair, from word vectors if both texts are words; errors carry the number of the pair.
 
-    `how` is what `embed` takes: where something is asked of it, texts are embedded.
+    With any of the options of `embed`, texts are embedded instead.
     """
     run.require("similarity")
     uses_words = [_uses_word_table(run, pair, options) for pair in pairs]
@@ -253,7 +249,7 @@ def text_similarities(run: LoadedRun, pairs: Sequence[tuple[str, str]], **option
 
 
 def find_outlier(run: LoadedRun, texts: Sequence[str], **options: Any) -> OutlierResult:
-    """The one whose cosines with all others have the lowest mean; of equals the first, and none where all are."""
+    """The text with the lowest mean cosine to the others; the first of ties, or none if all are tied."""
     run.require("odd-one-out")
     if len(texts) < MIN_OUTLIER_TEXTS:
         raise InputError(f"of {len(texts)} texts none is the odd one", hint=f"give at least {MIN_OUTLIER_TEXTS}")
@@ -265,7 +261,7 @@ def find_outlier(run: LoadedRun, texts: Sequence[str], **options: Any) -> Outlie
 
 
 def _uses_word_table(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -> bool:
-    """Whether a table tells these: a network is asked for its table only if each is a word that it knows."""
+    """Whether to use word vectors: for word tables, and for networks if every text is a known word."""
     if any(value is not None for value in options.values()):
         return False
     return is_word_table(run) or (has_word_vectors(run) and all(run.lexicon.row_of(text) is not None for text in texts))
@@ -284,7 +280,7 @@ def _text_units(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -
 
 @contextmanager
 def _with_pair_number(pairs: Sequence[object], numbers: Sequence[int]) -> Iterator[None]:
-    """A fault of text number n is one of the pair that has it."""
+    """Map the text number in an error to the number of its pair."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Texts into another language, with a run that was taught translations: by beam search, many at once, in order."""
+"""Translation by batched beam search, and its evaluation with BLEU, chrF and perplexity."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 TranslationUnit = Literal["whole", "split"]
 
 DEFAULT_BEAMS = 4
-BATCH_TOKENS = 6000  # tokens of sources, each as often as it has beams, that are translated together: bounds memory
-LONGER = 2.0  # times the source, and
-MORE = 20  # tokens more may a translation have
-MIN_FILLED_SHARE = 0.75  # of what fits, at least, is taken of a sentence that has to be cut
+BATCH_TOKENS = 6000  # source tokens times beams per batch: bounds memory
+LONGER = 2.0  # maximum translation length: this times the source length,
+MORE = 20  # plus this
+MIN_FILLED_SHARE = 0.75  # minimum filled share of the maximum length when a sentence is split
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class TranslationHypothesis:
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """A text and its translations, the best first. `parts` counts what it was cut into; `unknown` tokens unread."""
+    """A text and its translation hypotheses, best first; it may have been split into several parts."""
 
     source: str
     hypotheses: tuple[TranslationHypothesis, ...]
     num_parts: int
     num_unknown: int
-    is_finished: bool  # False: it was cut off at the greatest length
+    is_finished: bool  # False: truncated at the maximum length
 
     @property
     def text(self) -> str:
@@ -66,14 +66,14 @@ class TranslatedText:
 
 @dataclass(frozen=True)
 class _TranslationPart:
-    """A piece of a text that is translated by itself."""
+    """A part of a text that is translated by itself."""
 
-    text: int  # its number
+    text: int  # index of the text
     ids: np.ndarray  # with the end
 
 
 class TranslationOptions(TypedDict, total=False):
-    """How translations are looked for: see `translate`."""
+    """Options of `translate_texts`."""
 
     beams: int
     best: int
@@ -96,12 +96,14 @@ def translate_texts(
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[TranslatedText]:
-    """A translation of each text, or the `best` several. What comes of a text does not depend on the others.
+    """Translate each text, independently of the others.
 
-    beams      texts that are continued at once; 1 takes the likeliest token each time
-    penalty    of length: 1 compares the mean of log P by token, 0 its sum, which shorter texts win
-    length     the most tokens of a translation; None: in proportion to the source
-    sentences  "split": each sentence of a text by itself; "whole": only where the text is longer than the context
+    Args:
+        beams: Number of beams; 1 is greedy decoding.
+        best: Number of hypotheses per text.
+        penalty: Length penalty: 1 compares mean log-probabilities, 0 sums, which favor short texts.
+        length: Maximum tokens of a translation; None: in proportion to the source.
+        sentences: "split" translates each sentence by itself; "whole" only if the text exceeds the maximum length.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     validate_beams(beams, best, penalty)
@@ -118,7 +120,7 @@ def translate_texts(
             parts.append(_TranslationPart(index, np.append(ids, source_eos).astype(np.int64)))
     blocked_ids = np.array(
         sorted(tokenizers.target.special_ids - {target_eos}), np.int64
-    )  # the unknown token too: it says nothing
+    )  # including the unknown token
 
     def mask_blocked(scores: np.ndarray) -> np.ndarray:
         masked = scores.copy()
@@ -142,7 +144,7 @@ def translate_texts(
 
 
 def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: TranslationUnit) -> Iterator[np.ndarray]:
-    """The text as tokens, in pieces that fit; nothing where there is nothing to translate."""
+    """The ids of a text in parts that fit the maximum length; none for an empty text."""
     if not text.strip():
         return
     ids = tokenizer.encode(text).ids
@@ -155,7 +157,7 @@ def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: Tra
         start = 0
         while start < len(encoding.ids):
             end = min(start + max_tokens, len(encoding.ids))
-            if end < len(encoding.ids):  # at a comma, at a space, or wherever
+            if end < len(encoding.ids):  # at a comma, else at a space, else anywhere
                 token_texts = [sentence.strip()[a:b] for a, b in encoding.spans[start:end]]
                 first_cut = int(MIN_FILLED_SHARE * max_tokens)
                 stops = [
@@ -172,7 +174,7 @@ def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: Tra
 
 
 def _length_groups(parts: Sequence[_TranslationPart], beams: int, batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of parts of like lengths, the longest first, as many as are translated together."""
+    """Indices of parts in batches of similar length, longest first."""
     group: list[int] = []
     for index in sorted(range(len(parts)), key=lambda index: (-len(parts[index].ids), index)):
         if group and (len(group) + 1) * beams * len(parts[group[0]].ids) > batch_tokens:
@@ -191,7 +193,7 @@ def _join_parts(
     unknown: Sequence[int],
     best: int,
 ) -> list[TranslatedText]:
-    """The translations of the parts of each text, one after the other."""
+    """Concatenate the translations of the parts of each text."""
     by_text: list[list[list[Hypothesis]]] = [[] for _ in texts]
     for part, hypotheses in zip(parts, hypotheses_by_part, strict=True):
         by_text[part.text].append(hypotheses)
@@ -210,15 +212,14 @@ def _join_parts(
     return results
 
 
-# How well a run translates: BLEU and chrF by sacrebleu with their signatures, and the perplexity of references.
+# --- Evaluation ---
 
-
-LISTED_EXAMPLES = 5  # examples that are kept with the figures
+LISTED_EXAMPLES = 5  # translations listed with the metrics
 
 
 @dataclass(frozen=True)
 class TranslationEvaluation:
-    """Figures over pairs; BLEU and chrF are from 0 to 100."""
+    """Metrics on source–reference pairs; BLEU and chrF are from 0 to 100."""
 
     bleu: float
     chrf: float
@@ -263,7 +264,7 @@ def evaluate_translations(
     penalty: float = 1.0,
     progress: Callable[[int, int], object] | None = None,
 ) -> TranslationEvaluation:
-    """Translates all sources and compares with the references, one for each."""
+    """Translate all sources and compare with one reference each."""
     if not sources:
         raise InputError("there are no pairs to measure", hint="give texts and their translations")
     translator, tokenizers = run.translator, run.folder.tokenizer_pair
@@ -278,7 +279,7 @@ def evaluate_translations(
 
 
 def scores(translations: Sequence[str], references: Sequence[str]) -> tuple[float, float, dict[str, str]]:
-    """BLEU, chrF, and how sacrebleu computed them; Chinese is compared by its characters."""
+    """BLEU, chrF and their sacrebleu signatures; Chinese is compared by character."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -292,7 +293,7 @@ def scores(translations: Sequence[str], references: Sequence[str]) -> tuple[floa
 def _reference_nats(
     translator: Seq2Seq, tokenizers: TokenizerPair, sources: Sequence[str], references: Sequence[str]
 ) -> tuple[float, int]:
-    """Nats of all references given their sources, ends included, and their tokens; what is too long is left out."""
+    """Total nats and tokens of the references given their sources, ends included; overlong pairs are left out."""
     ends = eos_id(tokenizers.source), eos_id(tokenizers.target)
     rows = []
     for tokenizer, end, texts in zip((tokenizers.source, tokenizers.target), ends, (sources, references), strict=True):

@@ -312,7 +312,7 @@ def _dots(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: bool
         key = axes.legend(frameon=False, fontsize=8, loc="best", title="known meaning", title_fontsize=8)
         for handle in key.legend_handles:
             if handle is not None:
-                handle.set_color(INK)  # legend handles of scatter plots
+                handle.set_color(INK)  # pyright: ignore[reportAttributeAccessIssue] - of dots
 
 
 def _spellings(axes: Axes, result: RunSenses) -> None:

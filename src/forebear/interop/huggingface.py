@@ -357,8 +357,8 @@ def _num_blocks(architecture: Architecture, config_depth: int, tensors: Mapping[
     names = (architecture.name_map.without_prefix(name) for name in tensors)
     blocks = {name.removeprefix(start).split(".")[0] for name in names if name.startswith(start)}
     if blocks and config_depth > len(blocks):
-        what = f"{architecture.fields['depth']} is {config_depth:,}, and the weights have {len(blocks):,} blocks"
-        raise InputError(what, file=folder / CONFIG, hint=REFETCH_HINT)
+        message = f"{architecture.fields['depth']} is {config_depth:,}, and the weights have {len(blocks):,} blocks"
+        raise InputError(message, file=folder / CONFIG, hint=REFETCH_HINT)
     return min(config_depth, len(blocks) + 1)
 
 

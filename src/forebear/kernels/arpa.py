@@ -251,9 +251,7 @@ def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, unusual,
     return count, at, left
 
 
-# N-grams as lines of an ARPA file: numbers of nine digits and words laid into one buffer, no Python object a line.
-#
-# The readable twin is `lines_of` in interop/arpa.py, and gives the same bytes.
+# --- Formatting lines; the readable twin is `lines_of` in interop/arpa.py and gives the same bytes ---
 
 
 DIGITS, SMALLEST = 9, -4  # as %.9g: so many digits, and powers of ten below or beyond are written as such

@@ -51,7 +51,7 @@ def emission_scores(features, offsets, labels, weights, first, last, scores):
 
 
 def _gradient_loops(features, offsets, labels, surplus, first, last, begin_template, end_template, gradient):
-    """Add the surplus (last - first, K) of expected over observed labels to the gradient of the features of the words."""
+    """Add the surplus (last - first, K) of expected over observed labels to the gradient of the words' features."""
     width = surplus.shape[1]
     for word in range(first, last):
         row = surplus[word - first]
@@ -292,7 +292,7 @@ def viterbi(
     return labels
 
 
-# Chains of labels in numpy: the readable twin of `crf`, chain by chain and in logarithms.
+# --- numpy reference, sentence by sentence in logarithms ---
 
 
 def scored(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, weights: np.ndarray, width: int):

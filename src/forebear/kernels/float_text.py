@@ -18,7 +18,7 @@ SPACE, END, POINT, PLUS, MINUS, ZERO, SMALL_E = (ord(letter) for letter in " \n.
 
 
 def parse_decimals(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows (n, width) of complete lines, and the offset where each word ends (-1: a line that Python has to parse)."""
+    """The rows (n, width) of complete lines, and the offset where each word ends (-1: a line left to Python)."""
     text = np.frombuffer(block, np.uint8)
     rows = np.empty((np.count_nonzero(text == END), width), np.float32)
     return rows, compile_kernel(parsed_in_loops)(text, rows, TENS)

@@ -84,7 +84,7 @@ def baum_welch(
     return losses
 
 
-# Parts of the loops below.
+# --- Parts of the loops ---
 
 
 def _contracted_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
@@ -300,10 +300,7 @@ def _baum_welch_kernel(tokens, ends, moves, back, emissions, room, marks, expect
         begin = ends[row]
 
 
-# Chains of hidden states as they are defined, in numpy: what the compiled loops of hidden_states.py must agree with.
-#
-# S states · tokens of all rows (T,), `ends` (B,) where each row is over
-# moves (S, S) from, to · emissions (V, S) P(token given state)
+# --- numpy reference ---
 
 
 def filtered_in_numpy(

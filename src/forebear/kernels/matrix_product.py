@@ -79,8 +79,8 @@ def sparse_transposed_product_kernel(
 
 
 # --- Dense matrices ---
-# Tall float32 matrices times narrow ones, summed in float64. numpy would convert the tall matrix first, which takes longer
-# than the product.
+# Tall float32 matrices times narrow ones, summed in float64. numpy would convert the tall matrix first, which takes
+# longer than the product.
 
 
 def dense_product(values: np.ndarray, dense: np.ndarray) -> np.ndarray:

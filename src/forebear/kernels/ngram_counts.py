@@ -290,9 +290,7 @@ def last_tokens_kernel(words, suffixes, last_tokens):
     return last_tokens
 
 
-# Text laid out to be counted, and counts of two texts joined: compiled loops, beside numpy's way.
-#
-# The readable twins are in `statistics.counting`.
+# --- Preparing text and merging counts; the readable twins are in statistical/ngram/counts.py ---
 
 
 def add_borders_kernel(tokens, lengths, targets, end, allowed, text):

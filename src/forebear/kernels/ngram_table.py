@@ -125,7 +125,7 @@ def checksum_kernel(lines, sums):
 
 @inline_kernel
 def find_entry(lines, home, hashed, last):
-    """Whether an n-gram below the highest order is present, its log-probability and its back-off (undefined if absent)."""
+    """Whether an n-gram below the highest order is present; its log-probability and back-off (undefined if absent)."""
     at = home
     while True:
         first, two, three, four = lines[at], lines[at + ONE], lines[at + TWO], lines[at + THREE]

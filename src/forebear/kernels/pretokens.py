@@ -148,8 +148,8 @@ def number_pretokens_kernel(codes, classes, gaps, cuts, cut_flags, table, starts
 
 
 # --- Words by bytes ---
-# A word of up to seven bytes is its own key: the bytes and their number fit in 64 bits and are mixed reversibly, so equal
-# keys mean equal words. The key of a longer word is a hash, and its bytes are compared as well.
+# A word of up to seven bytes is its own key: the bytes and their number fit in 64 bits and are mixed reversibly, so
+# equal keys mean equal words. The key of a longer word is a hash, and its bytes are compared as well.
 
 
 def empty_word_table() -> PretokenTable:

@@ -1,9 +1,9 @@
-"""What word vectors are learned by: sums, products and changes of a few rows of a table at a time, in vectors.
+"""Vector instructions of word2vec and GloVe: sums, products and updates of a few table rows at a time, in LLVM IR.
 
-Tables are (rows, width) float32 with a width that is a multiple of LINE, as tables.py makes them. Rows are named by
-numbers in an int32 array from a place on, one of which may be skipped: row i is ids[begin + i], and from i = skip on
-ids[begin + i + 1]. A block is as many targets as `kinds` is long; so the loops know it when they are compiled. The
-test beside it says each in a line of numpy.
+Tables are (rows, width) float32 with a width that is a multiple of CACHE_LINE, as `aligned_table` makes them. Rows are
+given by an int32 array from an offset on, one of which may be skipped: row i is ids[begin + i], and from i = skip on
+ids[begin + i + 1]. A block is as many targets as `kinds` is long, so that the length is known at compile time. The test
+states each operation in a line of numpy.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from numba.core.registry import cpu_target
 
 from forebear.kernels.layout import CACHE_LINE
 
-# Vectors of the processor, written down once: what compiled loops over rows are built from.
-#
-# Numba turns a loop into such instructions where it can, but keeps no dozen of sums in registers across two loops. Here
-# they are told to LLVM directly, in vectors of any processor; where it has narrower ones, LLVM takes several.
+# --- Vector instructions ---
+# Numba vectorizes simple loops, but does not keep a dozen sums in registers across two loops. Here the instructions are
+# emitted as LLVM IR; where the processor's vectors are narrower, LLVM uses several.
 
 
 FLOAT, INT = ir.FloatType(), ir.IntType(32)
@@ -199,7 +198,7 @@ def _target_pointers(lanes: SimdBuilder, args: dict[str, Any], width: Any, count
 
 @intrinsic
 def prefetch_row(typing: Any, rows: Any, number: Any, first: Any, last: Any) -> Any:
-    """Prefetch a range of columns of a row, into the second-level cache: the first handles too few requests at a time."""
+    """Prefetch a range of columns of a row, into the second-level cache: the first takes too few requests at a time."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder)

@@ -43,7 +43,9 @@ class TokenRuns(NamedTuple):
 
 
 class OutputTargets(NamedTuple):
-    """What a word is predicted by: negative samples (a stream), or the path in a Huffman tree. One of the two is empty."""
+    """What a word is predicted by: a stream of negative samples, or the path in a Huffman tree. One of the two is
+    empty.
+    """
 
     stream: np.ndarray  # int32
     negatives: int
@@ -163,8 +165,8 @@ def apply_gradients(workspace, mean, inputs, places, shift, here, at, left, arou
         target, mine = at * workspace.slots + block * count, start + block * many * count
         if mean is not None:
             update_rows(
-                work.means, work.alone, which, 1, 1, workspace.outputs, windows.targets, target, work.pulls, mine, kinds,
-                work.sums, block == 0, first, last,
+                work.means, work.alone, which, 1, 1, workspace.outputs, windows.targets, target, work.pulls, mine,
+                kinds, work.sums, block == 0, first, last,
             )  # fmt: skip
         else:
             update_rows(
@@ -189,12 +191,12 @@ def report_loss(workspace, mean, here, around, start, many, part):
     loss_sums[part, 1] += 1 if mean is not None else around
 
 
-# Threads inside compiled loops that wait for each other, without going back to Python in between.
+# --- Barrier between threads inside compiled loops ---
 
 
 intrinsic: Any = extending.intrinsic
-GATE_OPEN = 1 << 62  # a gate at which nobody waits
-MAX_SPINS = 2000  # looks before the processor is left to others: with more threads than cores they would wait for us
+GATE_OPEN = 1 << 62  # releases every waiting thread
+MAX_SPINS = 2000  # then yield the processor: with more threads than cores, others need it
 
 
 @intrinsic
@@ -241,7 +243,7 @@ def wait_at_gate(gate, threads, times):
             _yield_processor()
 
 
-WINDOWS_AHEAD = 3  # windows that rows are asked for in advance
+WINDOWS_AHEAD = 3  # windows whose rows are prefetched in advance
 
 
 class SubwordRows(NamedTuple):
@@ -341,7 +343,7 @@ def train_part(workspace, mean, inputs, places, shift, first, last, end, few, pa
 
 @inline_kernel
 def train_wide_window(workspace, inputs, places, shift, here, at, left, around, part):
-    """Train on one wide window a few context words at a time, as their updates of the targets would add up to too much."""
+    """Train on one wide window, a few context words at a time: all at once would update the targets too much."""
     for done in range(0, around, workspace.few):
         some = min(workspace.few, around - done)
         many = score_window(workspace, None, inputs, places, shift, here, at, left + done, some, 0, 0)
@@ -444,7 +446,7 @@ def train_deterministic(thread, threads, gate, text, supply, spelling, workspace
         times += 2
 
 
-# How well vectors predict the words around them: losses in double precision over whole windows, nothing learned.
+# --- Evaluation: losses in float64 over complete windows ---
 
 
 FAST_MATH = frozenset({"reassoc", "contract"})  # sums may be taken several at a time
@@ -526,7 +528,7 @@ def output_targets(word, supply, drawn, targets, signs):
     return many
 
 
-# Character n-grams of many words, hashed: compiled loops over bytes; the readable twin is Subwords.plain_rows.
+# --- Hashed character n-grams; the readable twin is Subwords.plain_rows ---
 
 
 def hash_char_ngrams(

@@ -27,7 +27,7 @@ from forebear.kernels.word2vec import (
 )
 from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
-# Where a text is cut so that no word is learned from too often while tables stand still: real text repeats itself.
+# --- Splitting a text so that no word is trained on too often while tables are frozen ---
 
 
 def split_at_bursts(
@@ -72,28 +72,24 @@ def cut_in_loops(tokens, longest, each, again, near, most, seen, weights, border
     return many + 1
 
 
-PART_WORDS = 256  # words at most that share a stream of chance, and whose windows are decided about together
-MAX_WINDOWS_AT_ONCE = (
-    4  # windows that are measured before they are applied: the next begins while the last is not yet done
-)
-PARTS_IN_STEP = 8  # parts that are learned from in step, so that as many threads can share in them
-MAX_STRETCH = 4096  # words that are learned from in step, at most
-# Against tables that stand still, pulls add up: the same row is pulled again and again, as if nothing had happened.
-# The sum of the rates by which it is pulled is kept below this; at a few times as much vectors grow without end.
+PART_WORDS = 256  # maximum words of a part, which has one random stream and whose windows are sampled together
+MAX_WINDOWS_AT_ONCE = 4  # windows scored before they are applied, so that they overlap in the processor
+PARTS_IN_STEP = 8  # parts trained together in deterministic training: the maximum number of useful threads
+MAX_STRETCH = 4096  # maximum words trained together in deterministic training
+# With frozen tables, updates of a row add up. The sum of the learning rates with which a row is updated is kept below
+# this; at a few times as much, vectors diverge.
 STILL = 2.0
-MAX_BURST_RATE = 2 * STILL  # the same of a word that real text repeats here or there, beyond what its frequency tells
-MAX_WORD_RATE = (
-    STILL / 2
-)  # the same of a word that occurs once: a little more than with five negatives and five words around
-HOGWILD_DIVISOR = 8  # freely, they stand still for so many times fewer: that costs nothing
-# The sum of the rates by which a target is pulled at once by the words around it. Where a window is wide, all its words
-# are about the same, and pull the same way.
+MAX_BURST_RATE = 2 * STILL  # the same for a word in a burst, beyond what its frequency says
+MAX_WORD_RATE = STILL / 2  # the same for one occurrence: a little more than with 5 negatives and window 5
+HOGWILD_DIVISOR = 8  # in Hogwild training, tables are frozen for so many times fewer words, at no cost
+# Maximum sum of the learning rates with which context words update a target at once: those of a wide window have
+# similar gradients.
 MAX_TARGET_RATE = 0.25
-MIN_CONTEXT_AT_ONCE = 10  # words around a target that may always pull at it at once
-WORTH = 6_000  # nanoseconds of work for which it is worth while to call a thread and to wait for it twice
-MIN_REPORTS = 128  # windows that tell their loss, or more
-MAX_REPORT_INTERVAL = 64  # at most one of so many does
-BESIDE = (word2vec, simd)  # modules whose functions are inlined into the loops: numba must see when they change
+MIN_CONTEXT_AT_ONCE = 10  # context words that may always update a target at once
+WORTH = 6_000  # nanoseconds of work that make a thread worthwhile
+MIN_REPORTS = 128  # minimum number of windows that report their loss
+MAX_REPORT_INTERVAL = 64  # at least one of so many windows reports its loss
+BESIDE = (word2vec, simd)  # modules whose functions are inlined into the loops
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +148,7 @@ class Word2VecVariant:
         max_frozen, word_weight = self.is_idle(rate), rate * self.pulls
         repeat_weight = (
             word_weight * (self.window + 1) if self.use_mean else word_weight
-        )  # a word that is all its window is the whole mean
+        )  # a word that fills its window is the whole mean
         options = {
             "max_words": max_frozen,
             "word_weight": word_weight,
@@ -169,7 +165,7 @@ class Word2VecVariant:
     def kinds(self) -> tuple[int, ...]:
         """A tuple as long as a block of targets, so that the kernels know the length by its type."""
         if not len(self.supply.stream):
-            return (0,) * KINDS  # paths are long or short
+            return (0,) * KINDS  # paths differ in length
         blocks = -(-self.max_window // KINDS)
         return (0,) * -(-self.max_window // blocks)
 
@@ -252,7 +248,7 @@ def train_word2vec(
     while interval < MAX_REPORT_INTERVAL and interval * 2 * MIN_REPORTS <= len(kept_tokens):
         interval *= 2
     make_workspace = partial(variant.lesson, outputs=outputs, rate=rate, loss_sums=loss_sums, report_mask=interval - 1)
-    mean = True if variant.use_mean else None  # compiled loops know None from True by its type
+    mean = True if variant.use_mean else None  # None and True differ by type, at compile time
     make_subword_rows = partial(variant.subword_rows, width=inputs.shape[1], vocabulary=len(keep_probs))
     if in_step:
         part_words, group_words = int(np.diff(starts).max()), int(np.diff(starts[::group_size]).max())
@@ -286,7 +282,7 @@ def train_hogwild_threads(
 ) -> None:
     """Hogwild: each thread has parts and buffers of its own; none waits for another."""
     run, parts = compile_kernel(train_hogwild, bare=True, beside=BESIDE), len(text.states)
-    part_words = int(text.starts[1])  # the first is as long as any
+    part_words = int(text.starts[1])  # the first part is the longest
 
     def run_part(thread: int) -> None:
         part_range = (parts * thread // threads, parts * (thread + 1) // threads)
@@ -319,7 +315,7 @@ def train_deterministic_threads(
     run, buffer_size = compile_kernel(train_deterministic, bare=True, beside=BESIDE), variant.buffers(part_words)
     threads = min(threads, pieces, variant.helpers(len(text.tokens) * pieces // len(text.states), inputs.shape[1]))
     if variant.use_mean and threads == 2:
-        threads = 1  # there is so little to measure that a second one loses more by waiting than it brings
+        threads = 1  # there is so little to score that a second thread loses more by waiting than it gains
     gate = np.zeros(1, np.int64)
 
     def run_part(thread: int) -> None:

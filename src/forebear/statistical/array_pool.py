@@ -1,4 +1,4 @@
-"""Room for large arrays: in memory as long as there is enough of it, and then in files that nobody else sees."""
+"""Large arrays in memory or in temporary files, malloc tuning, and safetensors files that are memory-mapped."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SAFETENSORS_DTYPES = {
 
 
 class ArrayPool:
-    """Arrays that together take so many bytes of memory; what is beyond is mapped into files of this folder.
+    """Allocates arrays in memory up to a limit, and beyond it in temporary files of a folder.
 
-    A file has no name from the beginning, so it is gone with the last array that lies in it, however a process ends.
+    The files have no name, so they vanish with the last array that uses them, however the process ends.
     """
 
     def __init__(self, memory: int | None = None, folder: Path | None = None) -> None:
@@ -43,11 +43,11 @@ class ArrayPool:
 
     @property
     def bytes_used(self) -> int:
-        """Bytes of memory that are in use."""
+        """Bytes of memory in use."""
         return sum(self._memory_sizes.values())
 
     def empty(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
-        """An array whose values are not set yet."""
+        """An array with undefined values."""
         return self._allocate(shape, kind, np.empty)
 
     def zeros(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
@@ -65,13 +65,13 @@ class ArrayPool:
             return np.asarray(np.memmap(file, kind, "r+", shape=shape))  # all zeros
 
     def release(self, *arrays: np.ndarray) -> None:
-        """Says that these are needed no more."""
+        """Mark these arrays as no longer needed."""
         for array in arrays:
             self._memory_sizes.pop(array.ctypes.data, None)  # or it is not of this room
 
 
 def _align_to_line(buffer: np.ndarray, size: int) -> np.ndarray:
-    """So many of them, from where a line of memory begins."""
+    """`size` bytes of the buffer from a cache line on."""
     begin = -buffer.ctypes.data % CACHE_LINE_BYTES
     return buffer[begin : begin + size]
 
@@ -80,7 +80,7 @@ UNBOUNDED_POOL = ArrayPool()
 
 
 def available_ram() -> int:
-    """Bytes of memory that this machine has, or that its keeper allows."""
+    """Bytes of memory of this machine, or of its control group."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # no limit is written as a word
         return min(physical, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -88,11 +88,11 @@ def available_ram() -> int:
 
 
 def tune_malloc() -> None:
-    """From now on the system gets back what is larger than 8 MB as soon as it is freed, in this whole process.
+    """Return blocks of more than 8 MB to the system as soon as they are freed, in the whole process.
 
-    By itself the C library comes to keep pieces of up to 32 MB, between which smaller ones settle: a tenth of the
-    memory of preparing and counting a text that nobody uses any more. What is smaller is kept, up to as much again as
-    a block of text takes, or every block would ask the system for it anew.
+    By default, the C library comes to keep blocks of up to 32 MB, which fragment: a tenth of the memory of preparing
+    and counting a text. Smaller blocks are kept, as much as one block of text takes, so that it is not requested anew
+    each time.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library has its own ways
         library = ctypes.CDLL(None)
@@ -101,7 +101,7 @@ def tune_malloc() -> None:
 
 
 def trim_malloc() -> None:
-    """From now on nothing is kept: something large comes."""
+    """Return all free memory to the system before a large allocation."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.mallopt(TRIM_THRESHOLD, 1 << 20)
@@ -109,7 +109,7 @@ def trim_malloc() -> None:
 
 
 class SpillArray:
-    """An array that is written part by part: in memory, or in a file of this folder."""
+    """An array written chunk by chunk, in memory or in a temporary file of a folder."""
 
     def __init__(self, kind: Any, folder: Path | None) -> None:
         self.kind = np.dtype(kind)
@@ -124,7 +124,7 @@ class SpillArray:
             self._file.write(part.data)
 
     def finish(self) -> np.ndarray:
-        """All of it; nothing can be added any more."""
+        """The complete array; nothing can be appended any more."""
         if self._file is None:
             array, self._parts = np.concatenate([np.zeros(0, self.kind), *self._parts]), []
             return array
@@ -138,7 +138,7 @@ class SpillArray:
 
 
 def narrowest_dtype(array: np.ndarray) -> Any:
-    """The narrowest unsigned type that these whole numbers fit in; other numbers keep theirs."""
+    """The narrowest unsigned type for these integers; other arrays keep their type."""
     if array.dtype.kind not in "iu":
         return array.dtype
     largest = max((int(part.max(initial=0)) for part in array_chunks(array)), default=0)
@@ -152,7 +152,7 @@ def array_chunks(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> None:
-    """Writes each array as numbers of the type beside it, the widest types first, so that all begin where they may."""
+    """Write arrays as safetensors, each converted to the given type, the widest types first for alignment."""
     order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name][1]).itemsize, name))
     names = {np.dtype(kind): name for name, kind in SAFETENSORS_DTYPES.items()}
     with atomic_write(path) as file:
@@ -166,7 +166,7 @@ def save_arrays(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> Non
 
 
 def safetensors_header(shapes: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]) -> bytes:
-    """What such a file begins with."""
+    """Header of a safetensors file."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
     for name, (kind, shape) in shapes.items():
@@ -179,7 +179,7 @@ def safetensors_header(shapes: Mapping[str, tuple[str, tuple[int, ...]]], metada
 
 
 def memory_map_arrays(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The facts of such a file and its arrays, where they lie; a ValueError for what is none."""
+    """Metadata and memory-mapped arrays of a safetensors file; ValueError if the file is not valid."""
     file_size = file.stat().st_size
     with open(file, "rb") as stream:
         size = int.from_bytes(stream.read(8), "little")

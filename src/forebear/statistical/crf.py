@@ -1,8 +1,8 @@
-"""A linear-chain conditional random field over features of words: the labels of a sentence judged together.
+"""Linear-chain conditional random field over word features.
 
-The score of a labelling adds up along the sentence: its start, for each word what its features weigh for its label, the
-move from each label to the next, its end. Its probability is e^score over the sum of all labellings'. `networks.crf`
-and `tasks.chains` have the same definition, with other scores of words. Learned by L-BFGS from all sentences at once.
+The score of a label sequence is the sum of its start, the emission score of each word, the transitions between labels,
+and its end. Its probability is e^score over the sum for all sequences. `nn/crf.py` and `tasks/tagging.py` use the same
+definition with other emission scores. Trained with L-BFGS on all sentences at once.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from forebear.statistical.crf_features import (
 )
 from forebear.statistical.linear import FeatureContribution
 
-# What a chain of labels learns by: −ln of the probability of the right labels, and its exact gradient.
-#
-# Words are gone through in blocks of whole sentences, several threads at a time, and each number of the gradient is added
-# up by one thread, in the order of the words: the bits are the same for any number of threads.
+# --- Objective: -ln P of the gold labels, and its gradient ---
+# Threads work on blocks of complete sentences. Each component of the gradient is summed by one thread in word order, so
+# the result is bit-equal for any number of threads.
 
 
 BLOCK = 2048  # words, about, that one thread goes through at a time
@@ -46,9 +45,9 @@ DENSE_RATIO = 3  # features with at least one of so many labels have weights for
 
 
 def renumber_by_order(features: np.ndarray, count: int) -> np.ndarray:
-    """(count,) a new number for each feature: in the order in which words (N, T) first have them.
+    """(count,) a new id for each feature, in the order in which the words (N, T) first have them.
 
-    What a word has is then found in one place, and a feature that occurs once beside others of the same word.
+    The features of a word are then close together in memory.
     """
     flat = features.ravel()
     positions = np.flatnonzero(flat != NO_FEATURE)[::-1]
@@ -61,11 +60,11 @@ def renumber_by_order(features: np.ndarray, count: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class FeatureLabelPairs:
-    """Which features weigh on which labels: those that stood together in training.
+    """Which features have weights for which labels: those that occur together in training.
 
     offsets  (F + 1,) where the weights of each feature begin
     labels   (P,) the label of each weight
-    learned  (P,) whether it may be anything but 0: a feature with weights for all labels has more than it learns
+    fit      (P,) whether the weight is trained: a dense feature has weights for all labels, some of which stay 0
     """
 
     offsets: np.ndarray
@@ -74,7 +73,7 @@ class FeatureLabelPairs:
 
     @classmethod
     def contains(cls, features: np.ndarray, gold_labels: np.ndarray, count: int, labels: int) -> FeatureLabelPairs:
-        """From the features (N, T) of words and their labels (N,); of `count` features and so many labels."""
+        """From the features (N, T) of words and their labels (N,), with `count` features in all."""
         width = kernels.padded_labels(labels)
         keys = [np.empty(0, np.int64)]
         for column in features.T:
@@ -101,10 +100,13 @@ class FeatureLabelPairs:
 
 @dataclass(frozen=True, eq=False)
 class CRFProblem:
-    """Sentences with their right labels, as numbers of features.
+    """The training objective: sentences with gold labels, as feature ids.
 
-    features (N, T), lengths of sentences, right (N,) labels; legal (K, K), (K,), (K,): which moves, starts, ends may be
-    l2  what Σ weight² counts besides
+    features     (N, T)
+    lengths      of the sentences
+    gold_labels  (N,)
+    transitions  (K, K), (K,), (K,): which transitions, starts and ends are allowed
+    l2           weight of Σ weight²
     """
 
     features: np.ndarray
@@ -121,12 +123,12 @@ class CRFProblem:
 
     @property
     def size(self) -> int:
-        """Of a point: weights of pairs, then of moves, starts and ends."""
+        """Length of a point: emission weights, then transitions, starts and ends."""
         return self.pairs.size + self.labels * (self.labels + 2)
 
     @cached_property
     def pair_count(self) -> np.ndarray:
-        """(size,) which numbers of a point may be anything but 0: what never was, or may not be, weighs nothing."""
+        """(size,) which components of a point may differ from 0: not those that never occur or are not allowed."""
         firsts, lasts = self._edges
         is_seen = [np.isin(np.arange(self.labels), self.gold_labels[ends]) for ends in (firsts, lasts)]
         moves, start, end = self.transitions
@@ -134,10 +136,10 @@ class CRFProblem:
 
     @cached_property
     def curvature(self) -> np.ndarray:
-        """(size,) about how much the gradient bends along each number of a point.
+        """(size,) estimated curvature along each component.
 
-        Were labels drawn by how often each stands with a feature, the bend would be the variance of their count. Words
-        have many features that say the same, and so it is less: a power of it was found by trying.
+        If labels were drawn by their frequency with each feature, the curvature would be the variance of their count.
+        The features of a word are correlated, so it is smaller: an empirical power of it.
         """
         counts = np.zeros(self.pairs.size)
         args = self.features, self.pairs.offsets, self.pairs.labels
@@ -153,13 +155,13 @@ class CRFProblem:
 
     @cached_property
     def _edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last word of each sentence that has any."""
+        """Positions of the first and the last word of each non-empty sentence."""
         sizes = self.lengths[self.lengths > 0]
         return np.cumsum(sizes) - sizes, np.cumsum(sizes) - 1
 
     @cached_property
     def _observed_transitions(self) -> np.ndarray:
-        """What of a point the right labels have: moves, starts and ends, as often as they occur."""
+        """Observed counts of transitions, starts and ends."""
         firsts, lasts = self._edges
         after = np.ones(len(self.gold_labels), bool)
         after[firsts] = False
@@ -171,7 +173,7 @@ class CRFProblem:
 
     @cached_property
     def _blocks(self) -> list[tuple[int, int, np.ndarray]]:
-        """(first word, last + 1, lengths) of each block of whole sentences."""
+        """(first word, last + 1, lengths) of each block of complete sentences."""
         ends = np.concatenate(([0], np.cumsum(self.lengths)))
         blocks, first = [], 0
         while first < len(self.lengths):
@@ -181,7 +183,7 @@ class CRFProblem:
         return [block for block in blocks if block[0] < block[1]]
 
     def objective(self, point: np.ndarray) -> tuple[float, np.ndarray]:
-        """The cost at a point, and its gradient."""
+        """The objective at a point, and its gradient."""
         powers = self._exp_transitions(point)
         gradient = np.zeros(self.size)
         pair_gradient = gradient[: self.pairs.size]
@@ -208,12 +210,12 @@ class CRFProblem:
 
     @cached_property
     def _parts(self) -> list[tuple[int, int]]:
-        """Templates, shared out among threads."""
+        """Ranges of templates, one per thread."""
         bounds = np.linspace(0, self.features.shape[1], min(self.threads, self.features.shape[1]) + 1).astype(int)
         return list(pairwise(bounds.tolist()))
 
     def _exp_transitions(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """e^move, e^start and e^end, 0 where they may not be, with room for more labels."""
+        """e^ of transitions, starts and ends, padded; 0 where they are not allowed."""
         return powers(*unpack_transitions(point[self.pairs.size :], self.labels), self.transitions)
 
     def _process_block(self, point: np.ndarray, powers: Any, block: tuple[int, int, np.ndarray]) -> Any:
@@ -236,7 +238,7 @@ class CRFProblem:
 
 
 def unpack_transitions(numbers: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Moves (K, K), starts (K,) and ends (K,), of the numbers behind the weights of pairs."""
+    """Transitions (K, K), starts (K,) and ends (K,) from a flat array."""
     square = labels * labels
     return numbers[:square].reshape(labels, labels), numbers[square : square + labels], numbers[square + labels :]
 
@@ -244,7 +246,7 @@ def unpack_transitions(numbers: np.ndarray, labels: int) -> tuple[np.ndarray, np
 def powers(
     moves: np.ndarray, start: np.ndarray, end: np.ndarray, legal: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """e^ of each, 0 where it may not be and for the labels that are too many."""
+    """e^ of each, 0 where it is not allowed and for padding labels."""
     width, labels = kernels.padded_labels(len(start)), len(start)
     result = np.zeros((width, width)), np.zeros(width), np.zeros(width)
     with np.errstate(over="ignore"):  # a step may go too far: then the cost is no number, and it is made shorter
@@ -258,7 +260,7 @@ def powers(
 
 @contextmanager
 def _worker_pool(threads: int) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
-    """Does all of some things, by so many threads, and gives back what they gave, in order."""
+    """A function that runs jobs with so many threads and returns their results in order."""
     if threads == 1:
         yield lambda jobs: [job() for job in jobs]
         return
@@ -274,13 +276,13 @@ NO_TARGET = -1  # asks for nothing
 
 @dataclass(eq=False)
 class CRFModel:
-    """What was learned, and how features are made.
+    """A trained CRF tagger and its features.
 
-    written    how words are written
-    legal      (K, K), (K,), (K,) which labels may follow which, begin and end
-    templates  what is looked at; "": what suits words, or characters
+    written    attributes of words
+    legal      (K, K), (K,), (K,) which labels may follow each other, start and end a sentence
+    templates  feature templates; "": defaults for words or characters
     min_count  how often a feature must occur
-    l1 l2      what Σ |weight| and Σ weight² count beside the cost
+    l1, l2     regularization: weights of Σ |weight| and Σ weight²
     """
 
     written: WordAttributes
@@ -305,14 +307,15 @@ class CRFModel:
 
     @property
     def num_parameters(self) -> int:
-        """Weights that are not 0, and those of moves, starts and ends."""
+        """Nonzero emission weights, and all transitions, starts and ends."""
         return int(np.count_nonzero(self.weights)) + sum(array.size for array in self._require_trained()[1])
 
     # -- learning
 
     def make_problem(self, inputs: Mapping[str, np.ndarray], gold_labels: np.ndarray, threads: int = 1) -> CRFProblem:
-        """The features of these sentences and what is to be learned from them; words that ask for nothing are no part
-        of their chain, but their neighbours see them."""
+        """The training objective of these sentences. Words without a target are left out of the label sequence, but
+        their neighbors still see them in their features.
+        """
         tokens, lengths = _rows(inputs)
         is_target = gold_labels != NO_TARGET
         if not is_target.any():
@@ -336,7 +339,7 @@ class CRFModel:
         return CRFProblem(features, target_lengths, gold_labels, pairs, self.legal, self.l2, threads)
 
     def set_weights(self, point: np.ndarray) -> None:
-        """What was learned so far, in the form of its problem's points."""
+        """Take over a point of the optimizer."""
         self.weights = point[: len(self.labels)]
         self.moves = unpack_transitions(point[len(self.labels) :], self.num_labels)
 
@@ -348,7 +351,7 @@ class CRFModel:
     # -- what it says
 
     def logits(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """tag (T, K): what the features of each word weigh for each label; `moves` says the rest."""
+        """tag (T, K): emission scores; `moves` has the transitions."""
         index, _ = self._require_trained()
         tokens, lengths = _rows(inputs)
         features = self._renumber(index.lookup(self.written, tokens, lengths))
@@ -359,8 +362,7 @@ class CRFModel:
     def feature_weights(
         self, inputs: Mapping[str, np.ndarray], number: int = 0, *, head: str = "", answer: int | None = None
     ) -> list[FeatureContribution]:
-        """Which features add how much to the score of a label, above what they add to all labels, for the word of this
-        number; the weightiest first."""
+        """Contribution of each feature to the score of a label, relative to its mean over labels, the largest first."""
         index, _ = self._require_trained()
         tokens, lengths = _rows(inputs)
         features = index.lookup(self.written, tokens, lengths)[number]
@@ -393,7 +395,7 @@ class CRFModel:
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole state, without weights that are 0 and features that have no others."""
+        """The state, without zero weights and features that have no others."""
         index, moves = self._require_trained()
         numbers = np.arange(index.size) if self.numbers is None else self.numbers
         sizes = np.diff(self.offsets)[numbers]
@@ -418,7 +420,7 @@ class CRFModel:
         }
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes such a state; what is missing or misshapen is refused by its name."""
+        """Load such a state; missing or misshapen arrays are errors."""
         count = self.num_labels
         shapes: dict[str, Any] = {"moves": (count, count), "start": (count,), "end": (count,)}
         expected_names = {"templates", "keys", "firsts", "offsets", "labels", "weights", *shapes}

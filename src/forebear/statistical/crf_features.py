@@ -1,4 +1,4 @@
-"""Words of many sentences as numbers of features, template by template: those that training has seen often enough."""
+"""Feature templates of the CRF, attributes of words, and the index of the features that occur in training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from forebear.data.segmentation import has_han
 from forebear.data.unicode import SHAPES, word_shapes
 from forebear.errors import ForebearError, InputError
 
-# What a chain of labels looks at: templates such as `word[-1]+word[0]`, and how a word is written, part by part.
-#
-# A template names what is looked at (an attribute) and where, counted from the word that is to be labelled; several
-# joined by + are one feature together. CRF++ and CRFsuite have made this the usual way to say it.
+# --- Templates such as `word[-1]+word[0]` ---
+# A template names attributes and offsets from the word to be labeled; those joined by + are one feature, as in CRF++
+# and CRFsuite.
 
 
 MAX_AFFIX = 4  # characters of the longest prefix and suffix
@@ -56,7 +55,7 @@ _CLASSES = {"Lu": "A", "Lt": "A", "Ll": "a", "Nd": "0", "Nl": "0", "No": "0"}
 
 @dataclass(frozen=True)
 class FeatureTemplate:
-    """Attributes, by their numbers, and where each is looked at, counted from the word."""
+    """Attribute ids, and the offset of each from the word."""
 
     parts: tuple[tuple[int, int], ...]
 
@@ -65,7 +64,7 @@ class FeatureTemplate:
 
 
 def parse_templates(text: str) -> tuple[FeatureTemplate, ...]:
-    """Templates from how people write them, with spaces or commas between; an error that names what is wrong."""
+    """Parse templates separated by spaces or commas; InputError names an invalid one."""
     templates = tuple(_parse_template(template) for template in re.split(r"[\s,]+", text.strip()) if template)
     if not templates:
         raise InputError("there is no template", hint="give some, such as word[0] word[-1]+word[0] suffix2[0]")
@@ -91,12 +90,12 @@ def _parse_template(text: str) -> FeatureTemplate:
 
 
 def default_templates(*, characters: bool) -> str:
-    """The templates that suit words, or texts that are labelled character by character."""
+    """Default templates for words, or for texts labeled character by character."""
     return CHARACTER_TEMPLATES if characters else WORD_TEMPLATES
 
 
 def word_attributes(word: str) -> tuple[str, ...]:
-    """How a word is written, in the order of ATTRIBUTES; "" where it is too short for a part of that length."""
+    """The attributes of a word in the order of ATTRIBUTES; "" for affixes longer than the word."""
     sizes = range(1, MAX_AFFIX + 1)
     length = len(word)
     prefixes = (word[:size] if length >= size else "" for size in sizes)
@@ -106,7 +105,7 @@ def word_attributes(word: str) -> tuple[str, ...]:
 
 
 def shape(word: str) -> str:
-    """Kinds of characters as they follow one another, each kind once: 1998年 is 0字, iPhone aAa."""
+    """Character classes in a row, each run once: 1998年 is 0字, iPhone aAa."""
     result = ""
     for character in word:
         char_class = _char_class(character)
@@ -130,13 +129,13 @@ MAX_VALUES = 1 << 62  # different values of a template that a number can tell ap
 
 
 class WordAttributes:
-    """How all words of a vocabulary are written, and others as they come: a row of numbers for each.
+    """Attribute ids of all words of a vocabulary, and of others on demand.
 
-    Values of an attribute are numbered as they come in the vocabulary, from 1; 0 is what lies outside of a sentence.
-    A word that the vocabulary lacks has no number as a word (NONE), and those of its parts that other words have.
+    Values of an attribute are numbered from 1 in vocabulary order; 0 is a position outside the sentence. A word outside
+    the vocabulary has no id as a word (NO_FEATURE), but its affixes and shapes have those of other words.
 
     tokens  the vocabulary
-    word    the word of a number behind the vocabulary, for those that it lacks
+    word    the word of an id beyond the vocabulary
     """
 
     def __init__(self, tokens: Sequence[str], word: Callable[[int], str]) -> None:
@@ -151,11 +150,11 @@ class WordAttributes:
         self._unlisted: dict[int, int] = {}  # number of a word → its row
 
     def num_values(self) -> list[int]:
-        """How many values each attribute has, that of what lies outside included."""
+        """Number of values of each attribute, including "outside the sentence"."""
         return [len(known) for known in self._numbers]
 
     def attribute_rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The table of all rows, and (N,) which of them each of these words has."""
+        """The table of all rows, and (N,) the row of each word."""
         row_ids = numbers.astype(np.int64)
         unlisted = np.flatnonzero(row_ids >= self.size)
         if len(unlisted):
@@ -175,13 +174,13 @@ class WordAttributes:
             return row
 
     def attribute_text(self, attribute: int, number: int) -> str:
-        """What a number of an attribute stands for."""
+        """The text of an attribute value."""
         return next((text for text, value_id in self._numbers[attribute].items() if value_id == number), "")
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureIndex:
-    """Which features there are: for each template the values (sorted) that are one, and the number of the first."""
+    """The features: for each template its sorted values, and the id of the first."""
 
     templates: tuple[FeatureTemplate, ...]
     keys: tuple[np.ndarray, ...]  # int64, for each template
@@ -204,7 +203,7 @@ class FeatureIndex:
         lengths: np.ndarray,
         min_count: int,
     ) -> tuple[FeatureIndex, np.ndarray]:
-        """Those that occur at least so often, and (N, T) the features of these words."""
+        """The features that occur often enough, and (N, T) those of these words."""
         keys, features = [], np.empty((len(tokens), len(templates)), np.int32)
         first = 0
         for number, values in enumerate(_values(templates, written, tokens, lengths)):
@@ -217,7 +216,7 @@ class FeatureIndex:
         return cls(templates, tuple(keys)), features
 
     def lookup(self, written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """(N, T) the features of these words; NONE where there is none."""
+        """(N, T) the features of these words; NO_FEATURE where there is none."""
         features = np.full((len(tokens), len(self.templates)), NO_FEATURE, np.int32)
         first = 0
         for number, values in enumerate(_values(self.templates, written, tokens, lengths)):
@@ -231,7 +230,7 @@ class FeatureIndex:
         return features
 
     def _table(self, number: int, written: WordAttributes) -> np.ndarray:
-        """For each value of a template of one part its feature; for NONE, which is the last, none."""
+        """Lookup table of a template with one part: value to feature id; the last entry is for NO_FEATURE."""
         table = self._tables.get(number)
         if table is None:
             table = np.full(written.num_values()[self.templates[number].parts[0][0]] + 1, NO_FEATURE, np.int32)
@@ -240,7 +239,7 @@ class FeatureIndex:
         return table
 
     def feature(self, number: int, written: WordAttributes) -> tuple[str, list[tuple[int, str]]]:
-        """What a feature stands for: its template, and (place, value) of each part."""
+        """The template of a feature, and (offset, value) of each part."""
         template_id = int(np.searchsorted(self.firsts, number, side="right")) - 1
         key, parts = int(self.keys[template_id][number - self.firsts[template_id]]), []
         sizes = written.num_values()
@@ -260,7 +259,7 @@ class FeatureIndex:
 
 
 def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray):
-    """For each template (N,) the value that each word has, as one number; NONE where it has none."""
+    """For each template (N,) the value of each word as one number; NO_FEATURE if it has none."""
     table, rows = written.attribute_rows(tokens)
     sizes, max_offset = written.num_values(), max(abs(offset) for one in templates for _, offset in one.parts)
     padded = np.full(len(tokens) + 2 * max_offset * len(lengths), written.size, np.int64)
@@ -281,7 +280,7 @@ def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tok
 
 
 def load_index(arrays: dict[str, np.ndarray], templates: tuple[FeatureTemplate, ...]) -> FeatureIndex:
-    """From such arrays; what does not fit together is refused."""
+    """From saved arrays; inconsistent ones are errors."""
     keys, firsts = arrays["keys"], arrays["firsts"]
     fits = keys.dtype == firsts.dtype == np.int64 and firsts.shape == (len(templates) + 1,) and firsts[0] == 0
     if not fits or firsts[-1] != len(keys) or (np.diff(firsts) < 0).any():

@@ -1,4 +1,4 @@
-"""Features of many texts as one matrix: few of very many (sparse), or all of a few (dense)."""
+"""Feature matrices of texts, words or tokens: sparse, dense, with repeated rows, and side by side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forebear.kernels.matrix_product import (
 
 
 class FeatureMatrix(Protocol):
-    """A row for each text, word or place; a column for each feature."""
+    """A row for each text, word or position; a column for each feature."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -26,11 +26,11 @@ class FeatureMatrix(Protocol):
         ...
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        """(F, C) this matrix, rows as columns, times one of (R, C)."""
+        """(F, C) the transposed matrix times one of (R, C)."""
         ...
 
     def column_square_sums(self) -> np.ndarray:
-        """(F,) the sum of the squares in each column."""
+        """(F,) sum of squares of each column."""
         ...
 
     def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -40,9 +40,9 @@ class FeatureMatrix(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """Row r has the entries indptr[r] to indptr[r + 1]: a column (int32) and a value (float32) each.
+    """CSR matrix: row r has the entries indptr[r] to indptr[r + 1], each a column (int32) and a value (float32).
 
-    A column may occur twice in a row; its values then add up.
+    Values of a repeated column add up.
     """
 
     indptr: np.ndarray
@@ -68,7 +68,7 @@ class SparseMatrix:
         return self.indices[entries], self.values[entries]
 
     def averaged(self, groups: np.ndarray) -> SparseMatrix:
-        """A row for each group, the mean of its rows; `groups` (R,) numbers the group of each row, rising from 0."""
+        """The mean row of each group; `groups` (R,) is the rising group number of each row, from 0."""
         starts = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(groups))
         sizes = np.diff(starts)
         entries = np.diff(self.indptr[starts])
@@ -101,7 +101,7 @@ class DenseMatrix:
 
 @dataclass(frozen=True, eq=False)
 class RowRepeat:
-    """Row r is the row `which[r]` of another matrix, which has fewer."""
+    """Row r is the row row_ids[r] of a smaller matrix."""
 
     base: SparseMatrix
     row_ids: np.ndarray
@@ -130,7 +130,7 @@ class RowRepeat:
 
 @dataclass(frozen=True, eq=False)
 class ColumnStack:
-    """Matrices of as many rows, side by side."""
+    """Matrices with equally many rows, side by side."""
 
     parts: tuple[FeatureMatrix, ...]
 
@@ -159,7 +159,7 @@ class ColumnStack:
 
 
 def stack_rows(parts: list[SparseMatrix], width: int) -> SparseMatrix:
-    """The rows of all parts, one after the other."""
+    """Concatenate the rows of the parts."""
     sizes = [np.diff(part.indptr) for part in parts]
     return SparseMatrix(
         np.concatenate(([0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes])))),
@@ -170,7 +170,7 @@ def stack_rows(parts: list[SparseMatrix], width: int) -> SparseMatrix:
 
 
 def stack_repeated_rows(parts: list[RowRepeat], width: int) -> RowRepeat:
-    """The rows of all parts, one after the other."""
+    """Concatenate the rows of the parts."""
     offsets = np.cumsum([0, *(part.base.shape[0] for part in parts)])
     row_ids = [part.row_ids + offset for part, offset in zip(parts, offsets[:-1], strict=True)]
     return RowRepeat(

@@ -1,4 +1,4 @@
-"""The hidden Markov model: states that nobody wrote down, learned from plain text by what they make probable."""
+"""Hidden Markov model: parameters, inference, and unsupervised training with Baum–Welch."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from forebear.data.io.workers import cpu_count
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import hmm as kernels
 
-# A chain of states that nobody sees and the words that they say: how probable a text is, and which states said it.
+# --- Parameters and inference ---
 
 
-EACH = 1 << 16  # products of moves that are worth a thread of their own
+WORK_PER_THREAD = 1 << 16  # products of moves that are worth a thread of their own
 
 
 @dataclass(frozen=True, eq=False)
 class HMMParameters:
-    """The tables of a hidden Markov model: probabilities, each row of which sums to 1.
+    """Transition and emission probabilities.
 
-    moves      (S, S) P(the next state given this one); the last state is the border, in which every text begins and
-               ends, and which says `end` and nothing else
-    emissions  (V, S) P(this token given that state): a row for each token
-    end        the id that begins and ends every text
+    moves      (S, S) P(next state given this one); the last state is the border, in which every text begins and ends,
+               and
+               which emits `end` only
+    emissions  (V, S) P(token given state)
+    end        id that begins and ends every text
     """
 
     moves: np.ndarray
@@ -44,7 +45,7 @@ class HMMParameters:
 
     @cached_property
     def stationary(self) -> np.ndarray:
-        """(S,) how much of all text is said in each state: what is known of a text from the middle of another."""
+        """(S,) stationary distribution: the state probabilities in the middle of an unknown text."""
         num_states = len(self.moves)
         balance = np.vstack((self.moves.T - np.eye(num_states), np.ones(num_states)))
         solution = np.linalg.lstsq(balance, np.append(np.zeros(num_states), 1.0), rcond=None)[0].clip(0)
@@ -59,7 +60,7 @@ class HMMParameters:
         return np.split(logs, np.cumsum(lengths)[:-1]) if len(rows) else []
 
     def step_states(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(B, S) P of the state in which each row's last token was said, given the row."""
+        """(B, S) P of the state at each row's last token, given the row."""
         tokens, lengths, first = self._flatten_rows(rows)
         return _run_threaded(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, output_index=1)
 
@@ -68,7 +69,7 @@ class HMMParameters:
         return self.forward(self.step_states(rows))
 
     def forward(self, states: np.ndarray) -> np.ndarray:
-        """(B, V) log P of the next token where P of the states before it is (B, S)."""
+        """(B, V) log P of the next token, given the probabilities (B, S) of the states before it."""
         log_probs = np.empty((len(states), self.vocab_size))
         with np.errstate(divide="ignore"):
             for row, state in zip(log_probs, states, strict=True):  # one by one: a batch changes no bit
@@ -79,13 +80,13 @@ class HMMParameters:
         return HMMDecodingState(self, self.step_states(rows))
 
     def posteriors(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """For each row, P of each state at each token but the first, given all of the row: (n - 1, S)."""
+        """For each row (n - 1, S), P of each state at each token but the first, given the whole row."""
         tokens, lengths, first = self._flatten_rows(rows)
         posteriors = _run_threaded(kernels.state_posteriors, tokens, lengths, first, self.moves, self.emissions)
         return np.split(posteriors, np.cumsum(lengths)[:-1]) if len(rows) else []
 
     def viterbi(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """For each row, the states of its most probable chain, for each token but the first (Viterbi)."""
+        """For each row, the most probable state sequence, without the first token."""
         tokens, lengths, first = self._flatten_rows(rows)
         with np.errstate(divide="ignore"):
             logs = [np.log(table) for table in (first, self.moves, self.emissions)]
@@ -93,7 +94,7 @@ class HMMParameters:
         return np.split(paths, np.cumsum(lengths)[:-1]) if len(rows) else []
 
     def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All tokens but the first of each row, how many each has, and (B, S) what is known before them."""
+        """All tokens but the first of each row, their numbers, and (B, S) the state probabilities before them."""
         lengths = np.array([max(0, len(row) - 1) for row in rows], np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *(np.asarray(row)[1:] for row in rows)]).astype(np.int64)
         first_tokens = np.array([row[0] if len(row) else -1 for row in rows], np.int64)
@@ -110,7 +111,7 @@ class HMMParameters:
     # -- drawing by chance
 
     def sample(self, count: int, seed: int, max_length: int = 1 << 20) -> list[tuple[np.ndarray, np.ndarray]]:
-        """So many texts, each as its tokens and the states that said them; what is longer is cut."""
+        """Sample texts with their states; longer ones are truncated."""
         rng, state = np.random.default_rng(seed), np.full(count, self.border)
         moves, emissions = (_cumulative(table) for table in (self.moves, self.emissions.T))
         tokens, states, alive = [], [], np.arange(count)
@@ -133,7 +134,7 @@ class HMMParameters:
 
 
 class HMMDecodingState:
-    """Rows that are being continued: what is known of the state of each is all that matters of it."""
+    """State probabilities of the rows being continued."""
 
     def __init__(self, states: HMMParameters, known: np.ndarray) -> None:
         self.states, self.known = states, known
@@ -152,8 +153,8 @@ class HMMDecodingState:
 
 
 def balanced_slices(lengths: np.ndarray, work: int) -> list[slice]:
-    """Rows in as many parts as there are processors, about equally long; in one, where there is little `work`."""
-    parts = max(1, min(cpu_count(), len(lengths), work // EACH))
+    """Rows in one slice per processor, about equally long; one slice if there is little `work`."""
+    parts = max(1, min(cpu_count(), len(lengths), work // WORK_PER_THREAD))
     ends = np.cumsum(lengths)
     bounds = np.searchsorted(ends, np.arange(1, parts) * (ends[-1] / parts)) + 1 if parts > 1 else []
     starts = np.concatenate(([0], bounds, [len(lengths)])).astype(np.int64)
@@ -168,7 +169,7 @@ def _run_threaded(
     *tables: np.ndarray,
     output_index=None,
 ) -> np.ndarray:
-    """What a kernel finds, rows shared out among threads; each is gone through by itself, so that no bit changes."""
+    """Run a kernel on slices of the rows in threads; rows are independent, so the result is bit-equal."""
     ends = np.cumsum(lengths)
 
     def run_slice(rows: slice) -> np.ndarray:
@@ -184,13 +185,13 @@ def _run_threaded(
 
 
 def _cumulative(shares: np.ndarray) -> np.ndarray:
-    """Of each line the running sums, those of line n from n to n + 1: all of them rise, from the first to the last."""
+    """Cumulative sums of each row n, scaled to the range from n to n + 1, so that the flat array rises."""
     sums = np.cumsum(shares, axis=1)
     return (sums / sums[:, -1:] + np.arange(len(shares))[:, None]).ravel()
 
 
 def _sample_columns(cumulative_sums: np.ndarray, row_ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A column for each of these lines, by chance."""
+    """Sample a column for each of these rows."""
     width = len(cumulative_sums) // (int(cumulative_sums[-1].round()))
     return np.searchsorted(cumulative_sums, row_ids + rng.random(len(row_ids)), side="right") % width
 
@@ -201,7 +202,7 @@ MAX_UNSEEN_MASS = 0.5  # of what all states share, the most that is left to word
 
 
 def validate_hmm(states: int, smoothing: float) -> None:
-    """Refuses what is no hidden Markov model, before any text is read."""
+    """Reject invalid settings before any text is read."""
     if states < 1:
         raise InputError(f"a hidden Markov model of {states} states", hint="choose 1 or more, such as 64")
     if not 0 <= smoothing < 1:
@@ -210,17 +211,16 @@ def validate_hmm(states: int, smoothing: float) -> None:
 
 
 class HMMModel:
-    """P(token given all before it), by states of which only probabilities are known; learns by Baum and Welch's way.
+    """A hidden Markov language model trained with Baum–Welch.
 
-    A state says a word from a table of its own, or, one time in 1/smoothing, from one that all states share: how often
-    there is what, with something left for what was never seen. Both are parts of one model, so that each iteration
-    makes the text it learns from more probable, or leaves it as probable as it was.
+    With probability `smoothing` a state emits from a distribution shared by all states, which reserves mass for unseen
+    words. Both are parts of one model, so no iteration lowers the likelihood.
 
-    states      how many, the border between texts not counted
-    vocabulary  how many ids there are
-    end         the id that begins and ends every row
-    never       ids that are never predicted: their probability is 0, and that of all others sums to 1
-    smoothing   the share of words that a state takes from the common table
+    states      number of states without the border
+    vocabulary  number of ids
+    end         id that begins and ends every row
+    never       ids with probability 0; the others sum to 1
+    smoothing   weight of the shared distribution
     """
 
     heads = ("next",)
@@ -248,13 +248,13 @@ class HMMModel:
 
     @property
     def max_length(self) -> None:
-        """Rows of any length can be read."""
+        """None: rows may have any length."""
         return
 
     # -- learning
 
     def prepass(self, counts: np.ndarray) -> None:
-        """Tells how often each id stands in the whole text that it will learn from."""
+        """Set the token counts of the whole training text."""
         if int(np.sum(counts)) >= MAX_TOKENS:
             what = f"{int(np.sum(counts)):,} tokens are more than can be counted in parts of 2^-32"
             raise InputError(what, hint=f"learn from fewer than {MAX_TOKENS:,}: give a part of the text")
@@ -262,7 +262,7 @@ class HMMModel:
         self._parameters = None
 
     def initialize(self, seed: int) -> None:
-        """Each state begins with words as frequent as they are, more of some and less of others, by chance."""
+        """Random initialization around the unigram distribution."""
         rng = np.random.default_rng([seed, self.states])
         moves, _ = self._uniform_tables()
         moves[:-1] *= rng.exponential(1.0, (self.states, self.states + 1))
@@ -273,7 +273,7 @@ class HMMModel:
         self.iterations, self._parameters = 0, None
 
     def accumulate(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> float:
-        """Adds what is expected of rows [end, w1 … wn] with the targets [w1 … wn, end]; -log P of all of them."""
+        """Add the expected counts of rows [end, w1 … wn] with targets [w1 … wn, end]; returns their -log P."""
         targets, lengths = np.asarray(targets, np.int64), np.asarray(lengths, np.int64)
         if not len(lengths):
             return 0.0
@@ -297,7 +297,7 @@ class HMMModel:
         return float(np.concatenate([losses for losses, *_ in results]).sum())
 
     def update(self) -> None:
-        """One iteration is over: tables as what was expected says, and nothing is expected any more."""
+        """M step: new parameters from the expected counts, which are cleared."""
         tables = self.finalize()
         if self.smoothing:  # the share of each that came from a state's own table
             moves = self._expected_moves * _ratio(self._own_moves(), tables.moves)
@@ -327,7 +327,7 @@ class HMMModel:
     # -- tables
 
     def finalize(self) -> HMMParameters:
-        """The probabilities; made at first use and kept until something is learned."""
+        """The smoothed probabilities, computed on first use and kept until the next update."""
         if self._parameters is None:
             emissions = np.zeros((self.vocab_size, self.states + 1))
             emissions[:, :-1] = self._own_words()
@@ -346,7 +346,7 @@ class HMMModel:
         return (1 - self.smoothing) * self._words
 
     def _uniform_tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """Moves to any state alike, and to the end as often as there is one; words as frequent as they are."""
+        """Uniform transitions with the observed end probability; unigram emissions."""
         ends, all_tokens = int(self.counts[self.end]), int(self.counts.sum())
         end_prob = (ends + 1) / (all_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
         moves = np.full((self.states + 1, self.states + 1), (1 - end_prob) / self.states)
@@ -354,9 +354,7 @@ class HMMModel:
         return moves, np.tile(self._shared_distribution()[:, None], self.states)
 
     def _shared_distribution(self) -> np.ndarray:
-        """(V,) what all states share: how often there is what, and as much for what was never seen as what was seen
-        once tells that there is (Good and Turing), evenly.
-        """
+        """(V,) unigram distribution shared by all states, with Good–Turing mass for unseen words."""
         counts = self.counts.copy()
         counts[self.end] = 0
         unseen = self.predictable & (counts == 0)
@@ -389,7 +387,7 @@ class HMMModel:
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole state but what is expected of half an epoch."""
+        """The state without the expected counts of an unfinished epoch."""
         iterations = np.array([self.iterations], np.int64)
         return {"moves": self._moves, "words": self._words, "counts": self.counts, "iterations": iterations}
 
@@ -406,7 +404,7 @@ class HMMModel:
         self.iterations, self._parameters = int(arrays["iterations"][0]), None
 
     def training_state(self) -> dict[str, np.ndarray]:
-        """What is expected so far, in an epoch that is not over."""
+        """Expected counts of the unfinished epoch."""
         return {"told_moves": self._expected_moves, "told_words": self._expected_words}
 
     def load_training_state(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -418,11 +416,11 @@ class HMMModel:
 
     @property
     def num_parameters(self) -> int:
-        """Probabilities in its tables."""
+        """Number of probabilities in the tables."""
         return self._moves.size + self._words.size
 
     def describe(self) -> dict[str, Any]:
-        """Facts as JSON values."""
+        """Metadata as JSON values."""
         return {
             "states": self.states,
             "smoothing": self.smoothing,
@@ -435,7 +433,7 @@ class HMMModel:
 
 
 def _normalize(counts: np.ndarray, axis: int, fallback: np.ndarray | None = None) -> np.ndarray:
-    """Counts as shares of their line; a line of nothing stays as it is in `instead`."""
+    """Normalize along an axis; lines without counts keep their values in `fallback`."""
     total = counts.sum(axis=axis, keepdims=True)
     normalized = counts / np.where(total > 0, total, 1.0)
     return normalized if fallback is None else np.where(total > 0, normalized, fallback)
@@ -448,7 +446,7 @@ def _ratio(numerators: np.ndarray, totals: np.ndarray) -> np.ndarray:
 def _check_arrays(
     arrays: Mapping[str, np.ndarray], expected: Mapping[str, tuple[tuple[int, ...], Any]], model_name: str
 ) -> None:
-    """Refuses a missing, extra or misshapen array by its name."""
+    """Raise for a missing, extra or misshapen array."""
     for problem, names in (
         ("lacks", expected.keys() - arrays.keys()),
         ("has, but should not,", arrays.keys() - expected.keys()),

@@ -1,4 +1,4 @@
-"""A hidden Markov model whose states people wrote down: tags, counted with the words they stand at and one another."""
+"""Supervised HMM tagger: tag transitions and word emissions counted from tagged text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.statistical.hmm import HMMDecodingState, HMMParameters
 from forebear.statistical.linear import FitReport
 
-# What a word may be by how it is written: its last letters, its first ones and its shape, learned from rare words.
+# --- Tags of unknown words by spelling, learned from rare words ---
 
 
 MAX_RARE_COUNT = 10  # words seen more often than this are unlike those that nobody has seen
@@ -24,11 +24,11 @@ PREFIX_WEIGHT = 1.0  # of what the beginning says, beside the ending
 
 
 class SuffixTagModel:
-    """P(tag given how a word is written): of ever longer endings, each leaning on the shorter one (Brants's TnT, 2000);
-    and of beginnings, in the same way. The first step is the word's shape: capitals, digits, how many characters.
+    """P(tag given the spelling of a word), from suffixes smoothed by shorter ones (TnT, Brants 2000), and prefixes
+    alike. The shortest context is the word's shape: capitals, digits, number of characters.
 
-    words   those it learns from
-    counts  (words, K) how often each was seen with each tag
+    words   training words
+    counts  (words, K) how often each occurs with each tag
     """
 
     def __init__(self, words: Sequence[str], counts: np.ndarray) -> None:
@@ -45,7 +45,7 @@ class SuffixTagModel:
         )
 
     def tag_probs(self, words: Sequence[str]) -> np.ndarray:
-        """(n, K) P(tag given the word); each line sums to 1."""
+        """(n, K) P(tag given the word)."""
         logs = np.log(self._ends.tag_probs(words)) + PREFIX_WEIGHT * np.log(self._begins.tag_probs(words))
         logs -= PREFIX_WEIGHT * np.log(self._begins.shape_probs(words))  # which both have in common
         shares = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
@@ -53,7 +53,7 @@ class SuffixTagModel:
 
 
 class _AffixTree:
-    """Endings, or beginnings, as a tree: above each is the one that is a letter shorter, and at the top are shapes."""
+    """Tree of suffixes or prefixes: the parent of each is one letter shorter, and the roots are word shapes."""
 
     def __init__(self, words: Sequence[str], counts: np.ndarray, prior: np.ndarray, *, at_end: bool) -> None:
         self.at_end, self.longest = at_end, MAX_AFFIX[at_end]
@@ -83,7 +83,7 @@ class _AffixTree:
         self._shares = probs
 
     def tag_probs(self, words: Sequence[str]) -> np.ndarray:
-        """(n, K) of each word's longest ending that is known."""
+        """(n, K) of each word's longest known affix."""
         node_ids = []
         for shape, word in zip(_shapes(words), words, strict=True):
             number = shape
@@ -115,7 +115,7 @@ def _shapes(words: Sequence[str]) -> list[int]:
 
 
 def _interpolate(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Shares of these counts, as if so many more had been seen in the shares above."""
+    """Relative frequencies with a prior of PRIOR_COUNT observations."""
     return (counts + PRIOR_COUNT * prior) / (counts.sum(axis=1, keepdims=True) + PRIOR_COUNT)
 
 
@@ -126,17 +126,17 @@ MIN_TRANSITION = 1e-12  # of a move's probability, so that no chain that may be 
 
 
 class HMMTagger:
-    """P(words and tags of a text): a tag follows the last, and says a word.
+    """P(words and tags of a text): each tag depends on the previous one and emits a word.
 
-    P(word given tag) is what Bayes' rule makes of P(tag given word), which comes from how often the word was seen with
-    each tag and, the more the seldomer it was, from how it is written: of a word that was never seen, from that alone.
+    P(word given tag) follows by Bayes' rule from P(tag given word), which combines the counts of the word with its
+    spelling; for unseen words it is the spelling alone.
 
-    words    of the vocabulary, by their ids
-    end      the id that begins and ends every text
-    unknown  the id of all words that are not in the vocabulary
-    legal    which of K tags may follow which (K, K), begin (K,) and end (K,)
-    never    ids that are never predicted, the end among them
-    spelled  numbers beyond the vocabulary → the words they stand for; None: there are none
+    words    vocabulary by id
+    end      id that begins and ends every text
+    unknown  id of all words outside the vocabulary
+    legal    which of K tags may follow each other (K, K), begin (K,) and end (K,)
+    never    ids that are never predicted, including `end`
+    spelled  maps ids beyond the vocabulary to words; None: there are none
     """
 
     heads = ("tag", "next")
@@ -181,7 +181,7 @@ class HMMTagger:
         seconds: float | None = None,
         progress: object = None,
     ) -> FitReport:
-        """Counts all rows at once; -log P of a word and its tag, in the mean, is the loss."""
+        """Count all rows; the loss is the mean -log P of a word and its tag."""
         tokens, lengths = (np.asarray(inputs[name], np.int64) for name in ("tokens", "lengths"))
         gold = np.asarray(targets["tag"], np.int64)
         if len(gold) != len(tokens) or gold.max(initial=-1) >= self.tags:
@@ -215,7 +215,7 @@ class HMMTagger:
     # -- what it says of tags
 
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """(T, K) log P(word given tag), up to a number of its own for each word."""
+        """(T, K) log P(word given tag), up to a constant per word."""
         tokens = np.asarray(inputs["tokens"], np.int64)
         scores = self.finalize().log_emissions[np.where(tokens < self.vocab_size, tokens, self.unknown)]
         if self.spelled is not None and len(unknown_ids := np.unique(tokens[tokens >= self.vocab_size])):
@@ -226,7 +226,7 @@ class HMMTagger:
 
     @property
     def moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(K, K), (K,), (K,) log P of what follows what, begins and ends."""
+        """(K, K), (K,), (K,) log P of transitions, starts and ends."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.finalize().states.moves)
         return logs[:-1, :-1], logs[-1, :-1], logs[:-1, -1]
@@ -251,7 +251,7 @@ class HMMTagger:
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Counts; all else follows from them."""
+        """The counts, from which everything follows."""
         words, tags = np.nonzero(self._word_counts)
         state = {
             "words": words,
@@ -282,11 +282,11 @@ class HMMTagger:
 
     @property
     def num_parameters(self) -> int:
-        """Counts that are not 0."""
+        """Number of nonzero counts."""
         return int(np.count_nonzero(self._word_counts) + np.count_nonzero(self._transition_counts))
 
     def describe(self) -> dict[str, Any]:
-        """Facts as JSON values."""
+        """Metadata as JSON values."""
         metadata = {"tags": self.tags, "vocabulary": self.vocab_size, "parameters": self.num_parameters}
         return metadata | {"words": int(self._word_counts.sum())}
 
@@ -328,15 +328,12 @@ class _TaggerProbabilities:
         return np.log(np.maximum(self.states.emissions[:, :-1], MIN_PROB))
 
     def unknown_log_emissions(self, words: Sequence[str]) -> np.ndarray:
-        """(n, K) the same of words that are not in the vocabulary, each as probable as all of them together."""
+        """(n, K) the same for words outside the vocabulary, each as probable as all of them together."""
         return np.log(np.maximum(self._of_unknown * self._spelling.tag_probs(words) / self._of_tags, MIN_PROB))
 
 
 def _transition_probs(tagger: HMMTagger) -> np.ndarray:
-    """(S, S) P of the next tag given the last: counts of both, leaning on how often there is which tag at all.
-
-    How much they lean is what leaving out each in turn says would have served best (deleted interpolation).
-    """
+    """(S, S) P of the next tag, interpolated with the unigram distribution (deleted interpolation)."""
     counts = tagger._transition_counts.astype(np.float64)
     allowed_transitions, allowed_starts, allowed_ends = tagger.legal
     allowed = np.ones(counts.shape, bool)

@@ -1,4 +1,4 @@
-"""The lowest point of a smooth, convex function, by what its last few gradients tell of its curvature (L-BFGS)."""
+"""L-BFGS minimization of smooth convex functions, and OWL-QN for L1 regularization; resumable."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ LBFGSProgressFn = Callable[[int, float], None]
 
 @dataclass(frozen=True, eq=False)
 class LBFGSResult:
-    """Where the function is lowest, as far as it was found, and why the search ended.
+    """The minimum found, and why the search stopped.
 
-    ended  "found": as flat as was asked for; "still": the last steps hardly went lower; "exact": numbers of this
-           precision tell nothing lower; "time" and "iterations": stopped on the way, at the lowest point so far
+    stop_reason  "found": the gradient is small enough; "still": the last steps hardly decreased the value; "exact": no
+                 decrease is possible at this precision; "time" and "iterations": stopped early, at the best point so
+                 far
     """
 
     solution: np.ndarray
@@ -48,11 +49,10 @@ def minimize(
     seconds: float | None = None,
     progress: LBFGSProgressFn | None = None,
 ) -> LBFGSResult:
-    """From `begin` down to a point of which `is_flat(point, gradient)`; `function` gives value and gradient.
+    """Minimize `function` (value and gradient) from `start` until `is_flat(point, gradient)`.
 
-    It also ends where LAST steps together went lower by less than the share `still` of the value.
-
-    Nothing is drawn by chance: the same function and beginning give the same bits, unless `seconds` end the search.
+    The search also stops when LAST steps together decrease the value by less than the fraction `min_decrease` of it. It
+    is deterministic, unless `seconds` ends it.
     """
     deadline = None if seconds is None else monotonic() + seconds
     search = LBFGSOptimizer(function, start)
@@ -71,13 +71,14 @@ def minimize(
 
 
 class LBFGSOptimizer:
-    """The same, step by step: where it is, and what it remembers, can be taken elsewhere and gone on with.
+    """L-BFGS step by step; its state can be saved and restored.
 
-    memory  steps that are remembered at most; None: as many as fit
-    curvature  about how much the gradient bends along each number, as far as that is known beforehand: where some bend
-            a thousand times as much as others, far fewer steps are needed
-    l1      what the sum of all |numbers| counts besides: then many of them become 0 (OWL-QN, Andrew & Gao 2007)
-    state   of a search that was broken off, as `arrays` gave it
+    memory     maximum number of remembered steps; None: as many as fit
+    curvature  estimated curvature along each component: where they differ by a factor of a thousand, preconditioning
+               saves
+               most steps
+    l1         weight of Σ |component|, which makes many of them 0 (OWL-QN, Andrew & Gao 2007)
+    state      of an interrupted search, from `arrays`
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class LBFGSOptimizer:
             self.memory.append((change, curve_change, stable_dot(change, curve_change)))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on."""
+        """The state needed to resume."""
         empty = np.empty((0, len(self.point)))
         return {
             "point": self.point,
@@ -118,16 +119,16 @@ class LBFGSOptimizer:
         }
 
     def has_decreased(self) -> float:
-        """How much lower it is than LAST steps ago; without end where it has not gone so many."""
+        """Decrease of the value over the last LAST steps; infinite before there were so many."""
         return self.values[0] - self.value if len(self.values) > LAST else np.inf
 
     @property
     def slope(self) -> np.ndarray:
-        """The gradient, with what |numbers| count: at 0 the part that leads away from it, if any."""
+        """The gradient, or with L1 the pseudo-gradient."""
         return pseudo_gradient(self.point, self.gradient, self.l1) if self.l1 else self.gradient
 
     def step(self) -> bool:
-        """Goes lower by one step; False: numbers of this precision tell nothing lower."""
+        """Take one step; False: no decrease is possible at this precision."""
         result = self._next_point()
         while result is None and self.memory:
             self.memory.clear()  # what was remembered may mislead; the gradient itself does not
@@ -161,7 +162,7 @@ class LBFGSOptimizer:
     def _orthant_search(
         self, slope: np.ndarray, direction: np.ndarray, length: float
     ) -> tuple[np.ndarray, float, np.ndarray] | None:
-        """A lower point of the same signs: a number that would change its own becomes 0."""
+        """A lower point in the same orthant: components that would change sign become 0."""
         signs = np.where(self.point != 0, np.sign(self.point), -np.sign(slope))
         for _ in range(MAX_HALVINGS):
             new_point = self.point + length * direction
@@ -175,7 +176,9 @@ class LBFGSOptimizer:
 
 
 def pseudo_gradient(point: np.ndarray, gradient: np.ndarray, l1: float) -> np.ndarray:
-    """Of a function and l1 · Σ|numbers|: that of the side on which it falls; 0 at a 0 from which all rises."""
+    """Pseudo-gradient of a function plus l1 · Σ|x|: the directional derivative of steepest descent; 0 at a minimum in
+    0.
+    """
     at_zero = np.where(gradient > l1, gradient - l1, np.where(gradient < -l1, gradient + l1, 0.0))
     return np.where(point != 0, gradient + l1 * np.sign(point), at_zero)
 
@@ -183,7 +186,7 @@ def pseudo_gradient(point: np.ndarray, gradient: np.ndarray, l1: float) -> np.nd
 def _direction(
     gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]], inverse: np.ndarray | None = None
 ) -> np.ndarray:
-    """Downhill, as the crow flies: the gradient, corrected by the curvature along the remembered steps (two loops)."""
+    """The L-BFGS direction (two-loop recursion)."""
     direction, buffer = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
     coefficients = []
     for change, gradient_change, curvature in reversed(memory):
@@ -209,9 +212,9 @@ def _wolfe_search(
     direction: np.ndarray,
     length: float,
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """A point along the direction that is low enough and no longer steep, its value and gradient; None: there is none.
+    """A point along the direction that satisfies the (approximate) Wolfe conditions, its value and gradient; or None.
 
-    The length is doubled while it is too short and halved into the interval that is left as soon as one was too long.
+    The step length is doubled while too short, and bisected once an upper bound is known.
     """
     slope = stable_dot(gradient, direction)
     lower, upper = 0.0, np.inf
@@ -231,5 +234,5 @@ def _wolfe_search(
 
 
 def stable_dot(one: np.ndarray, other: np.ndarray) -> float:
-    """Their product, by one thread: BLAS would share it among all cores, and wait for those that others use."""
+    """Dot product by one thread: BLAS would use all cores and wait for busy ones."""
     return float(np.einsum("i,i->", one, other))

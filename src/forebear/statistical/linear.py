@@ -1,4 +1,4 @@
-"""The honest baseline: answers that are weighted sums of n-grams, learned to the best weights without any network."""
+"""Linear baseline: logistic, softmax and squared-error models over n-gram features, fitted to the optimum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forebear.statistical.linear_fit import (
 )
 from forebear.statistical.passage_features import PassageFeatures
 
-# Which features each kind of answer is read off: learned from training rows, or taken from a saved state.
+# --- Features by kind of answer ---
 
 
 LinearKind = Literal["label", "labels", "number", "tag", "choice", "span"]
@@ -31,7 +31,7 @@ FeatureExtractor = TextFeatures | WordFeatures | PassageFeatures
 
 @dataclass(frozen=True, eq=False)
 class FeatureConfig:
-    """How features are made: all that is not learned. The fields are those of `LinearModel`."""
+    """How features are extracted: everything that is not learned. The fields are those of `LinearModel`."""
 
     kind: LinearKind
     vocabulary: int
@@ -45,7 +45,7 @@ class FeatureConfig:
         return TokenRows.from_rows(inputs, vocabulary=self.vocabulary, segmented=self.is_pair)
 
     def fit(self, rows: TokenRows, positions: np.ndarray) -> FeatureExtractor:
-        """From training rows; `asked` are the numbers of the tokens that a target with an entry for each asks about."""
+        """Learn features from training rows; `positions` are the tokens with targets."""
         options = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
         if self.kind == "tag":
             return WordFeatures.fit(rows, positions, min_count=self.min_count, shapes=self.shapes, **options)
@@ -54,7 +54,7 @@ class FeatureConfig:
         return TextFeatures.fit(rows, order=self.order, pairs=self.is_pair, min_count=self.min_count, **options)
 
     def feature_names(self) -> set[str]:
-        """Of the arrays that hold what was learned."""
+        """Names of the arrays of the learned features."""
         if self.kind == "span":
             return {"weights_of_tokens", "asking"}
         order = 2 if self.kind == "tag" else self.order
@@ -62,7 +62,7 @@ class FeatureConfig:
         return levels | ({"weights_of_ngrams"} if self.kind != "tag" else set())
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> FeatureExtractor:
-        """From such arrays; what is misshapen is refused by its name."""
+        """Load from such arrays; misshapen ones are errors."""
         options = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
         if self.kind == "tag":
             return WordFeatures.load(arrays, shapes=self.shapes, **options)
@@ -72,7 +72,7 @@ class FeatureConfig:
 
     @property
     def _shapes(self) -> np.ndarray:
-        """How ids are written; where nobody says, all alike."""
+        """Word shapes of ids; all alike if unknown."""
         return np.zeros(self.vocabulary + 1, np.int64) if self.shapes is None else self.shapes
 
     def matrix(
@@ -82,7 +82,7 @@ class FeatureConfig:
         groups: np.ndarray | None = None,
         positions: np.ndarray | None = None,
     ) -> FeatureMatrix:
-        """A row for each example, token (tag: those at `places`, or all; span) or row (choice)."""
+        """A row for each example, token (tag: those at `positions`, or all; span) or row (choice)."""
         if isinstance(features, WordFeatures):
             return features.of(rows, np.arange(len(rows.tokens)) if positions is None else positions)
         matrix = features.of(rows)
@@ -106,7 +106,7 @@ MANY_ROWS, MIN_DECREASE = (
 
 @dataclass(frozen=True)
 class FeatureContribution:
-    """What one feature adds to an answer's score: an n-gram (its ids) and where it stands, or a figure by its name."""
+    """What one feature adds to a score: an n-gram (its ids) and its field, or a named figure."""
 
     tokens: tuple[int, ...]
     field: str
@@ -116,10 +116,10 @@ class FeatureContribution:
 
 @dataclass(frozen=True)
 class FitReport:
-    """How learning went: iterations, the mean loss with its penalty, and why it ended.
+    """Result of the optimization: iterations, mean regularized loss, and why it stopped.
 
-    ended  "found": at the optimum; "still": hardly anything is gained any more; "exact": as near as numbers can tell;
-           "time" or "iterations": stopped before, with the best weights so far
+    stop_reason  "found": at the optimum; "still": hardly any progress; "exact": limit of precision; "time" or
+                 "iterations": stopped early
     """
 
     iterations: int
@@ -128,7 +128,7 @@ class FitReport:
 
 
 class LinearProblem(NamedTuple):
-    """What is to be weighed: features, how wrong scores are, how much that is in all, and the scale of the scores."""
+    """The optimization problem: features, loss, total example weight, and scale and shift of the scores."""
 
     matrix: FeatureMatrix
     loss: LossFn
@@ -199,7 +199,7 @@ class LinearModel:
         return self._weights.size + self._bias.size
 
     def describe(self) -> dict[str, Any]:
-        """Facts as JSON values."""
+        """Metadata as JSON values."""
         metadata = {"kind": self.kind, "answers": self.answers, "order": self.order, "pairs": self.pairs}
         return metadata | {"penalty": self.penalty, "features": len(self._weights), "parameters": self.num_parameters}
 
@@ -214,10 +214,10 @@ class LinearModel:
         seconds: float | None = None,
         progress: LBFGSProgressFn | None = None,
     ) -> FitReport:
-        """Learns from all rows at once, to the optimum, or as far as `seconds` allow; of many as far as much is gained.
+        """Fit on all rows at once, to the optimum or for `seconds`; on many rows until progress is small.
 
-        Inputs and targets are those of a batch. `weights` say of each target how much it counts; `progress` is told
-        each iteration and the mean loss.
+        Inputs and targets are those of a batch. `weights` are example weights; `progress` receives the iteration and
+        mean loss.
         """
         rows = self._config.rows(inputs)
         gold = np.stack([np.asarray(targets[name]) for name in self.heads], axis=-1)
@@ -252,7 +252,7 @@ class LinearModel:
         return FitReport(result.iterations, result.loss, result.stop_reason)
 
     def _has_target(self, gold: np.ndarray) -> np.ndarray:
-        """Which entries of a target ask for something; an error for what cannot be answered."""
+        """Which entries have a target; raises for invalid ones."""
         if self.kind == "number":
             return ~np.isnan(gold)
         is_multi = gold.ndim == 2
@@ -267,7 +267,7 @@ class LinearModel:
     def _problem(
         self, features: FeatureExtractor, rows: TokenRows, inputs: Arrays, gold: np.ndarray, example_weights: np.ndarray
     ) -> LinearProblem:
-        """`right` and `much` have an entry for each example, token (tag), or row (span)."""
+        """`gold` and `example_weights` have an entry for each example, token (tag) or row (span)."""
         total = float(example_weights.sum())
         if self.kind == "tag":
             _check(len(gold), len(rows.tokens))
@@ -300,20 +300,20 @@ class LinearModel:
 
     @property
     def _columns(self) -> int:
-        """Scores of a row. One says which of two answers it is, as it does in logistic regression."""
+        """Number of scores per row; one for binary logistic regression."""
         return 2 if self.kind == "span" else 1 if self.kind == "label" and self.answers == 2 else self.answers
 
     @property
     def _is_biased(self) -> bool:
-        """What all rows of an example have in common does not tell them apart."""
+        """A bias cannot distinguish the rows of one example."""
         return self.kind not in ("choice", "span")
 
     # -- what it says
 
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """For each head what a network would say: label (E, answers), tag (T, answers), choice (B,), start, end (T,).
+        """Logits of each head: label (E, answers), tag (T, answers), choice (B,), start, end (T,).
 
-        Of the kind "number", label (E, 1) is the number itself.
+        For "number", label (E, 1) is the value itself.
         """
         features, rows = self._require_fitted(), self._config.rows(inputs)
         scores = self._scores(self._config.matrix(features, rows, inputs.get("groups")))
@@ -324,9 +324,9 @@ class LinearModel:
     def feature_contributions(
         self, inputs: Arrays, number: int = 0, *, head: str = "", answer: int | None = None
     ) -> list[FeatureContribution]:
-        """Which features add how much to a score, the weightiest first; with the bias they add up to the logit.
+        """Contribution of each feature to a score, the largest first; with the bias they add up to the logit.
 
-        number  of the example, of the row (choice) or of the token (tag, start, end)
+        number  of the example, the row (choice) or the token (tag, start, end)
         head    start or end, where there are both
         answer  which score; None: the highest
         """
@@ -367,12 +367,12 @@ class LinearModel:
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole state."""
+        """The complete state."""
         weights = {"weights": self._weights} | ({"bias": self._bias} if self._is_biased else {})
         return self._require_fitted().arrays() | weights
 
     def load(self, arrays: Arrays) -> None:
-        """Takes such a state; a missing, extra or misshapen array is refused by its name."""
+        """Load such a state; a missing, extra or misshapen array is an error."""
         names = self._config.feature_names() | {"weights"} | ({"bias"} if self._is_biased else set())
         for problem, names_at_fault in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
             if names_at_fault:

@@ -21,7 +21,9 @@ CHUNK = 1 << 20  # tokens processed together, so that memory is bounded however 
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """tokens (T,) all ids; lengths (B,) of the rows; segments (T,) 0 in a first text, 1 in a second."""
+    """tokens (T,) ids of all rows; lengths (B,) of the rows; segments (T,) 0 in the first text of a pair, 1 in the
+    second.
+    """
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -29,7 +31,7 @@ class TokenRows:
 
     @classmethod
     def from_rows(cls, inputs: Mapping[str, np.ndarray], *, vocabulary: int, segmented: bool) -> TokenRows:
-        """From the inputs of a batch, if they are such rows."""
+        """From the inputs of a batch; raises if they are not valid."""
         tokens, lengths = np.asarray(inputs["tokens"]), np.asarray(inputs["lengths"], np.int64)
         segments = inputs.get("segments")
         if lengths.sum() != len(tokens) or (lengths < 0).any():
@@ -57,14 +59,14 @@ class TokenRows:
         return TokenRows(self.tokens[is_kept], lengths, None if self.segments is None else self.segments[is_kept])
 
     def token_positions(self) -> np.ndarray:
-        """(T,) how many tokens stand before each in its text: n-grams never reach from one text into another."""
+        """(T,) position of each token in its text: n-grams do not cross text boundaries."""
         texts = self.rows() * 2 + (0 if self.segments is None else self.segments)
         positions = np.arange(len(self.tokens))
         is_start = np.diff(texts, prepend=-1) != 0
         return positions - np.maximum.accumulate(np.where(is_start, positions, 0))
 
     def chunks(self) -> Iterator[TokenRows]:
-        """The same rows, some at a time."""
+        """The rows, chunk by chunk."""
         ends = np.concatenate(([0], np.cumsum(self.lengths)))
         first = 0
         while first < len(self.lengths):
@@ -82,7 +84,7 @@ PAIR_FIELDS = ("first", "second", "both")
 
 
 class FeatureName(NamedTuple):
-    """What a column stands for: an n-gram (its ids) and where it was found, or a figure that has only a name."""
+    """Description of a column: an n-gram (its ids) and its field, or a named figure."""
 
     tokens: tuple[int, ...]
     field: str
@@ -90,13 +92,12 @@ class FeatureName(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TextFeatures:
-    """Which n-grams are features, and how much each weighs: learned from training rows.
+    """N-gram features weighted by inverse document frequency, learned from training rows.
 
-    A text is the n-grams that it has, however often, each with its inverse document frequency; the vector has length
-    1. Of two texts, n-grams that only the first has, only the second, and both are three different features, and
-    beside them stand a few figures about how much they share.
+    A text is the set of its n-grams; its vector has length 1. For a pair, n-grams of the first text only, of the second
+    only and of both are three different features, followed by a few figures on the overlap.
 
-    weights  (N,) of all n-grams, those of one token first; 0: seen too seldom to be a feature
+    weights  (N,) of all n-grams, unigrams first; 0: too rare to be a feature
     """
 
     ngrams: NgramIndex
@@ -128,7 +129,7 @@ class TextFeatures:
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
-        """The names of what is told of two texts beside their n-grams."""
+        """Names of the overlap figures of a pair."""
         if not self.pairs:
             return ()
         by_order = ("shared of all {}-grams", "shared of the first's {}-grams", "shared of the second's {}-grams")
@@ -136,12 +137,12 @@ class TextFeatures:
         return (*(name.format(n) for n in orders for name in by_order), "length of the shorter by the longer")
 
     def of(self, rows: TokenRows) -> SparseMatrix:
-        """The features of these rows."""
+        """The feature matrix of these rows."""
         parts = [self._chunk(chunk) for chunk in rows.drop(self.skipped).chunks()]
         return stack_rows(parts, self.width)
 
     def feature(self, column: int) -> FeatureName:
-        """What a column stands for."""
+        """Description of a column."""
         space, number = divmod(column, len(self.weights))
         if self.pairs and space >= len(PAIR_FIELDS):
             return FeatureName((), self.figures[column - len(PAIR_FIELDS) * len(self.weights)])
@@ -156,7 +157,7 @@ class TextFeatures:
         return FeatureName((number, *reversed(tokens)), PAIR_FIELDS[space] if self.pairs else "text")
 
     def levels(self, rows: TokenRows) -> Iterator[NgramColumns]:
-        """All n-grams of these rows, length by length; those that are not known are numbered too."""
+        """The n-grams of these rows, length by length, including unknown ones."""
         positions, row_ids = rows.token_positions(), rows.rows()
         tokens, ids = np.unique(rows.tokens, return_inverse=True)
         columns = tokens.astype(np.int64)
@@ -196,7 +197,7 @@ class TextFeatures:
     def _assemble(
         self, rows: TokenRows, row_id: np.ndarray, column: np.ndarray, value: np.ndarray, figures: np.ndarray
     ) -> SparseMatrix:
-        """One row of the matrix for each text or pair, figures behind the n-grams."""
+        """The sparse matrix, with figures after the n-grams."""
         if self.pairs:
             figures = _shared_fractions(figures, rows)
             row_id = np.append(row_id, np.repeat(np.arange(len(rows)), figures.shape[1]))
@@ -227,7 +228,7 @@ class TextFeatures:
 
 
 class NgramColumns(NamedTuple):
-    """The n-grams of one length: whose each is, its number here, and for each such number the column, or -1."""
+    """The n-grams of one length: row of each, its id here, and the column of each id (-1: unknown)."""
 
     owners: np.ndarray
     numbers: np.ndarray
@@ -235,11 +236,11 @@ class NgramColumns(NamedTuple):
     segments: np.ndarray | None
 
     def distinct(self) -> np.ndarray:
-        """Every n-gram of every row once: row · n-grams + number."""
+        """Each n-gram of each row once, as row · n-grams + id."""
         return _distinct(self.owners * len(self.known) + self.numbers)
 
     def per_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same, apart: what only the first text of a row has, only the second, and both."""
+        """The same, split into first text only, second text only, and both."""
         keys = self.owners * len(self.known) + self.numbers
         first, second = _distinct(keys[self.segments == 0]), _distinct(keys[self.segments == 1])
         both = np.intersect1d(first, second, assume_unique=True)
@@ -247,13 +248,13 @@ class NgramColumns(NamedTuple):
 
 
 def _distinct(keys: np.ndarray) -> np.ndarray:
-    """Each key once, rising. (numpy's `unique` puts them into a table first, which takes thirty times as long.)"""
+    """Sorted unique keys; faster than np.unique, which builds a hash table."""
     keys = np.sort(keys)
     return keys[np.diff(keys, prepend=-1) != 0]
 
 
 def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
-    """(B, figures) from the sums over each order's n-grams in the first text only, the second only, and both."""
+    """(B, figures) overlap ratios, from the sums over the n-grams of the first text only, the second only, and both."""
     first, second, both = sums[:, 0:-1:3], sums[:, 1:-1:3], sums[:, 2:-1:3]
     fractions = np.empty_like(sums)
     for column, total in enumerate((first + second + both, first + both, second + both)):
@@ -264,7 +265,7 @@ def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
 
 
 def _frequent_ngrams(rows: TokenRows, vocabulary: int, order: int, min_count: int) -> tuple[NgramIndex, np.ndarray]:
-    """The n-grams that occur `least` times, and how often each single token does."""
+    """The n-grams that occur `min_count` times, and the counts of single tokens."""
     tokens, positions = rows.tokens.astype(np.int64), rows.token_positions()
     token_counts = np.bincount(tokens, minlength=vocabulary)
     ngrams, levels = NgramIndex(vocabulary, (), ()), []
@@ -296,10 +297,10 @@ OUTSIDE = -1  # the token of a feature for positions outside the row and for ski
 
 @dataclass(frozen=True, eq=False)
 class WordFeatures:
-    """Which pairs of tokens are features: those around the words of the training rows. Single tokens all are.
+    """Features of the words around a word: all tokens, and those bigrams that occur in training.
 
-    pairs   over one id more than the vocabulary has: the last stands for what lies outside of a row
-    shapes  (V + 1,) the number of each one's shape; None: they are of no concern
+    pairs   bigrams over the vocabulary and one more id for positions outside the row
+    shapes  (V + 1,) word shape of each id; None: not used
     """
 
     pairs: NgramIndex
@@ -317,7 +318,7 @@ class WordFeatures:
         min_count: int | None,
         shapes: np.ndarray | None = None,
     ) -> WordFeatures:
-        """From rows, the tokens with the numbers `places` being asked about."""
+        """From training rows; `positions` are the tokens with targets."""
         if min_count is None:
             min_count = 2 if len(positions) > LARGE_TAGGED_WORDS else 1
         padded, padded_positions = pad_rows(rows, vocabulary, skipped)
@@ -337,7 +338,7 @@ class WordFeatures:
 
     @property
     def _num_token_features(self) -> int:
-        """Features that are tokens or pairs of them; those of shapes stand behind."""
+        """Number of token and bigram features, which precede those of shapes."""
         return len(WORD_OFFSETS) * self.pairs.vocabulary + len(PAIR_OFFSETS) * self.pairs.count(2)
 
     def of(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
@@ -363,7 +364,7 @@ class WordFeatures:
         return stack_rows(matrices, self.width)
 
     def _shape_columns(self, padded: np.ndarray, centers: np.ndarray) -> list[np.ndarray]:
-        """Columns of the shapes around the words `at` these places: each by itself, and all of them as one."""
+        """Columns of the shapes around each word: one by one, and jointly."""
         if self.shapes is None:
             return []
         shapes = [self.shapes[padded[centers + offset]] for offset in SHAPE_OFFSETS]
@@ -372,7 +373,7 @@ class WordFeatures:
         return [*single, self._num_token_features + len(SHAPE_OFFSETS) * len(SHAPES) + joint]
 
     def feature(self, column: int) -> FeatureName:
-        """What a column stands for: one token or two and how far the last is from the word, or shapes by name."""
+        """Description of a column: one or two tokens and the offset of the last, or shapes."""
         size = self.pairs.vocabulary
         if column >= self._num_token_features:
             number, shape = divmod(column - self._num_token_features, len(SHAPES))
@@ -405,7 +406,7 @@ def clipped_token(token: int, vocabulary: int) -> int:
 
 
 def pad_rows(rows: TokenRows, vocabulary: int, skipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All rows with an edge on both sides, as wide as features reach, and where in them each token stands."""
+    """All rows padded on both sides, and the position of each token in them."""
     positions = np.arange(len(rows.tokens)) + MAX_OFFSET * (2 * rows.rows() + 1)
     padded = np.full(len(rows.tokens) + 2 * MAX_OFFSET * len(rows), vocabulary, np.int64)
     padded[positions] = np.where(np.isin(rows.tokens, skipped), vocabulary, rows.tokens)

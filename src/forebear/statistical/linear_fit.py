@@ -17,7 +17,7 @@ LossFn = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 def softmax_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
-    """A softmax over the columns: -log of what the right one (R,) gets."""
+    """Cross-entropy of a softmax over the columns, with gold column indices (R,)."""
     rows = np.arange(len(gold))
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
@@ -33,7 +33,7 @@ def softmax_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
 
 
 def logistic_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
-    """Each column for itself: -log of the probability of what is right (R, C), 1 for yes and 0 for no."""
+    """Binary cross-entropy of each column, with targets 0 and 1 (R, C)."""
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
         value = float(weights @ (np.logaddexp(0, scores) - gold * scores).sum(axis=1))
@@ -44,7 +44,7 @@ def logistic_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
 
 
 def squared_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
-    """Half the squared distance to what is right (R, C)."""
+    """Half the squared error from `gold` (R, C)."""
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
         errors = scores - gold
@@ -54,10 +54,10 @@ def squared_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
 
 
 def group_softmax_loss(starts: np.ndarray, gold: np.ndarray, weights: np.ndarray) -> LossFn:
-    """A softmax over the rows of a group, in each column for itself: -log of what the right row gets.
+    """Cross-entropy of a softmax over the rows of each group, separately for each column.
 
-    begins   (G,) the first row of each group; none is empty
-    right    (G, C) the number of the right row, among all; -1: the group asks for nothing in this column
+    starts   (G,) the first row of each group; no group is empty
+    gold     (G, C) the gold row, counted over all rows; -1: no target
     weights  (G, C)
     """
     weights = np.where(gold < 0, 0.0, weights)
@@ -84,7 +84,7 @@ TYPICAL_CURVATURE = 0.0005  # a usual p(1 - p) where a model is done: how much l
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """weights (F, C), bias (C,) or (0,), and how they were found: see `Lowest`; the loss is the mean, with penalty."""
+    """Weights (F, C), bias (C,) or (0,), and a report: see `LBFGSResult`. The loss is the mean, with regularization."""
 
     weights: np.ndarray
     bias: np.ndarray
@@ -105,11 +105,11 @@ def fit_linear(
     seconds: float | None = None,
     progress: LBFGSProgressFn | None = None,
 ) -> LinearFit:
-    """The least Σ loss + penalty/2 · Σ weight²; a bias costs nothing. `total` is what the losses weigh in all.
+    """Minimize Σ loss + penalty/2 · Σ weight², with an unregularized bias; `total` is the sum of example weights.
 
-    The penalty bends the sum everywhere by at least itself, so the weights are no farther from the best ones than the
-    gradient by the penalty: the search ends when that is a small share of their size, and not at a guess. That may
-    take long; with `still` it also ends where ten steps lower the loss by less than this share of it.
+    The curvature is at least `penalty`, so the distance to the optimum is at most |gradient| / penalty: the search
+    stops when that is a small fraction of the weights. With `min_decrease` it also stops when ten steps decrease the
+    loss by less than this fraction.
     """
     width = matrix.shape[1]
     num_weights = width * num_columns

@@ -53,12 +53,11 @@ FIGURES = (
 
 @dataclass(frozen=True, eq=False)
 class PassageFeatures:
-    """A question is the first text of a row and its passage the second. Every token of a row has figures, those of the
-    question and the row's first among them, so that "no answer" has a place.
+    """Features of each token of a (question, passage) row, including the first token, which stands for "no answer".
 
-    weights  (V,) how rare each id is in the training rows, from 0 to 1; 0: it means nothing
-    asking   (A,) the commonest ids of questions, rising. With each, answers may look different: a date to "when"
-    shapes   (V + 1,) the number of each id's shape (shapes.py)
+    weights  (V,) rarity of each id in the training rows, from 0 to 1; 0: ignored
+    asking   (A,) the most frequent ids of questions, combined with the look of tokens: "when" with digits
+    shapes   (V + 1,) word shape of each id
     """
 
     weights: np.ndarray
@@ -82,7 +81,7 @@ class PassageFeatures:
         return len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1) + len(FIGURES) + len(self.asking) * NUM_LOOKS
 
     def of(self, rows: TokenRows) -> ColumnStack:
-        """Each token's neighbours and figures, and how it looks beside what is asked."""
+        """Neighbor tokens, figures, and combinations of question words with looks."""
         words, figures, question_parts = [], [np.zeros((0, len(FIGURES)), np.float32)], []
         vocab_size = len(self.weights) + 1
         for chunk in (part for part in rows.chunks() if len(part.tokens)):
@@ -117,7 +116,7 @@ class PassageFeatures:
         )
 
     def _question_features(self, rows: TokenRows, figures: np.ndarray) -> RowRepeat:
-        """The commonest words of each row's question, for every look that its tokens have."""
+        """The frequent question words of each row, for every look of its tokens."""
         row_ids, size = rows.rows(), len(self.asking)
         is_question = (rows.segments == 0) & np.isin(rows.tokens, self.asking)
         keys = np.unique(row_ids[is_question] * size + np.searchsorted(self.asking, rows.tokens[is_question]))
@@ -171,7 +170,8 @@ class PassageFeatures:
             - _last_flag_before(before_match[::-1], positions, (len(positions) - row_ends)[::-1])[::-1]
         )
         figure_columns = [
-            ~in_passage, positions == row_starts, in_passage & (passage_position == 0), in_passage & (passage_position == passage_length - 1),
+            ~in_passage, positions == row_starts, in_passage & (passage_position == 0),
+            in_passage & (passage_position == passage_length - 1),
             self.weights[rows.tokens], passage_position / np.maximum(passage_length, 1),
             matched, weight, after_match, before_match, _neighbor_flags(is_paired, row_ids, 1), is_paired,
             (before >= row_starts) / (1 + positions - before), (behind < row_ends) / (1 + behind - positions),
@@ -210,7 +210,7 @@ class PassageFeatures:
 
 
 def _neighbor_flags(flags: np.ndarray, row_ids: np.ndarray, shift: int) -> np.ndarray:
-    """The flag of the token before (by 1) or behind (by -1) each, in the same row."""
+    """The flag of the previous (1) or next (-1) token in the same row."""
     result = np.roll(flags, shift) & (np.roll(row_ids, shift) == row_ids)
     result[: max(shift, 0)] = False  # the roll comes round; one row alone would meet itself
     result[len(result) + min(shift, 0) :] = False
@@ -218,7 +218,7 @@ def _neighbor_flags(flags: np.ndarray, row_ids: np.ndarray, shift: int) -> np.nd
 
 
 def _last_flag_before(flags: np.ndarray, positions: np.ndarray, row_starts: np.ndarray) -> np.ndarray:
-    """The last place up to each where a flag stands, or one before the row's begin."""
+    """The last flagged position up to each, or one before the row."""
     last = np.maximum.accumulate(np.where(flags, positions, -1))
     return np.where(last >= row_starts, last, row_starts - 1)
 
@@ -229,10 +229,10 @@ def _last_flag_before(flags: np.ndarray, positions: np.ndarray, row_starts: np.n
 def _part_figures(
     tokens: np.ndarray, row_ids: np.ndarray, shapes: np.ndarray, in_passage: np.ndarray, weights: np.ndarray
 ) -> list[np.ndarray]:
-    """PART_FIGURES, (T,) each, of the tokens of rows (`owners`).
+    """PART_FIGURES, (T,) each, of the tokens.
 
-    inside   (T,) which of them are of a passage
-    weights  (T,) what they are of their question: 0 where they do not stand in it
+    in_passage  (T,) whether a token is in a passage
+    weights     (T,) fraction of the question's weight; 0 for tokens that are not in it
     """
     stops = (shapes == STOP) | ~in_passage
     marks = (shapes == MARK) | stops
@@ -248,14 +248,14 @@ def _part_figures(
 
 @dataclass(frozen=True, eq=False)
 class PassageParts:
-    """Tokens that follow each other, cut into parts: `number` (T,) of each token's part, rising from 0; `rows` (P,)."""
+    """A segmentation of the tokens: `number` (T,) of each token's part, rising from 0; `rows` (P,) of each part."""
 
     number: np.ndarray
     rows: np.ndarray
 
     @classmethod
     def closed_by(cls, is_bound: np.ndarray, row_ids: np.ndarray) -> PassageParts:
-        """A part ends with a token that is a bound, and with its row."""
+        """A part ends with a boundary token and with its row."""
         is_start = np.ones(len(row_ids), bool)
         is_start[1:] = is_bound[:-1] | (row_ids[1:] != row_ids[:-1])
         return cls(np.cumsum(is_start) - 1, row_ids[is_start])
@@ -271,7 +271,7 @@ class PassageParts:
         return _next_flags(self.begins)
 
     def having(self, tokens: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """(P,) what the tokens in each part weigh, those that are alike counted once."""
+        """(P,) total weight of the distinct tokens of each part."""
         positions = np.flatnonzero(weights)
         _, first = np.unique(
             self.number[positions] * (int(tokens.max(initial=0)) + 1) + tokens[positions], return_index=True
@@ -279,7 +279,7 @@ class PassageParts:
         return np.bincount(self.number[positions][first], weights[positions][first], len(self.rows))
 
     def around(self, weights: np.ndarray) -> np.ndarray:
-        """(P,) what the tokens near each part weigh, in its row."""
+        """(P,) total weight of the tokens near each part, within its row."""
         sums = np.concatenate(([0.0], np.cumsum(weights)))
         part_starts, part_ends = np.flatnonzero(self.begins), np.flatnonzero(self.ends)
         first_parts, last_parts = (
@@ -292,7 +292,7 @@ class PassageParts:
         )
 
     def figures(self, scores: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray) -> list[np.ndarray]:
-        """FIGURES_OF_EACH, from the scores of parts, and with which tokens (T,) a part may be said to begin and to end."""
+        """FIGURES_OF_EACH, from the scores of parts and from the tokens (T,) at which a part may begin and end."""
         firsts = np.flatnonzero(np.diff(self.rows, prepend=-1))
         best = np.repeat(np.maximum.reduceat(scores, firsts) if len(firsts) else scores, self._counts(firsts))
         relative = np.divide(scores, best, out=np.zeros(len(scores)), where=best > 0)
@@ -308,10 +308,10 @@ class PassageParts:
         ]  # fmt: skip
 
     def _counts(self, firsts: np.ndarray) -> np.ndarray:
-        """How many parts the rows have that begin with the parts `firsts`."""
+        """Number of parts of each row, given the first part of each."""
         return np.diff(np.append(firsts, len(self.rows)))
 
 
 def _next_flags(flags: np.ndarray) -> np.ndarray:
-    """(T,) the flag of the token behind each; behind the last everything ends."""
+    """(T,) the flag of the next token; True after the last."""
     return np.append(flags[1:], True)[: len(flags)]

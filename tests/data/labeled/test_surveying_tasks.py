@@ -25,7 +25,7 @@ def made(*pairs):
 
 
 def facts(found):
-    return json.loads(json.dumps(found.facts(), ensure_ascii=False, allow_nan=False))
+    return json.loads(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
 
 
 def test_balance_lengths_and_majority():

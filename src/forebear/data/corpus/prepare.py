@@ -215,10 +215,6 @@ def prepare_corpus(
     """The corpus of these files: opened if it exists, resumed if it is unfinished, else built.
 
     Args:
-        paths: Files, folders and globs.
-        tokenizer: A trained tokenizer.
-        reading: Format of the files.
-        sentences: How documents are split into sentences.
         segmenter: Finds word boundaries, if they are wanted.
         entities: Names to mark; words are segmented too, as no entity may end inside a word.
         to: Folder of the corpus; by default one in the cache.
@@ -254,12 +250,8 @@ def prepare_corpus(
                     progress(position, fingerprint.num_bytes)
 
             arrays, ledger = _build_arrays(work, paths, encoder, reading, fingerprint, workers, once, report)
-            metadata = {
-                "key": key,
-                "text": fingerprint.content_digest,
-                "made_from": made_from,
-                "vocabulary": tokenizer.vocab_size,
-            }
+            metadata = {"key": key, "text": fingerprint.content_digest, "made_from": made_from}
+            metadata["vocabulary"] = tokenizer.vocab_size
             finish_corpus(work, target, arrays, ledger, metadata)
             atomic.remove_work_folder(work)
         tokenizer.clear_cache()  # its memory is needed for what comes now

@@ -1,4 +1,4 @@
-"""What labelled data holds, in one look: how many of which label, how long, what stands twice or contradicts itself."""
+"""Statistics of labeled data: class counts, text lengths, duplicates and conflicting labels."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ LABEL_TYPE_TEXT = {
 
 @dataclass(frozen=True)
 class TextLengths:
-    """How long texts are, in characters."""
+    """Text lengths in characters."""
 
     median: float
-    p95: float  # 95 of 100 are not longer
+    p95: float  # 95th percentile
     longest: int
     place: ExampleLocation | None = None  # of the longest
 
@@ -56,14 +56,22 @@ class TextLengths:
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """What there is.
+    """Statistics of one split.
 
-    balance         label → how many examples have it; for tagging: kind → how many words; for choice: place → how often
-    numbers         labels that are numbers: their least, mean, largest and deviation
-    duplicates      examples that say, letter by letter, what one before them says; of questions: and ask the same
-    contradictions  how many of those have another label; the first of them with both places
-    names           names that more than one example bears
-    answers         of questions: how long answers are, and how many questions have none
+    Attributes:
+        count: Number of examples.
+        num_unlabeled: Number of examples without label.
+        balance: Label → number of examples; tagging: entity type → number of words; choice: right choice → number.
+        lengths: Lengths of texts.
+        long_texts: Number of texts above LONG characters.
+        duplicates: Examples with exactly the content of an earlier one (for questions: and the same question).
+        contradictions: Duplicates with another label.
+        contradicting: Locations of the first of them.
+        names: Number of ids that several examples share.
+        is_numeric: Minimum, mean, maximum and standard deviation of numeric labels.
+        answers: Lengths of gold answers.
+        unanswered: Number of unanswerable questions.
+        what: What `balance` counts.
     """
 
     count: int
@@ -86,14 +94,14 @@ class DatasetSummary:
 
     @property
     def majority(self) -> float | None:
-        """The share of the commonest label, which always naming it would get right; None: there are no such labels."""
+        """The accuracy of the majority-class baseline; None without class labels."""
         if not self.balance:
             return None
         return max(self.balance.values()) / (sum(self.balance.values()) if self.what == "tags" else self.num_labeled)
 
     @property
     def texts_for_labels(self) -> str:
-        """That nearly every example has a label of its own, in words: then it is no label, but a text or a name."""
+        """A warning if most examples have a distinct label (the column is probably text or ids); else ""."""
         is_single_label = self.what == "labels" and sum(self.balance.values()) == self.num_labeled
         if (
             not is_single_label
@@ -124,11 +132,12 @@ class DatasetSummary:
         return summary
 
     def notes(self) -> list[str]:
-        """What a person should know, what is odd in it last."""
+        """Notes for the user, warnings last."""
         unlabeled_text = f", {self.num_unlabeled:,} of them without a label" if self.num_unlabeled else ""
         lengths = self.lengths
         notes = [
-            f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}; {lengths.median:,.0f} characters in the middle, "
+            f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}; "
+            f"{lengths.median:,.0f} characters in the middle, "
             f"95 of 100 up to {lengths.p95:,.0f}, the longest {lengths.longest:,}"
         ]
         if self.balance and not self.texts_for_labels:
@@ -148,7 +157,7 @@ class DatasetSummary:
         return [*notes, *self.warnings()]
 
     def warnings(self) -> list[str]:
-        """What may spoil training or its figures."""
+        """Warnings about data that may harm training or evaluation."""
         warnings: list[str] = []
         if len(self.balance) == 1:
             only_label = next(iter(self.balance))
@@ -192,7 +201,7 @@ class DatasetSummary:
         return warnings
 
     def _similar_labels(self) -> list[str]:
-        """Labels that differ only in case, or in the space around them."""
+        """Warnings about labels that differ only in case or white space."""
         variants: dict[str, list[str]] = {}
         for label in self.balance if self.what == "labels" and not self.texts_for_labels else ():
             variants.setdefault(" ".join(label.casefold().split()), []).append(label)
@@ -208,7 +217,7 @@ def _count_text(count: int, one: str, several: str) -> str:
 
 
 def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
-    """Looks at every example once; remembers a hash, the label and the place of each."""
+    """Compute statistics in one pass; a hash, the label and the location of each example are kept."""
     tally = _DatasetCounter()
     for example in examples:
         tally.add(example)
@@ -216,7 +225,7 @@ def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
 
 
 class _DatasetCounter:
-    """What has been seen so far."""
+    """Accumulates statistics example by example."""
 
     def __init__(self) -> None:
         self.count = self.unlabelled = self.duplicates = self.contradictions = self.unanswered = 0
@@ -245,7 +254,7 @@ class _DatasetCounter:
         self._compare(example, label)
 
     def _label(self, example: Example) -> Any:
-        """Counts the label, and gives back what can be compared with another one; None where there is none."""
+        """Count the label, and return a comparable form of it; None if unlabeled."""
         if isinstance(example, LabeledExample):
             label = example.label
             if isinstance(label, str):
@@ -277,13 +286,13 @@ class _DatasetCounter:
         return frozenset(span.text for span in example.answers)
 
     def _compare(self, example: Example, label: Any) -> None:
-        """With the first example that says the same."""
-        said = (
+        """Compare the label with that of the first example of equal content."""
+        content = (
             (*example_content(example), example.question)
             if isinstance(example, QuestionExample)
             else example_content(example)
         )
-        key = hash(said)
+        key = hash(content)
         if (first := self.seen.get(key)) is None:
             self.seen[key] = label, example.place
             return
@@ -293,16 +302,16 @@ class _DatasetCounter:
             if len(self.contradicting) < MAX_SHOWN:
                 self.contradicting.append((first[1], example.place))
 
-    def _differ(self, one: Any, other: Any) -> bool:
-        """Two people find an answer in other words; they contradict each other where they share none."""
-        return bool(one or other) and one.isdisjoint(other) if self.asks else one != other
+    def _differ(self, first: Any, second: Any) -> bool:
+        """Whether labels conflict; answer sets conflict only if they share no answer."""
+        return bool(first or second) and first.isdisjoint(second) if self.asks else first != second
 
     def summarize(self) -> DatasetSummary:
         numbers = None
         if self.numbers:
-            found = np.frombuffer(self.numbers, dtype=np.float64)
-            told = {"least": found.min(), "mean": found.mean(), "largest": found.max(), "deviation": found.std()}
-            numbers = {name: float(value) for name, value in told.items()}
+            values = np.frombuffer(self.numbers, dtype=np.float64)
+            stats = {"least": values.min(), "mean": values.mean(), "largest": values.max(), "deviation": values.std()}
+            numbers = {name: float(value) for name, value in stats.items()}
         return DatasetSummary(
             count=self.count,
             num_unlabeled=self.unlabelled,

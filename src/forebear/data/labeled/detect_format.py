@@ -37,9 +37,7 @@ MAX_CHARACTERS = 1 << 23  # looked at
 TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
 COMMENT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a comment line before a sentence
 DELIMITERS = (",", ";", "|")
-CONLL_SUFFIX = re.compile(
-    r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$"
-)  # files with one word and tag per line
+CONLL_SUFFIX = re.compile(r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$")  # files with one word and tag per line
 ALIKE, MOSTLY = 0.9, 0.75  # share of lines of one width: in tagged files; with clear tags
 
 
@@ -275,12 +273,16 @@ class FileHead:
     def _json(self, start: str) -> LabeledFileKind:
         first = start.partition("\n")[0]
         try:
-            told = json.loads(first)
+            first_value = json.loads(first)
         except (ValueError, RecursionError):
-            told = None
-        if is_squad(told) or (not isinstance(told, dict) and re.search(r'"(?:paragraphs|qas)"\s*:', start)):
+            first_value = None
+        if is_squad(first_value) or (
+            not isinstance(first_value, dict) and re.search(r'"(?:paragraphs|qas)"\s*:', start)
+        ):
             return "squad"
-        if isinstance(told, dict) or (start[0] == "{" and "\n{" in start):  # an invalid line is reported by the reader
+        if isinstance(first_value, dict) or (
+            start[0] == "{" and "\n{" in start
+        ):  # an invalid line is reported by the reader
             return "jsonl"
         if start[0] == "[":
             return "json"
@@ -368,9 +370,7 @@ def is_conll(lines: list[str]) -> bool:
     if num_tags > 0.98 * len(rows) and ("O" in last_cells or len(blocks) > 1 or any("-" in tag for tag in last_cells)):
         return True
     has_sentences = is_regular and len(blocks) > 1 and len(rows) > 2 * len(blocks)
-    has_sentences = has_sentences and len({row[0] for row in rows}) <= 0.8 * len(
-        rows
-    )  # words recur, texts rarely do
+    has_sentences = has_sentences and len({row[0] for row in rows}) <= 0.8 * len(rows)  # words recur, texts rarely do
     has_short_cells = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(
         " " in "".join(row) for row in rows
     )

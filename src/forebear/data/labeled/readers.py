@@ -95,9 +95,7 @@ def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, li
         except StopIteration:
             return
         except csv.Error as error:
-            if "end of data" in str(
-                error
-            ):  # the rest of the file was read as one cell: there is nothing left to read
+            if "end of data" in str(error):  # the rest of the file was read as one cell: there is nothing left to read
                 raise _unclosed_quote_error(blocks, begin) from error
             yield begin, f"not well-formed CSV: {error}"
             continue
@@ -352,7 +350,8 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
             return cells[0], ""
         if len(cells) != width and not _drop_empty_end(cells, width):
             raise BadRowError(
-                f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}{_separator_note(text, width)}"
+                f"the line has {len(cells)} columns, {width} are expected: "
+                f"{shorten_value(text)}{_separator_note(text, width)}"
             )
         if form.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_at:
             return None, ""
@@ -362,7 +361,8 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
         tag = cells[tag_at].strip() if tag_at >= 0 else ""
         if " " in tag:  # impossible if spaces separate columns
             raise BadRowError(
-                f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)} (only tabs part the columns of this line)"
+                f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)} "
+                "(only tabs part the columns of this line)"
             )
         return word, tag
 
@@ -378,7 +378,9 @@ def _split_line(text: str, width: int) -> list[str]:
         raise BadRowError(
             f"this line is word/tag word/tag, a word and its tag are expected in columns: {shorten_value(text)}"
         )
-    return [" ", *cells] if width == 2 and len(cells) == 1 and text.startswith("  ") else cells  # the word itself is a space
+    return (
+        [" ", *cells] if width == 2 and len(cells) == 1 and text.startswith("  ") else cells
+    )  # the word itself is a space
 
 
 def _separator_note(text: str, width: int) -> str:

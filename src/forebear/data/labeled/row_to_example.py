@@ -530,7 +530,8 @@ def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: lis
         matches = [number for number, choice in enumerate(choices) if choice.strip() == right]
         if len(matches) != 1:
             raise BadRowError(
-                f"the right choice {shorten_value(right)} is {'none' if not matches else 'more than one'} of the choices"
+                f"the right choice {shorten_value(right)} is "
+                f"{'none' if not matches else 'more than one'} of the choices"
             )
         return matches[0]
     number = choice_index(right, first)

@@ -1,4 +1,4 @@
-"""From a person's labelled files to the examples that a run learns from, and back to the same from what it says."""
+"""Labeled data of a task: reading files of examples, tag conversion, splits, and leakage with earlier training data."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ from forebear.data.labeled.row_to_example import (
 from forebear.data.labeled.split import SplitLeakage, example_labels, split_examples, split_leakage
 from forebear.errors import InputError
 
-# Labelled data in a person's own files becomes examples: tables, JSON, SQuAD, CoNLL and word/tag, one by one.
-
-
 __all__ = ["TASKS", "FormatGuess", "LabeledFormat", "RejectedRow", "detect_format", "format_like", "read_examples"]
 
 READERS: dict[str, Callable[[SourceFile, LabeledReadOptions], Iterator[Example]]] = {
@@ -58,12 +55,18 @@ def read_examples(
     known: Collection[str] | None = None,
     on_bad_bytes: OnBadBytes = "fail",
 ) -> Iterator[Example]:
-    """The examples of all files in order, one by one; a bad row is named by file and line.
+    """Read the examples of all files in order, lazily.
 
-    labels       wanted: a row without one is bad; optional: its label is None; absent: what is there is not read
-    on_bad_rows  fail: the first bad row is a BadInput; skip: it is left out and entered in `bad`
-    mended       gets what was put right on the way, such as an answer that stands elsewhere than the file says
-    known        the labels (classification, pairs) or tags there may be; any other is bad
+    Args:
+        paths: Files or folders.
+        task: Task of the examples.
+        form: Format of the files.
+        labels: wanted: a row without label is bad; optional: its label is None; absent: labels are not read.
+        on_bad_rows: fail: the first bad row raises InputError; skip: it is recorded in `bad`.
+        bad: Receives the skipped rows.
+        repaired: Receives repaired rows, such as answers with a wrong offset.
+        known: Allowed labels (classification, pairs) or tags; a row with any other is bad.
+        on_bad_bytes: What to do with undecodable bytes.
     """
     check_format(task, form)
     for option, value, choices in (
@@ -106,21 +109,25 @@ def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Exampl
         )
 
 
-MAX_NAMED = 5  # bad rows, labels or words that are told one by one
-MIN_MISMATCH_SHARE = 0.002  # of words in another form; fewer are not told
+MAX_NAMED = 5  # bad rows, labels or words that are listed in a message
+MIN_MISMATCH_SHARE = 0.002  # of words in another Unicode form; fewer are not reported
 
 
 @dataclass(frozen=True)
 class LabeledSource:
-    """Files of examples and how to take them: everything that decides what a run learns from.
+    """Labeled files and how to read them: everything that determines the examples of a run.
 
-    task         what they are examples of
-    form         how they are written
-    dev, test    files of their own; without `dev` a share of the examples is held out by what they say
-    on_bad_rows  fail, or skip (each is named)
-    test_share   of the examples that are held out for the test, where there is no file for it
-    on_bad_tags  tags that break their scheme: fail, or repair (they are counted)
-    part         share of the examples to learn from, for learning curves
+    Attributes:
+        task: Task of the examples.
+        train: Training file.
+        form: Format of the files.
+        dev: Dev file; without one, a share of the training file is held out by content.
+        test: Test file.
+        dev_share: Share of examples held out as dev set, without a dev file.
+        on_bad_rows: fail, or skip and report.
+        on_bad_tags: Tags that violate their scheme: fail, or repair and count.
+        part: Share of the training examples to use, for learning curves.
+        test_share: Share of examples held out as test set, without a test file.
     """
 
     task: str
@@ -149,7 +156,7 @@ class LabeledSource:
         return cls(form=LabeledFormat.from_dict(settings["form"]), **values)
 
     def digests(self) -> dict[str, str]:
-        """sha256 of each file: what the same is."""
+        """SHA-256 of each file."""
         return {split: file_digest(Path(path)) for split, path in self.files().items()}
 
 
@@ -162,7 +169,7 @@ def labeled_source(
     form: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> tuple[LabeledSource, list[str]]:
-    """A source, with what is not said guessed from the file, and what was guessed in words."""
+    """A source with everything not given detected from the training file, and notes on what was detected."""
     task, file_format, notes = detect_format(train, task, **(form or {}))
     options = {name: value for name, value in settings.items() if value is not None}
     return LabeledSource(task, train, file_format, dev, test, **options), notes
@@ -170,7 +177,7 @@ def labeled_source(
 
 @dataclass(frozen=True, eq=False)
 class LabeledData:
-    """The examples, what is to be said of them, and the facts of each side. `scheme` is that of tags."""
+    """The examples of each split, the tag scheme of the files, notes, and statistics of each split."""
 
     train: list[Any]
     dev: list[Any]
@@ -181,7 +188,7 @@ class LabeledData:
 
 
 def read_labeled(source: LabeledSource) -> LabeledData:
-    """All examples of a source; what is wrong with them is an error, or told."""
+    """Read all examples of a source; problems raise InputError or are reported in the notes."""
     notes: list[str] = []
     splits: dict[str, list[Any]] = {"train": [], "dev": [], "test": []}
     for split, path in source.files().items():
@@ -206,7 +213,7 @@ def read_labeled(source: LabeledSource) -> LabeledData:
 
 
 def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
-    """Brings tags into one form, which it returns, and takes from what was read to teach what is to examine."""
+    """Convert tags to IOBES, hold out dev and test examples, and return the tag scheme."""
     scheme = _convert_to_iobes(splits, source, notes) if source.task == "tagging" else ""
     share = source.test_share if source.test is None else 0.0
     if source.dev is None or share:
@@ -221,14 +228,14 @@ def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, note
 
 
 def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -> SplitLeakage | None:
-    """How many of these examples have taught a run; None where their file is not as it was, so that nobody knows.
+    """How many of these examples a run was trained on; None if its training file has changed, so that it is unknown.
 
-    `labelled` is what the run says of its examples. Its other files need not be there.
+    `metadata` is the run's entry on its labeled data. Only the training file has to exist.
     """
     source = LabeledSource.from_dict(metadata["source"])
     try:
         is_unchanged = os.path.isfile(source.train) and file_digest(Path(source.train)) == metadata["digests"]["train"]
-    except OSError:  # it may not be read any more
+    except OSError:  # no longer readable
         is_unchanged = False
     if not is_unchanged:
         return None
@@ -245,7 +252,7 @@ def _no_dev_error(source: LabeledSource, examples: list[Any]) -> InputError:
 
 
 def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: list[Any]) -> list[str]:
-    """Labels of a side that nothing teaches."""
+    """A note on labels of a split that are not in the training examples."""
     train_labels = {label for example in train_examples for label in example_labels(example)}
     unseen = [
         unseen_labels for example in test_examples if (unseen_labels := {*example_labels(example)} - train_labels)
@@ -260,7 +267,7 @@ def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: li
 
 
 def count_form_mismatches(data: LabeledData) -> list[str]:
-    """Words to be tagged that are the same as taught ones and written otherwise, such as wide digits: １ for 1."""
+    """Notes on words that occur in training only in another Unicode form, such as full-width digits (１ for 1)."""
     train_words, notes = {word for example in data.train for word in example.words}, []
     forms = {normalize("NFKC", word) for word in train_words}
     for split, examples in (("dev", data.dev), ("test", data.test)):
@@ -317,7 +324,7 @@ def _rejected_row_notes(bad: list[RejectedRow]) -> list[str]:
 
 
 def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
-    """Tags of whatever scheme as IOBES; the scheme is that of the examples to learn from."""
+    """Convert the tags of all splits to IOBES; return the scheme of the training examples."""
     tagged_examples: Iterable[TaggedExample] = (example for example in splits["train"] if example.tags is not None)
     guess = tag_schemes.detect_scheme(example.tags for example in tagged_examples)  # pyright: ignore[reportArgumentType]
     notes.append(f"tags are read as {guess.scheme}: {guess.reason}")
@@ -328,7 +335,7 @@ def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes
 
 
 def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
-    """The scheme of one more file: that which was learned, unless only another one holds in all of it."""
+    """The scheme of a further file: that of training, unless its tags violate it and fit another one."""
     tag_sequences = [tags.tags for tags in examples if tags.tags is not None]
     if scheme == tag_schemes.PLAIN_SCHEME or not any(
         tag_schemes.scheme_violations(tags, scheme) for tags in tag_sequences
@@ -347,7 +354,7 @@ def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list
 
 
 def _convert_tags(examples: list[Any], path: str, scheme: Any, source: LabeledSource, notes: list[str]) -> list[Any]:
-    """What breaks the scheme is refused, or repaired and counted."""
+    """Convert tags to IOBES; violations raise InputError, or are repaired and counted."""
     repairs, converted = 0, []
     for example in examples:
         tags = example.tags
@@ -370,7 +377,7 @@ def _convert_tags(examples: list[Any], path: str, scheme: Any, source: LabeledSo
 
 
 def read_extra_split(path: str, source: LabeledSource, scheme: str, notes: list[str]) -> list[Any]:
-    """The examples of one more file, read as those of a source are; they may lack labels."""
+    """Read a further file like those of a source; labels are optional."""
     examples = _read(path, source, "optional", notes)
     if source.task != "tagging":
         return examples

@@ -66,7 +66,10 @@ class SplitLeakage:
             f"; the first: {format_location(test_location)}, as in {format_location(train_location)}"
             for test_location, train_location in self.locations[:1]
         )
-        return f"{share} have a {self.description} that is in the training data too, {self.num_exact:,} letter by letter{first}"
+        return (
+            f"{share} have a {self.description} that is in the training data too, "
+            f"{self.num_exact:,} letter by letter{first}"
+        )
 
 
 def location_dict(location: ExampleLocation) -> dict[str, Any]:

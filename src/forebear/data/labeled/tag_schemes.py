@@ -25,8 +25,8 @@ AnyScheme = Scheme | Literal["plain"]
 PLAIN_SCHEME: Literal["plain"] = "plain"  # tags that mark no entities
 Entity = tuple[int, int, str]  # first word, last word + 1, entity type
 
-# The letters of each scheme for the first, an inner and the last word of an entity, and for a single word. IOB1 also has
-# B, but only at the start of an entity right after another one of the same type.
+# The letters of each scheme for the first, an inner and the last word of an entity, and for a single word. IOB1 also
+# has B, but only at the start of an entity right after another one of the same type.
 SCHEME_LETTERS: dict[str, str] = {
     "BIO": "BIIB", "IOB1": "IIII", "IOBES": "BIES", "BMES": "BMES", "BMEWO": "BMEW", "BILOU": "BILU",
 }  # fmt: skip

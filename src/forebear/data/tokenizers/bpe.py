@@ -1,4 +1,4 @@
-"""Byte-level BPE, as in GPT-2: bytes merged into frequent pieces inside words, so that no text is ever unknown."""
+"""Byte-level BPE, as in GPT-2: bytes merged to frequent subwords, so that no text is unknown."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from forebear.data.tokenizers.word_level import segment_boundaries, split_at
 
 BPE_VOCAB_SIZE, BPE_MIN_COUNT = 16_000, 2
 
-# The longest run of letters that the trainer gets as one word, Chinese apart; a longer one is cut.
+# The longest run of letters that the trainer gets as one word, except Chinese; longer ones are split.
 MAX_RUN_LENGTH = 32
 _LONG_RUN = re.compile(rf"[^\W\d_]{{{MAX_RUN_LENGTH + 1},}}")
 
 
 def pre_tokenizer() -> dict[str, Any]:
-    """GPT-2's own splitting, then bytes written as printable characters."""
+    """GPT-2's pre-tokenization: its regular expression, then bytes as printable characters."""
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
 
 
 def parts(text: str, segmenter: Segmenter) -> list[str]:
-    """The text cut for training where GPT-2's splitting does not: between Chinese words, and inside long runs.
+    """Split a text for training where GPT-2's pattern does not: between Chinese words, and inside long runs.
 
-    It takes an unspaced clause for one word. Nearly every clause is distinct, and the trainer holds all distinct words
-    with all their pairs in memory: 80 times the text. Words repeat, and pieces within words are what it should find.
+    The pattern takes an unspaced clause for one word. Nearly all clauses are distinct, and the trainer holds all
+    distinct words with their pairs in memory: 80 times the text. Words repeat, and subwords are what it should find.
     """
     boundaries = segment_boundaries(text, segmenter)
     for run in _LONG_RUN.finditer(text):
@@ -41,7 +41,7 @@ def parts(text: str, segmenter: Segmenter) -> list[str]:
 def train_bpe(
     texts: Iterable[str], *, size: int, min_count: int, specials: Mapping[str, str], normalise: Sequence[str]
 ) -> tuple[dict[str, int], list[list[str]]]:
-    """The vocabulary and its merges; all 256 bytes are in it, whatever the text."""
+    """Train a vocabulary and its merges; it always includes all 256 bytes."""
     from tokenizers import Tokenizer, pre_tokenizers, trainers
 
     trainer = trainers.BpeTrainer(
@@ -67,7 +67,7 @@ def bpe_spec(
     normalise: Sequence[str] = (),
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
-    """GPT-2's tokenizer over these merges."""
+    """The specification of a GPT-2 tokenizer with these merges."""
     model = {
         "type": "BPE",
         "dropout": None,

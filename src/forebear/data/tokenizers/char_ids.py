@@ -1,7 +1,6 @@
-"""How tokens are written: a word as a row of symbols, its bytes between two marks, so that no word is unknown.
+"""Character ids of words (bytes between two word markers, as in ELMo), and ids for out-of-vocabulary words.
 
-The symbols are those of ELMo's published files: 256 bytes, the begin and the end of a text, the begin and the end of a
-word, and one for what lies beyond it. So any script is spelled, and files can be exchanged.
+The symbols are those of ELMo's published files: 256 bytes, begin and end of text, begin and end of word, and padding.
 """
 
 from __future__ import annotations
@@ -19,37 +18,38 @@ from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 
 TEXT_BEGINS, TEXT_ENDS, WORD_BEGINS, WORD_ENDS, CHAR_MARKERS = range(256, 261)
 NUM_SYMBOLS = 261
-NUM_WORD_MARKERS = 2  # of each word
-MAX_EXAMPLES = 20  # words that a ledger names
-BLOCK_TOKENS = 1 << 22  # tokens that are counted together
-_LOCK = threading.RLock()  # of all spellings: a module's own, as networks that hold one are copied
+NUM_WORD_MARKERS = 2  # per word
+MAX_EXAMPLES = 20  # words listed in a ledger
+BLOCK_TOKENS = 1 << 22  # tokens counted at once
+_LOCK = threading.RLock()  # shared by all CharIds: not a member, as networks that hold one are copied
 _SPELLINGS: WeakValueDictionary[tuple[str, int], CharIds] = WeakValueDictionary()
 
 
 class CharIds:
-    """The spellings of a vocabulary, and of words that it lacks, which get numbers behind it as they come.
+    """Character ids of a vocabulary, and of out-of-vocabulary words, which get ids after it on demand.
 
-    Such a number holds as long as this object does: it is for reading a text now, never to be stored. Several threads
-    may ask; a word has a number only once its row is written, so that an interrupt leaves nothing half done.
+    These ids are valid as long as the object lives and must not be stored. Thread-safe: a word gets its id only after
+    its row is written, so that an interrupt leaves a consistent state.
 
-    tokens   of the vocabulary, by their ids
-    longest  symbols of a word, its marks included; what is longer is read as far as it fits
-    roles    of special tokens: the begin and the end of a text have symbols of their own
+    Args:
+        tokens: The vocabulary in id order.
+        longest: Maximum symbols of a word, markers included; longer words are truncated.
+        roles: Special-token roles; begin and end of text have their own symbols.
     """
 
     def __init__(self, tokens: Sequence[str], longest: int, roles: Mapping[str, int]) -> None:
         self.longest, self.size = longest, len(tokens)
         self._tokens, self._roles = tokens, dict(roles)
         self._numbers: dict[str, int] = {}
-        self._words: list[str] = []  # the same, by their numbers
-        self._rows: np.ndarray | None = None  # (at least as many as there are, longest)
+        self._words: list[str] = []  # the same, by id
+        self._rows: np.ndarray | None = None  # (capacity, longest)
 
     def char_rows(self, numbers: np.ndarray) -> np.ndarray:
-        """(n, longest) symbols of the tokens with these numbers."""
+        """(n, longest) symbols of the tokens with these ids."""
         return self._table()[numbers]
 
     def oov_id(self, word: str) -> int:
-        """The number of a word that is not in the vocabulary, the same for the same word."""
+        """The id of an out-of-vocabulary word, the same for equal words."""
         with _LOCK:
             word_id = self._numbers.get(word)
             if word_id is None:
@@ -61,11 +61,11 @@ class CharIds:
             return word_id
 
     def word_of(self, number: int) -> str:
-        """What a number stands for: a token of the vocabulary, or a word that came."""
+        """The word of an id: a vocabulary entry or an out-of-vocabulary word."""
         if number < self.size:
             return self._tokens[number]
         with _LOCK:
-            if len(self._words) < len(self._numbers):  # numbers are given one after the other
+            if len(self._words) < len(self._numbers):  # ids are consecutive
                 self._words = list(self._numbers)
             return self._words[number - self.size]
 
@@ -74,9 +74,9 @@ class CharIds:
         return self._row(word.encode("utf-8", "replace")[: self.longest - NUM_WORD_MARKERS])
 
     def truncated_ids(self) -> np.ndarray:
-        """The ids of those tokens of the vocabulary that are longer than is read."""
+        """The ids of vocabulary entries that are truncated."""
         max_bytes = self.longest - NUM_WORD_MARKERS
-        special = set(self._roles.values())  # nobody writes them
+        special = set(self._roles.values())  # not in texts
         candidates = (
             token_id
             for token_id, token in enumerate(self._tokens)
@@ -88,7 +88,7 @@ class CharIds:
         )
 
     def truncated_words(self) -> list[str]:
-        """Words that the vocabulary lacks, of those that came, which are longer than is read."""
+        """Out-of-vocabulary words that were truncated."""
         return [
             word
             for word in list(self._numbers)
@@ -116,7 +116,7 @@ class CharIds:
 
 
 def char_ids_for(tokens: Sequence[str], longest: int, roles: Mapping[str, int], key: str) -> CharIds:
-    """One for all who read the same vocabulary, which `key` tells: to all of them a number means the same word."""
+    """The shared CharIds of a vocabulary (identified by `key`), so that ids mean the same words everywhere."""
     with _LOCK:
         char_ids = _SPELLINGS.get((key, longest))
         if char_ids is None:
@@ -125,7 +125,7 @@ def char_ids_for(tokens: Sequence[str], longest: int, roles: Mapping[str, int], 
 
 
 def truncation_stats(spelling: CharIds, tokens: Sequence[str], ids: np.ndarray) -> dict[str, Any]:
-    """For a ledger: how many words of a vocabulary, and tokens of a text, are longer than is read, and some of them."""
+    """For a ledger: the number of truncated words in the vocabulary and tokens in a text, with examples."""
     truncated = spelling.truncated_ids()
     counts = np.zeros(len(tokens), np.int64)
     for start in range(0, len(ids) if len(truncated) else 0, BLOCK_TOKENS):
@@ -140,15 +140,15 @@ def truncation_stats(spelling: CharIds, tokens: Sequence[str], ids: np.ndarray) 
     return stats | {"examples": examples}
 
 
-# Words that a vocabulary lacks, numbered by how they are written, for a network that reads spellings.
+# --- Out-of-vocabulary words for character-level networks ---
 
 
 def oov_ids(
     tokenizer: Tokenizer, spelling: CharIds, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """The ids of texts, so many of each, with a number of its own for each unknown word instead of the one for all.
+    """Token ids of texts in which each unknown word has its own id instead of `unk_id`.
 
-    A word is spelled as the vocabulary's own are: in small letters where those are.
+    Words are normalized as the vocabulary is, for example lowercased.
     """
     if tokenizer.unk_id is None or not (ids == tokenizer.unk_id).any():
         return ids
@@ -165,16 +165,13 @@ def oov_ids(
 
 
 class OOVTokenizer(Tokenizer):
-    """A tokenizer whose unknown words have numbers of their own, behind its ids, in this spelling.
-
-    For reading a text by a network that has the same spelling, which then knows every word.
-    """
+    """A tokenizer that gives out-of-vocabulary words ids of their own, for networks with the same CharIds."""
 
     def __init__(self, plain: Tokenizer, spelling: CharIds) -> None:
-        vars(self).update(vars(plain))  # it is the same in all else
+        vars(self).update(vars(plain))  # otherwise identical
         self.base, self.spelling = plain, spelling
 
-    def __reduce__(self) -> tuple[Any, ...]:  # numbers hold in this process only
+    def __reduce__(self) -> tuple[Any, ...]:  # ids are valid in this process only
         return self.base.__reduce__()
 
     def encode(self, text: str, *, specials: bool = False) -> TokenEncoding:
@@ -199,5 +196,5 @@ class OOVTokenizer(Tokenizer):
 
 
 def base_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer itself, without numbers for what it lacks."""
+    """The wrapped tokenizer of an OOVTokenizer, or the tokenizer itself."""
     return tokenizer.base if isinstance(tokenizer, OOVTokenizer) else tokenizer

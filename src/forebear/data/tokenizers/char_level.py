@@ -1,4 +1,4 @@
-"""Characters: every code point is a token; and which code points are Chinese characters."""
+"""Character-level tokenizer, code points of a text, and which of them are Chinese characters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forebear.data.tokenizers.tokenizer_json import (
 )
 from forebear.errors import InputError
 
-# Chinese characters: all blocks for them, with 々 and 〇 (kana and Hangul are not among them).
+# Chinese characters: all CJK ideograph blocks, 々 and 〇; no kana or Hangul.
 HAN_BLOCKS = (
     (0x3005, 0x3005),
     (0x3007, 0x3007),
@@ -26,7 +26,7 @@ HAN_BLOCKS = (
     (0xF900, 0xFAFF),
     (0x20000, 0x3FFFF),
 )
-# Those that BERT sets apart.
+# Those that BERT separates.
 BERT_HAN_BLOCKS = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
@@ -45,16 +45,16 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate, which no file can hold; its length stays."""
+    """Replace each lone surrogate, which no file can hold, by U+FFFD; the length stays."""
     try:
-        text.encode()  # far sooner than a pattern finds none
+        text.encode()  # much faster than a regular expression that finds none
     except UnicodeEncodeError:
         return SURROGATE.sub("\ufffd", text)
     return text
 
 
 def code_points(text: str) -> np.ndarray:
-    """The code points of a text; lone surrogates count as U+FFFD."""
+    """The code points of a text, with U+FFFD for lone surrogates."""
     try:
         data = text.encode("utf-32-le")
     except UnicodeEncodeError:
@@ -69,7 +69,7 @@ def is_han(codes: np.ndarray) -> np.ndarray:
 
 
 def count_characters(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:
-    """How often each character occurs, after normalisation."""
+    """Count characters after normalization."""
     normalize, _ = preprocessing_steps(make_normalizer(steps), None)
     totals = np.zeros(0x110000, np.int64)
     batch: list[str] = []
@@ -97,7 +97,7 @@ def char_spec(
     normalise: Sequence[str],
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
-    """These characters, special tokens among them, in id order: a merge table without merges."""
+    """The specification of a character tokenizer with these tokens in id order: BPE without merges."""
     if "unknown" not in specials:
         raise InputError("characters need a token for unknown ones", hint="give `specials` the role 'unknown'")
     model = {
@@ -124,7 +124,7 @@ def char_spec(
 
 
 class CharacterTable:
-    """Characters to ids by one look into a table: what Rust does for this model, many times faster."""
+    """Encodes characters by table look-up, many times faster than the Rust model."""
 
     def __init__(self, tokens: Sequence[str], special: Iterable[int], unknown: int) -> None:
         hidden = set(special)

@@ -1,4 +1,4 @@
-"""Which characters of a text its tokens stand for, and how many bytes those are."""
+"""Character and byte offsets of tokens."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def text_lengths(texts: Sequence[Sized]) -> np.ndarray:
 
 
 def token_offsets(encodings: Sequence[tokenizers.Encoding]) -> np.ndarray:
-    """(tokens, 2) the first character of each token and the one after its last, counted within its own text."""
+    """(tokens, 2) start and end of each token in its own text."""
     return flatten_ints(chain.from_iterable(encoding.offsets) for encoding in encodings).reshape(-1, 2)
 
 
 def last_characters(offsets: np.ndarray) -> np.ndarray:
-    """The last character of each token; of one that stands for none, the character it stands at."""
+    """The last character of each token; of an empty span, its position."""
     return np.maximum(offsets[:, 1] - 1, offsets[:, 0])
 
 
 def without_separators(positions: np.ndarray, boundaries: np.ndarray) -> np.ndarray:
-    """Positions in a text with separators as positions in the text without them."""
+    """Convert positions in a text with separators to positions in the text without them."""
     if not len(boundaries):
         return positions
     separators = boundaries + np.arange(len(boundaries))
@@ -42,7 +42,7 @@ def without_separators(positions: np.ndarray, boundaries: np.ndarray) -> np.ndar
 
 
 def without_overlap(spans: np.ndarray) -> np.ndarray:
-    """Spans that never overlap: what an earlier one covers is no longer the later one's."""
+    """Spans without overlap: earlier spans win."""
     if not len(spans):
         return spans
     ends = np.maximum.accumulate(spans.max(axis=1))
@@ -52,13 +52,13 @@ def without_overlap(spans: np.ndarray) -> np.ndarray:
 
 
 def global_offsets(texts: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """Places in each text as places in all texts, where one more character follows each text."""
+    """Convert offsets in each text to offsets in all texts, joined by one separator character."""
     begins = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
     return flatten_ints(offsets) + np.repeat(begins, text_lengths(offsets))
 
 
 def char_word_ids(texts: Sequence[str], ends: Sequence[Sequence[int]]) -> np.ndarray:
-    """For each character of all texts, one more after each text, the number of its word."""
+    """The word number of each character of all texts, with one more character after each text."""
     begins_word = np.zeros(sum(map(len, texts)) + len(texts) + 1, np.int32)
     begins_word[global_offsets(texts, ends)] = 1
     begins_word[global_offsets(texts, [[0]] * len(texts))] = 1
@@ -71,17 +71,17 @@ def utf8_widths(codes: np.ndarray) -> np.ndarray:
 
 
 def utf8_offsets(data: np.ndarray, characters: np.ndarray) -> np.ndarray:
-    """How many bytes of a text in UTF-8 stand before each of these characters."""
-    continuation_bytes = np.flatnonzero((data & 0xC0) == 0x80)  # bytes that go on with a character
+    """Byte offsets of these characters in a UTF-8 text."""
+    continuation_bytes = np.flatnonzero((data & 0xC0) == 0x80)  # UTF-8 continuation bytes
     return characters + np.searchsorted(
         continuation_bytes - np.arange(len(continuation_bytes)), characters, side="right"
     )
 
 
 def unknown_bytes(texts: Sequence[str], is_unknown: np.ndarray, counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The bytes of each text that its missed tokens stand for; `counts` says how many tokens each text has.
+    """The bytes of each text that are covered by unknown tokens; `counts` are the tokens of each text.
 
-    A character that several tokens come from counts as the first one's alone, as everywhere.
+    A character that yields several tokens belongs to the first of them.
     """
     if not is_unknown.any():
         return np.zeros(len(texts), np.int64)
@@ -94,5 +94,5 @@ def unknown_bytes(texts: Sequence[str], is_unknown: np.ndarray, counts: np.ndarr
 
 
 def sum_by_index(values: np.ndarray, indices: np.ndarray, size: int) -> np.ndarray:
-    """The values that belong to each place."""
+    """The sum of the values of each index."""
     return np.bincount(indices, values, minlength=size).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The distinct words of texts that nothing but gaps of ASCII parts, each with a number: of much text, by bytes."""
+"""Distinct pretokens and whitespace-separated words of texts, numbered by first occurrence."""
 
 from __future__ import annotations
 
@@ -13,48 +13,49 @@ from forebear.data.tokenizers.char_level import code_points, replace_surrogates
 from forebear.data.tokenizers.offsets import text_lengths
 from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
-# The distinct stretches of texts, each with a number: text repeats its words, and each is looked at once.
+# --- Pretokens by character classes ---
 
 
 NUL_CODE, SURROGATE_CODE = (
     0,
     0xD800,
-)  # part the stretches inside one string: the first where no text has it; none has the second
-# Characters from which on compiled loops save more time than it takes to load them, and where numba is there already.
+)  # separators inside one string: NUL if no text has it, otherwise a surrogate, which none has
+# Characters above which compiled loops save more time than loading them takes; less if numba is loaded already.
 ENOUGH, MANY = 1 << 22, 1 << 20
 NO_BOUNDARIES = np.zeros(0, np.int64)
 
 
 def worth_compiling(characters: int) -> bool:
-    """Whether so much text was seen that there is likely as much to come."""
+    """Whether enough text was seen to expect as much again."""
     return characters > (MANY if "numba" in sys.modules else ENOUGH)
 
 
 class PretokenLookup(NamedTuple):
-    """The stretches of some texts, one after the other."""
+    """The pretokens of some texts, concatenated."""
 
-    units: np.ndarray  # where each begins: characters over all texts, each of which is followed by one of nobody's
+    units: np.ndarray  # start offsets over all texts, each followed by one separator character
     numbers: np.ndarray
-    ends: np.ndarray  # (texts,) how many there are up to the end of each
-    new_pretokens: list[str]  # those that are new
+    ends: np.ndarray  # (texts,) cumulative number of pretokens
+    new_pretokens: list[str]  # pretokens seen for the first time
 
 
 class PretokenIndex:
-    """Numbers stretches from 0 on, in the order in which they turn up.
+    """Numbers pretokens from 0 in order of first occurrence.
 
-    classes  (0x110000,) RUN, GAP or ALONE for each character: part of a stretch, between stretches, or a stretch of its
-             own
-    seen     characters that were looked at before, elsewhere
+    Args:
+        classes: (0x110000,) CLASS_RUN, CLASS_GAP or CLASS_SINGLE for each character: part of a pretoken, between
+            pretokens, or a pretoken of its own.
+        characters_before: Characters that were processed before, elsewhere.
 
-    They are looked up by Python, and where there is much text by a compiled loop.
+    Look-up is in Python for short texts, in a compiled loop for long ones.
     """
 
     def __init__(self, classes: np.ndarray, characters_before: int = 0) -> None:
-        self._kinds = classes.astype(np.int32)  # becomes the number of each character that stands alone, once seen
+        self._kinds = classes.astype(np.int32)  # later the pretoken id of each CLASS_SINGLE character
         self._known: dict[str, int] = {}
         self._compiled: Any = None
         self._seen = characters_before
-        self.characters = 0  # of all distinct stretches
+        self.characters = 0  # of all distinct pretokens
 
     def __len__(self) -> int:
         return int(self._compiled.many[0]) if self._compiled is not None else len(self._known)
@@ -65,7 +66,7 @@ class PretokenIndex:
         boundaries: np.ndarray | None = None,
         boundary_fn: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> PretokenLookup:
-        """The stretches of these texts, none of which reaches from one into another; else as in `look_up`."""
+        """The pretokens of these texts, which do not cross texts; arguments as in `look_up`."""
         codes = code_points(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
         ends = np.cumsum(text_lengths(texts) + 1)
         is_boundary = None if boundary_fn is None else boundary_fn(codes)
@@ -81,12 +82,13 @@ class PretokenIndex:
         boundaries: np.ndarray = NO_BOUNDARIES,
         is_boundary: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """Where each stretch begins, its number, and those that are new.
+        """The start and the id of each pretoken, and the new pretokens.
 
-        codes   code points, the last of which is in `gaps`
-        gaps    rising places that belong to no stretch, whatever stands there
-        cuts    rising places before which a stretch ends
-        places  True where one does; None: nowhere
+        Args:
+            codes: Code points, the last of which is in `gaps`.
+            gaps: Ascending positions that belong to no pretoken.
+            boundaries: Ascending positions before which a pretoken ends.
+            is_boundary: True where one does; None: nowhere.
         """
         self._seen += len(codes)
         if self._compiled is None and worth_compiling(self._seen):
@@ -102,7 +104,7 @@ class PretokenIndex:
         return begins, numbers, new_pretokens
 
     def texts(self, first: int = 0) -> list[str]:
-        """The stretches by number, from one on."""
+        """The pretokens by id, from `first` on."""
         if self._compiled is None:
             return list(self._known)[first:]
         ends = self._compiled.ends[first : len(self) + 1]
@@ -135,7 +137,7 @@ class PretokenIndex:
     def _by_names(
         self, codes: np.ndarray, gaps: np.ndarray, boundaries: np.ndarray, is_boundary: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The readable twin, which needs nothing but numpy and a dictionary."""
+        """The reference implementation, by NumPy and a dictionary."""
         numbers = self._kinds.take(codes)
         numbers[gaps] = CLASS_GAP
         run = numbers == CLASS_RUN
@@ -162,7 +164,7 @@ class PretokenIndex:
 
 
 def _split_runs(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
-    """The stretches as strings: their characters with a mark before each, as one string, split at the marks."""
+    """The pretokens as strings: their characters with a marker before each, as one string, split at the markers."""
     run_codes = codes[run]
     if not len(run_codes):
         return []
@@ -177,13 +179,13 @@ def _split_runs(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[
     return joined.split(chr(marker))[1:] if marker == NUL_CODE else joined.split(chr(marker))[1:-1]
 
 
-MAX_GAP_CODE, LINE_FEED = 32, 10  # as codes: nothing within a character of UTF-8 is as low
+MAX_GAP_CODE, LINE_FEED = 32, 10  # bytes of multi-byte UTF-8 characters are higher
 
 
 class WhitespaceWords:
-    """As `Stretches`, for who knows no other classes than parts of words and these gaps.
+    """As `PretokenIndex`, for words that only these gap characters separate.
 
-    A dictionary finds them, and where there is much text a compiled loop over the bytes of UTF-8.
+    Look-up is by a dictionary for short texts, by a compiled loop over UTF-8 bytes for long ones.
     """
 
     def __init__(self, gaps: str, seen: int = 0) -> None:
@@ -202,19 +204,19 @@ class WhitespaceWords:
 
     @property
     def characters(self) -> int:
-        """Of all distinct words; of those that are not of ASCII, their bytes."""
+        """Characters of all distinct words; bytes of non-ASCII ones once compiled."""
         if self._compiled is None:
             return sum(map(len, self._known))
         return int(self._compiled.ends[len(self)]) - len(self)
 
     def sought(self, texts: Sequence[str], *, units: bool = False) -> PretokenLookup:
-        """The words of these texts, as `Stretches.sought` tells of them; where they begin only if asked for."""
+        """The words of these texts; their starts only with `units`."""
         num_before = len(self)
         numbers, ends, begins = self._find_words(texts, units)
         return PretokenLookup(begins, numbers, ends, self._new_words(num_before))
 
     def sought_in(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
-        """The same of texts in UTF-8 that gaps part and that end here; None while a dictionary is as fast."""
+        """The words of UTF-8 texts separated by gaps that end at `ends`; None while a dictionary is as fast."""
         num_before = len(self)
         word_ids = self.numbered_in(data, ends)
         return None if word_ids is None else PretokenLookup(NO_BOUNDARIES, *word_ids, self._new_words(num_before))
@@ -223,17 +225,17 @@ class WhitespaceWords:
         return self.texts(num_before) if len(self) > num_before else []
 
     def numbered(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of their words, and how many there are up to the end of each text."""
+        """The ids of the words of these texts, and their cumulative number per text."""
         return self._find_words(texts, False)[:2]
 
     def numbered_in(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The same of texts as `sought_in` takes them."""
+        """The same for UTF-8 texts; None while a dictionary is as fast."""
         if not self._use_compiled([data]):
             return None
         return self._by_bytes(_padded_array(data), ends)[:2]
 
     def word_ids(self, texts: Sequence[str]) -> np.ndarray:
-        """Their numbers alone."""
+        """The ids of the words of these texts."""
         if not self._use_compiled(texts):
             return self._by_names(texts, False)[0]
         return self._by_bytes(_utf8_array(" ".join(texts)), NO_BOUNDARIES)[0]
@@ -247,11 +249,11 @@ class WhitespaceWords:
         return results[0], results[1], results[2]
 
     def _find_words(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The number of each word, how many there are up to the end of each text, and where they begin."""
+        """The id of each word, their cumulative number per text, and their starts."""
         return (self._by_loops if self._use_compiled(texts) else self._by_names)(texts, units)
 
     def _use_compiled(self, texts: Sequence[str | bytes]) -> bool:
-        """Whether with these so much text was seen that loops are worth it."""
+        """Whether to use compiled loops, counting these texts."""
         if self._compiled is None:
             self._seen += sum(map(len, texts))
             if worth_compiling(self._seen):
@@ -259,11 +261,11 @@ class WhitespaceWords:
         return self._compiled is not None
 
     def texts(self, first: int = 0) -> list[str]:
-        """The words by number, from one on."""
+        """The words by id, from `first` on."""
         return list(self._known)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
 
     def gather(self, separator: str) -> str:
-        """All words in one text, with this mark between them."""
+        """All words in one string, with this separator."""
         return separator.join(self._known) if self._compiled is None else self._text(0).replace(" ", separator)
 
     def _text(self, first: int) -> str:
@@ -278,12 +280,12 @@ class WhitespaceWords:
         ends = self._compiled.ends[: len(self) + 1]
         continuation_bytes = np.flatnonzero(
             (self._compiled.codes[: ends[-1]] & 0xC0) == 0x80
-        )  # bytes within characters
+        )  # UTF-8 continuation bytes
         sizes = np.diff(ends) - 1
         return sizes - np.diff(np.searchsorted(continuation_bytes, ends)), sizes
 
     def in_order(self) -> np.ndarray:
-        """The numbers of all words, in the order of their texts."""
+        """The ids of all words in text order."""
         if self._compiled is None:
             return np.array(sorted(range(len(self._known)), key=list(self._known).__getitem__), np.int64)
         from forebear.kernels.jit import compile_kernel
@@ -293,12 +295,12 @@ class WhitespaceWords:
         compile_kernel(word_prefixes_kernel)(self._compiled.codes, self._compiled.ends, first, second)
         order = np.argsort(first, kind="stable")
         _sort_ties(order, lambda indices: np.lexsort((second[indices], first[indices])), first)
-        names = self.texts_of  # more than sixteen bytes are alike: seldom, so one by one
+        names = self.texts_of  # ties of more than sixteen bytes are rare: sorted one by one
         _sort_ties(order, lambda indices: np.array(_argsort_texts(names(indices)), np.int64), first, second)
         return order
 
     def texts_of(self, numbers: np.ndarray) -> list[str]:
-        """The words of these numbers."""
+        """The words with these ids."""
         if self._compiled is None:
             words = list(self._known)
             return [words[number] for number in numbers.tolist()]
@@ -326,7 +328,7 @@ class WhitespaceWords:
     def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         data = _utf8_array("\n".join(texts))
         ends = np.append(np.flatnonzero(data == LINE_FEED), len(data))
-        if not self._gaps[LINE_FEED] or len(ends) != len(texts):  # some have line feeds of their own: one by one
+        if not self._gaps[LINE_FEED] or len(ends) != len(texts):  # some texts contain line feeds: encoded one by one
             encoded_texts = [replace_surrogates(text).encode() for text in texts]
             data, ends = _padded_array(b" ".join(encoded_texts)), np.cumsum(text_lengths(encoded_texts) + 1)
         numbers, upto, begins = self._by_bytes(data, ends, units)
@@ -335,13 +337,13 @@ class WhitespaceWords:
         return numbers, upto, begins
 
     def _replace_gaps(self, text: str) -> str:
-        """The text with spaces for all gaps."""
+        """Replace all gap characters by spaces."""
         for gap in self._others:
             text = text.replace(gap, " ")
         return text
 
     def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The readable twin, which needs nothing but a dictionary."""
+        """The reference implementation, by a dictionary."""
         known = self._known
         rows = [list(filter(None, self._replace_gaps(replace_surrogates(text)).split(" "))) for text in texts]
         words = list(chain.from_iterable(rows))
@@ -358,7 +360,7 @@ class WhitespaceWords:
 
 
 def _sort_ties(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
-    """Sorts what is alike by all these keys, which stand together already; each such run by `sort`, in one call."""
+    """Sort the runs of equal keys, which are adjacent already, with one call of `sort`."""
     is_tie = np.ones(max(len(order) - 1, 0), bool)
     for key in keys:
         is_tie &= key[order[1:]] == key[order[:-1]]
@@ -375,7 +377,7 @@ def _argsort_texts(names: list[str]) -> list[int]:
 
 
 def _word_offsets(text: str, row: list[str]) -> list[int]:
-    """Where each of these words of a text begins."""
+    """The offset of each of these words in a text."""
     offsets, position = [], 0
     for word in row:
         while text[position] == " ":
@@ -386,7 +388,7 @@ def _word_offsets(text: str, row: list[str]) -> list[int]:
 
 
 def _utf8_array(text: str) -> np.ndarray:
-    """In UTF-8, with what has to stand behind."""
+    """A text as padded UTF-8 bytes."""
     try:
         return _padded_array(text.encode())
     except UnicodeEncodeError:
@@ -394,7 +396,7 @@ def _utf8_array(text: str) -> np.ndarray:
 
 
 def _padded_array(data: bytes) -> np.ndarray:
-    """With what has to stand behind."""
+    """Bytes with the padding that the kernels need."""
     from forebear.kernels.pretokens import PADDING_BYTES
 
     return np.frombuffer(data + b" " * PADDING_BYTES, np.uint8)

@@ -1,4 +1,4 @@
-"""Tokenizers that others published: any tokenizer.json, BERT's and ERNIE's vocabularies, GPT-2's pair of files."""
+"""Loads published tokenizers: any tokenizer.json, BERT's and ERNIE's vocab.txt, GPT-2's pair of files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ACCEPTED_HINT = (
     "encoder.json + vocab.bpe or vocab.json + merges.txt, and a folder that has one of these"
 )
 DEFAULT_PARTS = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None}
-IGNORED_PARTS = {"truncation": None, "padding": None, "post_processor": None}  # what a text has no part in
-LINE_END = "\n</w>"  # GPT of 2018 has no other mark for where a text ends
+IGNORED_PARTS = {"truncation": None, "padding": None, "post_processor": None}  # irrelevant to plain text
+LINE_END = "\n</w>"  # the only end-of-text token of GPT (2018)
 KIND_OF_MODEL = {"WordPiece": "wordpiece", "BPE": "bytepair", "WordLevel": "words", "Unigram": "unigram"}
 
 
@@ -93,7 +93,7 @@ def _parse_json(file: Path, text: str) -> Any:
 
 
 def _from_json(spec: Any, file: Path) -> Tokenizer:
-    """Ours, or a foreign one, of which kind and roles are told from its model and the names of its special tokens."""
+    """A tokenizer.json of ours, or a foreign one whose kind and special tokens are inferred."""
     model = spec.get("model") if isinstance(spec, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
         raise InputError("JSON, but not a tokenizer.json", file=file, hint=ACCEPTED_HINT)
@@ -117,7 +117,7 @@ def _from_json(spec: Any, file: Path) -> Tokenizer:
 
 
 def _infer_model_type(model: dict[str, Any]) -> str:
-    """What old files do not say: the model's type, told from what else it has."""
+    """Infer the model type of old files from its other keys."""
     if "merges" in model:
         return "BPE"
     if isinstance(model["vocab"], list):
@@ -146,7 +146,7 @@ def _infer_metadata(spec: TokenizerSpec, file: Path) -> dict[str, Any]:
 
 
 def _special_roles(tokens: Any) -> dict[str, str]:
-    """Role → token, for those of the known names that are among the tokens."""
+    """Role → token, for the known special-token names in the vocabulary."""
     tokens_of_roles = {
         role: next((name for name in names if name in tokens), None) for role, names in SPECIAL_TOKEN_NAMES.items()
     }
@@ -157,7 +157,7 @@ def _special_roles(tokens: Any) -> dict[str, str]:
 
 
 def _bert_spec(file: Path, text: str, lower: bool | None) -> TokenizerSpec:
-    # Only \n parts lines: BERT's Chinese vocabulary has U+2028, a line end to str.splitlines, as a token.
+    # Split at \n only: BERT's Chinese vocabulary has U+2028, a line break for str.splitlines, as a token.
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -200,7 +200,7 @@ def _ernie_tokens(file: Path, lines: list[str]) -> list[str]:
 
 
 def _has_capital(token: str) -> bool:
-    """Whether a token has a capital letter, special ones ([CLS], <S>) apart."""
+    """Whether a token other than special ones ([CLS], <S>) has a capital letter."""
     special = len(token) > 2 and (token[0], token[-1]) in (("[", "]"), ("<", ">"))
     return not special and any("A" <= character <= "Z" for character in token)
 

@@ -1,7 +1,7 @@
-"""Encoding by memory: text repeats its words, so each distinct stretch is given to Rust once and then looked up.
+"""Token cache: each distinct pretoken is encoded by Rust once and then looked up.
 
-The rules below say where a text may be cut so that the tokens of the parts are the tokens of the whole. They cut only
-where that is certain and leave the rest to longer stretches; the readable twin is `Tokenizer.encode_plainly`.
+The rules say where a text may be split so that the tokens of the parts are the tokens of the whole. They split only
+where that is certain and leave the rest to longer pretokens; the reference is `Tokenizer.encode_many_reference`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 if TYPE_CHECKING:
     import tokenizers
 
-# The memory is emptied when it holds this much, which keeps it below about 80 MB whatever the text.
+# The cache is cleared at this size, which keeps it below about 80 MB.
 MOST_STRETCHES, MAX_CHARACTERS = 1 << 18, 1 << 23
 
 ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
@@ -39,19 +39,19 @@ CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】
 
 
 class PretokenRule(NamedTuple):
-    """Where text may be cut: a class for each code point, and optionally more places before which to cut.
+    """Where a text may be split: a class for each code point, and optionally further boundaries.
 
-    `gaps` are all that is not part of a stretch, where nothing else parts them either.
+    `gaps` are the only separators of pretokens, if the rule needs nothing else.
     """
 
     classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
-    extra_cuts: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
-    words: WordVocabulary | None = None  # where every stretch that is plain is one token
+    extra_cuts: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a pretoken starts
+    words: WordVocabulary | None = None  # if every plain pretoken is one token
     gaps: str = ""
 
 
 class WordVocabulary(NamedTuple):
-    """Words by their ids, those of them that no text can say, the id of all others, and how words are parted."""
+    """Word → id, hidden (special) tokens, the id of unknown words, and the word split."""
 
     ids: Mapping[str, int]
     unspeakable: frozenset[str]
@@ -66,7 +66,7 @@ class WordVocabulary(NamedTuple):
 
 
 def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
-    """The rule for a blueprint that this file understands in every detail; None: only the plain path is exact."""
+    """The rule for a specification that is supported in every detail; None: only the uncached path is exact."""
     if not all(token["special"] for token in spec["added_tokens"]):
         return None
     normalizer, pre_tokenizer, model = spec["normalizer"], spec["pre_tokenizer"], spec["model"]
@@ -93,7 +93,7 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
 
 
 def _wordpiece_rule() -> PretokenRule:
-    """BERT parts text at white space and sets apart punctuation and Chinese characters, whatever stands beside them."""
+    """BERT splits at white space and separates punctuation and Chinese characters in any context."""
     classes = np.full(0x110000, CLASS_RUN, np.int8)
     for first, last in BERT_HAN_BLOCKS:
         classes[first : last + 1] = CLASS_SINGLE
@@ -103,9 +103,7 @@ def _wordpiece_rule() -> PretokenRule:
 
 
 def _word_rule(*, splits_punctuation: bool) -> PretokenRule:
-    """Words part at spaces, line ends and separators; punctuation stands alone unless a normaliser might join it with a
-    mark.
-    """
+    """Words end at spaces, line ends and separators; punctuation is separate unless a normalizer may merge it."""
     classes = np.full(0x110000, CLASS_RUN, np.int8)
     classes[[ord(character) for character in " " + WORD_GAPS]] = CLASS_GAP
     if splits_punctuation:
@@ -114,7 +112,7 @@ def _word_rule(*, splits_punctuation: bool) -> PretokenRule:
 
 
 def _word_vocabulary(spec: TokenizerSpec, split: str) -> WordVocabulary | None:
-    """What a text can say: all but special tokens; None where nothing stands for unknown words."""
+    """The vocabulary without special tokens; None without an unknown token."""
     vocabulary, unk_token = spec["model"]["vocab"], spec["model"].get("unk_token")
     if unk_token not in vocabulary:
         return None
@@ -127,7 +125,7 @@ SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
 
 @cache
 def _gpt2_classes() -> np.ndarray:
-    """What GPT-2's pattern may take a character for; more than it knows count as blank, which only cuts less."""
+    """Character classes of GPT-2's pattern; doubtful ones count as blank, which only splits less."""
     classes = np.zeros(0x110000, np.uint8)
     for code in range(0x3001):
         if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E:
@@ -139,7 +137,7 @@ def _gpt2_classes() -> np.ndarray:
 
 
 def _gpt2_boundaries(codes: np.ndarray) -> np.ndarray:
-    """GPT-2's pattern never joins a character with a space after it, nor a letter with punctuation after it."""
+    """GPT-2's pattern never joins a character with a following space, nor a letter with following punctuation."""
     classes = _gpt2_classes().take(codes)
     current, previous = classes[1:], classes[:-1]
     is_boundary = np.zeros(len(codes), bool)
@@ -151,10 +149,10 @@ def _gpt2_boundaries(codes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class EncodedSpans:
-    """The tokens of many texts: their ids, how many each text has, and the characters each token stands for.
+    """The tokens of many texts: ids, counts per text, and the first and last character of each token.
 
-    `first` and `last` count characters over all texts, each followed by one that belongs to none. `unknown` has the
-    bytes of each text that became unknown tokens.
+    `first` and `last` are offsets over all texts, each followed by one separator character. `num_unknown` has the bytes
+    of each text that became unknown tokens.
     """
 
     ids: np.ndarray
@@ -165,13 +163,13 @@ class EncodedSpans:
 
 
 class TokenCache:
-    """What is remembered of each stretch: its ids, its unknown bytes, and the first and last character of each token.
+    """Caches, for each pretoken, its ids, its unknown bytes, and the first and last character of each token.
 
-    `rust` gives the library's tokenizer, where it is wanted: a large vocabulary takes its time. `unknown` is the id of
-    what the vocabulary lacks; one that no token has where nothing can be unknown.
+    `rust` returns the library's tokenizer on demand, as a large vocabulary takes time to load. `unknown` is the id of
+    unknown tokens, or an id that no token has.
 
-    Several threads may use one cache: a lock admits one at a time. A call that does not end well, such as one that was
-    interrupted, leaves `_complete` False, and the next one begins with an empty cache.
+    Several threads may use one cache: a lock admits one at a time. A call that fails or is interrupted leaves
+    `_complete` False, and the next one starts with an empty cache.
     """
 
     def __init__(self, rust: Callable[[], tokenizers.Tokenizer], rule: PretokenRule, unknown: int) -> None:
@@ -179,15 +177,15 @@ class TokenCache:
         words = 0 if rule.words is None else len(rule.words.ids)
         self._max_pretokens = max(
             MOST_STRETCHES, words + words // 4
-        )  # or a large vocabulary would be forgotten again and again
+        )  # otherwise a large vocabulary would be cleared repeatedly
         self._lock = threading.Lock()
         self._clear()
-        self._complete = True  # what is in the arrays belongs together
+        self._complete = True  # the arrays are consistent
 
     def _clear(self) -> None:
         gaps = self._rule.gaps
         self._pretokens = WhitespaceWords(gaps) if gaps else PretokenIndex(self._rule.classes)
-        self._are_single = True  # so far, each stretch is one token
+        self._are_single = True  # so far, each pretoken is one token
         self._begins, self._lengths, self._unknown_sizes = (
             _GrowableArray(),
             _GrowableArray(),
@@ -197,11 +195,11 @@ class TokenCache:
 
     @property
     def is_fast(self) -> bool:
-        """Whether words are found by their bytes."""
+        """Whether words are found by their bytes, without splitting in Python."""
         return bool(self._rule.gaps)
 
     def preload(self, words: WhitespaceWords, ids: np.ndarray) -> None:
-        """Begins with these words, each of which is one token, of this id."""
+        """Start with these words, each of which is one token with this id."""
         assert self._rule.gaps
         with self._lock:
             self._complete = False
@@ -219,7 +217,7 @@ class TokenCache:
     def encode_many(
         self, texts: Sequence[str], boundaries: np.ndarray | None = None, *, spans: bool = False
     ) -> EncodedSpans:
-        """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
+        """Encode all texts; `boundaries` are further split positions, as offsets over all texts."""
         with self._lock:
             self._begin()
             encoded = self._many(texts, boundaries, spans)
@@ -251,7 +249,7 @@ class TokenCache:
         )
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
-        """The same of texts in UTF-8 that gaps part and that end here; None where this is no faster."""
+        """Encode UTF-8 texts separated by gaps that end at `ends`; None if this is no faster."""
         with self._lock:
             self._begin()
             encoded = self._lines(data, ends)
@@ -306,7 +304,7 @@ class TokenCache:
         self._last.extend(last_characters(offsets))
 
     def _encode_pretokens(self, pretokens: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How many tokens each has, their ids, and the characters that each stands for."""
+        """The number of tokens of each pretoken, their ids and offsets."""
         word_vocab = self._rule.words
         if word_vocab is None:
             is_plain = np.zeros(len(pretokens), bool)
@@ -329,7 +327,7 @@ class TokenCache:
 
 
 class _GrowableArray:
-    """An array that grows at its end without being copied each time."""
+    """An int32 array that grows with amortized copying."""
 
     def __init__(self) -> None:
         self._buffer = np.zeros(1024, np.int32)

@@ -1,4 +1,4 @@
-"""A way of cutting text into tokens: encode, decode, and one JSON file that holds all of it."""
+"""The Tokenizer: encode, decode, offsets, batches for a corpus, and saving to tokenizer.json."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.pretokens import WhitespaceWords
 
-# From ids back to text: exact for bytes and characters, readable for words and pieces of words.
+# --- Decoding: exact for bytes and characters, readable for words and WordPiece ---
 
 
-DOUBLED_PUNCTUATION = set("…—")  # Chinese writes two of them for one
+DOUBLED_PUNCTUATION = set("…—")  # doubled in Chinese
 CLOSING_PUNCTUATION = set(".,;:!?%)]}'’”")  # no space before
 OPENING_PUNCTUATION = set("([{$#“‘")  # no space after
-CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # what an apostrophe joins to the word before it
+CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # joined to the previous word by an apostrophe
 
 
 def decode_ids(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
@@ -66,7 +66,7 @@ def decode_ids(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> s
 
 
 def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix: int) -> str:
-    """Words with spaces between them as people write: none beside Chinese, none before a full stop."""
+    """Join words with spaces as usual in writing: none next to Chinese, none before a full stop."""
     parts: list[str] = []
     previous = ""
     for token, continues in zip(tokens, is_continuation, strict=True):
@@ -94,15 +94,15 @@ def _is_written_tight(character: str) -> bool:
     return wide or "\u3040" <= character <= "\u30ff" or bool(is_han(code_points(character))[0])
 
 
-# What a tokenizer tells of texts: of one in detail, of many in arrays.
+# --- Encodings of one text, and of many texts as arrays ---
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEncoding:
-    """The tokens of one text: ids, the span of the original text each stands for, and their names in the vocabulary.
+    """The tokens of one text: ids, spans in the original text, and vocabulary entries.
 
-    Spans are code-point offsets, rise and never overlap. Where several tokens come from one character (bytes of an
-    emoji, an expanded ligature) the first owns it and the others have the empty span at its end.
+    Spans are code-point offsets in ascending order without overlap. If one character yields several tokens (bytes of an
+    emoji, an expanded ligature), the first has its span and the others the empty span at its end.
     """
 
     ids: np.ndarray
@@ -112,9 +112,15 @@ class TokenEncoding:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """The tokens of many texts: all ids in a row, how many each text has, the bytes of each text that became unknown
-    tokens, and, where somebody asked, True where a token begins a word, and the characters each token stands for, as in
-    `Many`.
+    """The tokens of many texts.
+
+    Attributes:
+        ids: All token ids, concatenated.
+        counts: Number of tokens of each text.
+        unknown_bytes: Bytes of each text that became unknown tokens.
+        starts: True where a token starts a word, if word ends were given.
+        first: First character of each token over all texts, as in `EncodedSpans`, if requested.
+        last: Last character of each token, if requested.
     """
 
     ids: np.ndarray
@@ -126,9 +132,9 @@ class EncodedBatch:
 
 
 class Tokenizer:
-    """Text to ids and back, over Hugging Face's Rust library; a value made from one tokenizer.json blueprint.
+    """Text to ids and back, by Hugging Face's Rust library; an immutable value built from a tokenizer.json.
 
-    Lone surrogates, which a Python string can hold and no file can, count as U+FFFD everywhere, one for one.
+    Lone surrogates, which no file can hold, count as U+FFFD everywhere, one for one.
     """
 
     def __init__(self, spec: TokenizerSpec, *, file: str | os.PathLike[str] | None = None) -> None:
@@ -138,29 +144,29 @@ class Tokenizer:
         self.kind: str = settings["kind"]
         self.special_roles: dict[str, int] = dict(settings["roles"])
         self.vocab_size = len(self._tokens)
-        self.split: str | None = settings.get("split")  # of words: at spaces, or at punctuation too
+        self.split: str | None = settings.get("split")  # of word tokenizers: at spaces, or also at punctuation
         segmenter_settings = settings.get("segmenter")
         self.segmenter = None if segmenter_settings is None else Segmenter(tuple(segmenter_settings["dictionary"]))
 
-    def __reduce__(self) -> tuple[Any, ...]:  # travels to workers as its blueprint
+    def __reduce__(self) -> tuple[Any, ...]:  # pickled as its specification
         return type(self), (self._spec,)
 
     @property
     def unk_id(self) -> int | None:
-        """The id of what the vocabulary lacks; None where nothing can be unknown."""
+        """The id of unknown tokens; None if nothing can be unknown."""
         return self.special_roles.get("unknown")
 
     @property
     def _unk_index(self) -> int:
-        """The same as a number, one that no token has where nothing can be unknown."""
+        """`unk_id`, or -1."""
         return self.special_roles.get("unknown", -1)
 
     # -- text to ids
 
     def encode(self, text: str, *, specials: bool = False) -> TokenEncoding:
-        """The tokens of one text; with `specials`, special tokens written in it ("[MASK]") are themselves.
+        """Encode one text; with `specials`, special tokens written in it ("[MASK]") are recognized.
 
-        Without, they are ordinary text. Neither way adds any that the text does not have.
+        Otherwise they are ordinary text. No special tokens are added.
         """
         text = replace_surrogates(text)
         boundaries = word_level.segment_boundaries(text, self.segmenter)
@@ -174,7 +180,7 @@ class Tokenizer:
         )
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """All ids of many texts in one int32 array and the number of tokens of each text.
+        """All ids of many texts as one int32 array, and the number of tokens of each text.
 
         Equal to `encode` on each text; special tokens written in the texts are ordinary text.
         """
@@ -188,14 +194,14 @@ class Tokenizer:
     def encode_batch(
         self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None, *, spans: bool = False
     ) -> EncodedBatch:
-        """As `encode_many`, with all that a corpus wants to know; `ends` says for each text where its words end.
+        """As `encode_many`, with unknown bytes and, if `ends` has the word ends of each text, word starts.
 
-        A token begins a word if the word of its first character is not that of the last character before it. The
-        first token of a text always does, a piece that continues a word ("##ing") never.
+        A token starts a word if its first character is in another word than the last character before it. The first
+        token of a text always does, a continuation piece ("##ing") never.
         """
         if ends is None:
             return self._encode_counts(texts)
-        if self.kind == "words":  # these are the words then, whatever its own segmenter would say
+        if self.kind == "words":  # the given words override the tokenizer's segmenter
             encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], spans)
             token_spans = (encoded.first, encoded.last) if spans else ()
             return EncodedBatch(
@@ -216,16 +222,14 @@ class Tokenizer:
         )
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        """As `encode_all`, of texts in UTF-8 that line feeds part and that end here, if words are found by their bytes
-        and there is much text; else None.
-        """
+        """As `encode_batch`, of UTF-8 texts separated by line feeds that end at `ends`; None if bytes are no faster."""
         encoded = self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
         return None if encoded is None else EncodedBatch(encoded.ids, encoded.counts, encoded.num_unknown)
 
     def _encode_at_boundaries(
         self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], spans: bool
     ) -> EncodedSpans:
-        """The tokens of texts of which each is cut at its places."""
+        """Encode texts that are split at given positions."""
         boundaries = [np.array(positions, np.int64) for positions in word_boundaries]
         if self._cache is None:
             return self._encode_uncached(texts, boundaries)
@@ -244,7 +248,7 @@ class Tokenizer:
         )
 
     def encode_many_reference(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """`encode_many` by the Rust library alone: its readable twin, and the way where nothing faster is exact."""
+        """`encode_many` by the Rust library alone: the reference, and the fallback where nothing faster is exact."""
         separated = [
             word_level.insert_separators(text, word_level.segment_boundaries(text, self.segmenter))
             for text in map(replace_surrogates, texts)
@@ -254,14 +258,14 @@ class Tokenizer:
         return ids, np.fromiter(map(len, encodings), np.int32, len(encodings))
 
     def _encode_counts(self, texts: Sequence[str]) -> EncodedBatch:
-        """`encode_all` where nobody tells words."""
+        """`encode_batch` without word ends."""
         if self._character_table is None and self._cache is not None and not self._rarely_repeats(texts):
             encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts))
             return EncodedBatch(encoded.ids, encoded.counts, encoded.num_unknown)
         ids, counts = self.encode_many(texts)
         unknown_positions = np.flatnonzero(ids == self._unk_index)
         text_ids = np.searchsorted(np.cumsum(counts), unknown_positions, side="right")
-        if self._character_table is not None:  # a character, a token
+        if self._character_table is not None:  # one token per character
             return EncodedBatch(
                 ids,
                 counts,
@@ -273,7 +277,7 @@ class Tokenizer:
         return EncodedBatch(ids, counts, unknown)
 
     def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedSpans:
-        """`Memo.many` with spans, by the Rust library alone; cut at `places`, or else where the own segmenter says."""
+        """`TokenCache.encode_many` with spans, by the Rust library alone; split at `places` or by the segmenter."""
         texts = list(map(replace_surrogates, texts))
         boundaries = boundaries or [word_level.segment_boundaries(text, self.segmenter) for text in texts]
         separated = [
@@ -292,7 +296,7 @@ class Tokenizer:
         )
 
     def _segmenter_boundaries(self, texts: Sequence[str]) -> np.ndarray | None:
-        """`words.borders` of each text by the own segmenter, counted over all texts as the memory does."""
+        """`segment_boundaries` of each text, as offsets over all texts."""
         if self.segmenter is None or not texts:
             return None
         han_indices = [index for index, text in enumerate(texts) if has_han(text)]
@@ -308,7 +312,7 @@ class Tokenizer:
         return (word_ends + np.repeat(text_starts[han_indices] - han_starts, text_lengths(ends)))[is_relevant]
 
     def _rarely_repeats(self, texts: Sequence[str]) -> bool:
-        """Whether remembering would not pay: byte-level BPE takes an unspaced Chinese clause for one word."""
+        """Whether a cache would not pay off: byte-level BPE takes an unspaced Chinese clause for one word."""
         if self.kind != "bytepair":
             return False
         sample = code_points("".join(texts[:16]))
@@ -317,17 +321,17 @@ class Tokenizer:
     # -- ids to text
 
     def decode(self, ids: Iterable[int] | np.ndarray, *, specials: bool = False) -> str:
-        """Text again; special tokens are left out unless asked for, except the unknown one, which stands for text."""
+        """The text of ids; special tokens except the unknown one are skipped unless `specials`."""
         return decode_ids(self, [int(i) for i in ids], specials=specials)
 
-    def id_to_token(self, id: int) -> str:  # noqa: A002 - the word for it
+    def id_to_token(self, id: int) -> str:  # noqa: A002 - the field's word
         """The token of an id."""
         if not 0 <= id < self.vocab_size:
             raise InputError(f"no token has id {id}", hint=f"ids of this tokenizer are 0 to {self.vocab_size - 1}")
         return self._tokens[id]
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of a token, None where the vocabulary lacks it."""
+        """The id of a token; None if it is not in the vocabulary."""
         return self._numbers.get(token)
 
     def vocabulary(self) -> list[str]:
@@ -336,15 +340,15 @@ class Tokenizer:
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """The ids of all special tokens, those without a role too."""
+        """The ids of all special tokens, with and without a role."""
         added = {token["id"] for token in self._spec["added_tokens"] if token["special"]}
         return frozenset(added | set(self.special_roles.values()))
 
     @cached_property
     def continuation_mask(self) -> np.ndarray:
-        """True for pieces that continue a word ("##ing"). Only WordPiece marks them: False everywhere otherwise.
+        """True for continuation pieces ("##ing"), which only WordPiece marks.
 
-        (Byte-level BPE marks spaces instead; a piece without one may begin a word, after a quote for example.)
+        (Byte-level BPE marks spaces instead; a token without one may start a word, after a quote for example.)
         """
         prefix = self.continuation_prefix
         if not prefix:
@@ -353,13 +357,13 @@ class Tokenizer:
 
     @property
     def continuation_prefix(self) -> str:
-        """What marks a piece that continues a word; empty where nothing does."""
+        """The prefix of continuation pieces; "" without one."""
         model = self._spec["model"]
         return model.get("continuing_subword_prefix") or "" if self.kind == "wordpiece" else ""
 
     @cached_property
     def lossy_features(self) -> tuple[str, ...]:
-        """What of a text its tokens do not tell, so that no model of them pays for it."""
+        """Features of a text that tokenization loses, so that they cost no bits."""
         normalize, _ = blueprints.preprocessing_steps(self._spec["normalizer"], None)
         samples = {"case": "A", "accents": "é", "compatibility forms": "①"}
         spaced = "a \n b"
@@ -371,16 +375,16 @@ class Tokenizer:
 
     @property
     def spec(self) -> TokenizerSpec:
-        """All of it, as its tokenizer.json tells it; not to be changed."""
+        """The specification, as in tokenizer.json; not to be modified."""
         return self._spec
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over all that decides which ids a text gets: equal digests, equal ids."""
+        """SHA-256 of everything that determines the ids of a text: equal digests, equal ids."""
         return blueprints.spec_digest(self._spec)
 
     def describe(self) -> dict[str, Any]:
-        """What a person should know of it, as JSON values."""
+        """A description for users, as JSON values."""
         settings: Mapping[str, Any] = self._spec["model"]["forebear"]
         description = {
             "kind": self.kind,
@@ -399,7 +403,7 @@ class Tokenizer:
         return description
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tokenizer.json, whole or not at all."""
+        """Write tokenizer.json atomically."""
         with atomic_write(path) as file:
             file.write(self._file)
 
@@ -407,14 +411,14 @@ class Tokenizer:
     def load(cls, path: str | os.PathLike[str], *, lower: bool | None = None) -> Tokenizer:
         """Read a tokenizer.json, a published vocabulary (BERT's, ERNIE's, GPT-2's) or a folder that has one of them.
 
-        `lower` says whether a vocabulary file without that fact is for lower-cased text; None: told from its entries.
+        `lower` says whether a plain vocabulary file is for lowercased text; None: inferred from its entries.
         """
         from forebear.data.tokenizers import pretrained
 
         return pretrained.load_tokenizer(path, lower=lower)
 
     @cached_property
-    def _file(self) -> bytes:  # kept, since a run, its corpus and the cache each want one
+    def _file(self) -> bytes:  # cached: a run, its corpus and the token cache each need it
         return blueprints.spec_bytes(self._spec)
 
     @cached_property
@@ -439,16 +443,16 @@ class Tokenizer:
 
     @property
     def is_fast(self) -> bool:
-        """Whether nothing but white space parts its words, which are then found sooner than they are read."""
+        """Whether words are separated by white space alone, so that they are found by their bytes."""
         return self._cache is not None and self._cache.is_fast
 
     def preload_cache(self, words: WhitespaceWords, ids: np.ndarray) -> None:
-        """Takes over what counting these words has found, of each its id: they need not be looked at again."""
+        """Fill the token cache with counted words and their ids."""
         if self._cache is not None:
             self._cache.preload(words, np.where(ids < 0, self._unk_index, ids))
 
     def clear_cache(self) -> None:
-        """Gives back the memory that is used to encode and to save sooner; what is wanted again is made anew."""
+        """Free the memory of caches; they are rebuilt on demand."""
         for attribute in ("_cache", "_file"):
             self.__dict__.pop(attribute, None)
 

@@ -1,4 +1,4 @@
-"""A tokenizer's blueprint: its tokenizer.json as a plain dictionary, in Hugging Face's format with our facts inside."""
+"""Tokenizer specifications: tokenizer.json as a dictionary, in Hugging Face's format with our metadata inside."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ROBERTA_SPECIALS = {
     role: SPECIAL_TOKEN_NAMES[role][1] for role in ("start", "padding", "end", "unknown", "mask")
 }  # ids 0 to 4 again
 
-DIGEST_KEYS = ("kind", "roles", "segmenter")  # of our own facts; the others only say in words what the format holds
+DIGEST_KEYS = ("kind", "roles", "segmenter")  # of our metadata; the others only describe what the format holds
 NORMALIZE_STEPS = ("nfkc", "lower", "accents")
 SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
-VOCAB_PLACEHOLDER = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # where it will stand
-HIDDEN_PREFIX = SEPARATOR + " "  # no way of cutting text yields a piece with these two characters
+VOCAB_PLACEHOLDER = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # placeholder of the vocabulary in the JSON template
+HIDDEN_PREFIX = SEPARATOR + " "  # no pre-tokenizer yields a piece with these two characters
 
 
 def build_tokenizer_spec(
@@ -47,10 +47,12 @@ def build_tokenizer_spec(
     decoder: dict[str, Any] | None,
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
-    """A whole blueprint; `specials` gives role → token, all of which the model's vocabulary has."""
+    """A complete specification; `specials` is role → token, all in the model's vocabulary."""
     vocabulary = model["vocab"]
     roles = {role: vocabulary[token] for role, token in specials.items()}
-    mask_token = specials.get("mask") if kind == "bytepair" else None  # there a space belongs to what follows it
+    mask_token = (
+        specials.get("mask") if kind == "bytepair" else None
+    )  # in byte-level BPE a space belongs to the next token
     added = [
         {"id": i, "content": token, "single_word": False, "lstrip": token == mask_token, "rstrip": False}
         | {"normalized": False, "special": True}
@@ -71,7 +73,7 @@ def build_tokenizer_spec(
 
 
 def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
-    """The named steps in their order, or None; `accents` takes non-spacing marks off letters."""
+    """A normalizer with the named steps in order, or None; `accents` strips combining marks."""
     definitions: dict[str, list[dict[str, Any]]] = {
         "nfkc": [{"type": "NFKC"}],
         "lower": [{"type": "Lowercase"}],
@@ -89,7 +91,7 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
 
 
 def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = True) -> dict[str, Any]:
-    """BERT's own: clean controls and set Han characters apart (`basic`), then accents (None: as case), then case."""
+    """BERT's normalizer: clean controls and separate Han characters (`basic`), strip accents (None: as case), lower."""
     return {
         "type": "BertNormalizer",
         "clean_text": basic,
@@ -102,7 +104,7 @@ def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = T
 def preprocessing_steps(
     normalizer: dict[str, Any] | None, pre_tokenizer: dict[str, Any] | None
 ) -> tuple[Callable[[str], str], Callable[[str], list[str]]]:
-    """What the Rust library does to a text before its model sees it: normalised text, and the pieces of a text."""
+    """Two functions of the Rust library: normalize a text, and split a text into pretokens."""
     empty_parts = {"added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
     spec = {"version": "1.0", "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, **empty_parts}
     tokenizer = rust_tokenizer(spec, specials=True)
@@ -117,7 +119,7 @@ def preprocessing_steps(
 
 
 def rust_tokenizer(spec: TokenizerSpec, *, specials: bool) -> tokenizers.Tokenizer:
-    """The Rust tokenizer of a blueprint; without `specials`, no text whatever can become a special token.
+    """The Rust tokenizer of a specification; without `specials`, no text can become a special token.
 
     The library's own switch (`encode_special_tokens`) is state of the object and only stops the search for special
     tokens: a white-space tokenizer would still find the word "[MASK]" in its vocabulary. So that instance gets
@@ -134,7 +136,7 @@ def rust_tokenizer(spec: TokenizerSpec, *, specials: bool) -> tokenizers.Tokeniz
 
 
 def _hide_special_tokens(spec: TokenizerSpec) -> TokenizerSpec:
-    """The blueprint with its special tokens renamed to what no text can spell."""
+    """Rename special tokens to strings that no text can contain."""
     model = spec["model"]
     hidden = {token["content"] for token in spec["added_tokens"] if token["special"]}
     if isinstance(model.get("unk_token"), str):
@@ -157,7 +159,7 @@ def spec_tokens(spec: TokenizerSpec, file: str | os.PathLike[str] | None = None)
     vocabulary = spec["model"]["vocab"]
     added = [token["content"] for token in spec["added_tokens"]]
     has_all_added = isinstance(vocabulary, dict) and all(token in vocabulary for token in added)
-    if has_all_added and list(vocabulary.values()) == list(range(len(vocabulary))):  # as we write it ourselves
+    if has_all_added and list(vocabulary.values()) == list(range(len(vocabulary))):  # as we write it
         return list(vocabulary)
     pairs = (
         list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
@@ -181,19 +183,19 @@ def spec_tokens(spec: TokenizerSpec, file: str | os.PathLike[str] | None = None)
 
 
 def spec_digest(spec: TokenizerSpec) -> str:
-    """sha256 over all that decides which ids a text gets; what else we know, as how it was trained, is left out."""
+    """SHA-256 of everything that determines the ids of a text; other metadata, such as training, is excluded."""
     model = dict(spec["model"])
     model["forebear"] = {name: value for name, value in model["forebear"].items() if name in DIGEST_KEYS}
     return hashlib.sha256(_as_json({**spec, "model": model}, canonical=True)).hexdigest()
 
 
 def spec_bytes(spec: TokenizerSpec) -> bytes:
-    """What its tokenizer.json holds."""
+    """The bytes of tokenizer.json."""
     return _as_json(spec) + b"\n"
 
 
 def _as_json(spec: TokenizerSpec, *, canonical: bool = False) -> bytes:
-    """The same as `json.dumps` writes, but for spaces; a vocabulary of words and ids, which may be large, sooner."""
+    """JSON as `json.dumps` writes it, up to spaces; large vocabularies are written faster."""
     import orjson
 
     format_options: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")} if canonical else {}

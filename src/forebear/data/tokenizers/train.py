@@ -1,4 +1,4 @@
-"""Making a tokenizer from text: counts or merges are learned from all of it, or from a sample whose size is stated."""
+"""Training tokenizers on text or a sample of it, and extending the vocabulary of a tokenizer."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 MAX_TRAINING_CHARACTERS = 200_000_000
 AUTO_SEGMENTER = "automatic"
-BLOCK = 1 << 16  # characters; a sample is drawn in blocks no longer than this, so that one huge text is sampled too
+BLOCK = 1 << 16  # characters; texts are sampled in blocks of at most this, so that one huge text is sampled too
 
 
 class TrainingSample:
-    """The texts to learn from, counting what passes.
+    """Iterates over the training texts, or a sample of them, and counts characters.
 
-    Where the whole (`total` characters) is larger than `limit`, each block is in or out by a hash of its content:
-    the same whatever the order of texts, and spread over all of them. Without a known total the first `limit`
-    characters are taken, and the report says so.
+    If the total exceeds `limit` characters, blocks are sampled by a hash of their content, independently of the order
+    of texts. Without a known total, the first `limit` characters are taken, as the report says.
     """
 
     def __init__(self, texts: Iterable[str], limit: int, total: int | None) -> None:
@@ -64,7 +63,7 @@ class TrainingSample:
                 yield text
 
     def report(self) -> dict[str, Any]:
-        """What was learned from; `of` is None where the end of the text was not reached."""
+        """Metadata of the sample; `of` is None if the end of the text was not reached."""
         total = None if self._how == "the beginning" else self.seen
         return {"characters": self.taken, "of": total, "texts": self.texts, "sample": self._how, "limit": self._limit}
 
@@ -89,7 +88,7 @@ def train_tokenizer(
     total_characters: int | None = None,
     once: SinglePassText | None = None,
 ) -> Tokenizer:
-    """A tokenizer of one of the four kinds, learned from the texts; the same texts give the same file.
+    """Train a tokenizer of one of the four kinds; the same texts give the same file.
 
     None stands for the kind's own number. `lower` is BERT's switch for WordPiece (on unless told otherwise) and the
     step "lower" for the others (off). `split` and `segmenter` concern words: Chinese is cut by `segmenter`, by a
@@ -111,7 +110,7 @@ def train_tokenizer(
     min_size = len(set(special_tokens.values())) + (256 if kind == "bytepair" else 1)
     if size is not None and size < min_size:
         raise InputError(f"size is {size}", hint=f"{kind} needs at least {min_size}, of which some are special tokens")
-    make_normalizer(normalise)  # speaks up about an unknown step before any work is done
+    make_normalizer(normalise)  # raises for an unknown step before any work is done
     if kind != "wordpiece" and lower and "lower" not in normalise:
         normalise = (*normalise, "lower")
     sample = TrainingSample(texts, limit, total_characters)
@@ -169,12 +168,12 @@ def _words(
 def _train_whitespace_tokenizer(
     sample: TrainingSample, size: int, min_count: int, specials: dict[str, str], once: SinglePassText | None
 ) -> Tokenizer:
-    """The same where nothing but white space parts words: what was counted is remembered for encoding."""
+    """Train a whitespace tokenizer; the counted words fill its token cache."""
     spec_options: dict[str, Any] = {"specials": specials, "normalise": (), "split": "spaces"}
     if once is None:
         counted = word_level.count_whitespace_words(sample)
     else:
-        deque(sample, maxlen=0)  # they pass
+        deque(sample, maxlen=0)  # exhausts the texts, which are counted on the way
         counted = once.word_counts
     if not word_level.are_plain_words(counted.words):
         counts = word_level.split_counts(counted, "spaces")
@@ -237,16 +236,16 @@ def _train_bpe_tokenizer(
     return Tokenizer(bpe.bpe_spec(vocab, merges, specials=specials, normalise=normalise, facts=facts))
 
 
-# A vocabulary with words added to it: what was cut into pieces, or unknown, becomes a token of its own.
+# --- Adding words to a vocabulary ---
 
 
-KINDS = ("words", "characters", "wordpiece")  # whose vocabularies are lists
+KINDS = ("words", "characters", "wordpiece")  # their vocabularies are plain lists
 
 
 def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) -> list[str]:
-    """The words that these texts hold at least so often and the vocabulary lacks, the most frequent first.
+    """Out-of-vocabulary words with at least `min_count` occurrences in these texts, the most frequent first.
 
-    Only such as it could find if it had them, and none where it spells every word.
+    Only words that the tokenizer could produce, and none for tokenizers without unknown words.
     """
     if tokenizer.unk_id is None or tokenizer.kind not in KINDS:
         return []

@@ -1,4 +1,4 @@
-"""From counts to a vocabulary: what is counted, in which order ids are given, and how much of a text it covers."""
+"""Counting words and pretokens, the order of a vocabulary, and its coverage."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 from forebear.data.tokenizers.pretokens import WhitespaceWords, worth_compiling
 from forebear.errors import InputError
 
-# Distinct stretches and their characters held before they are cut into pieces: bounds the memory of counting.
+# Distinct pretokens and characters that are held before they are split: bounds the memory of counting.
 MOST_STRETCHES, MAX_CHARACTERS = 1 << 19, 1 << 23
-BLOCK = 1 << 20  # characters that are looked up at once
+BLOCK = 1 << 20  # characters per look-up
 
 
 def count_pieces(texts: Iterable[str], split_pretoken: Callable[[str], Iterable[str]]) -> Counter[str]:
-    """How often each piece occurs, where `cut` makes pieces of a stretch without ASCII spaces.
+    """Count pieces, where `split_pretoken` splits a pretoken without ASCII spaces.
 
-    Natural text repeats its stretches, so each distinct one is cut once and its pieces are counted many times. Where
-    there is much text, the rest of it is looked up by compiled loops.
+    Text repeats its pretokens, so each distinct one is split once. Long texts switch to a compiled loop.
     """
     pieces: Counter[str] = Counter()
     pretokens: Counter[str] = Counter()
@@ -45,7 +44,7 @@ def count_known_pretokens(
     split_pretoken: Callable[[str], Iterable[str]],
     pieces: Counter[str] | None = None,
 ) -> Counter[str]:
-    """The pieces of stretches that occur so often, added to those of others."""
+    """Count the pieces of pretokens with known counts, adding to `pieces`."""
     pieces = Counter() if pieces is None else pieces
     for pretoken, count in pretokens:
         for piece in split_pretoken(pretoken):
@@ -81,7 +80,7 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 class WordCounts:
-    """Words that gaps part, numbered as they turn up, and how often each occurs: no Python object for any of them."""
+    """Words separated by gap characters, numbered by first occurrence, with counts; no Python object per word."""
 
     def __init__(self, gaps: str, characters_before: int = 0) -> None:
         self.words, self.times = WhitespaceWords(gaps, characters_before), np.zeros(0, np.int64)
@@ -97,7 +96,7 @@ class WordCounts:
         self.count(self.words.word_ids(texts))
 
     def count(self, word_ids: np.ndarray) -> None:
-        """Words of these numbers occur once more each."""
+        """Add one occurrence of each of these word ids."""
         totals = np.bincount(word_ids, minlength=len(self.words))
         totals[: len(self.times)] += self.times
         self.times = totals
@@ -108,7 +107,7 @@ class WordCounts:
     def by_frequency(
         self, *, specials: Iterable[str], size: int | None, min_count: int
     ) -> tuple[list[str], np.ndarray]:
-        """As `ordered` below; and the id of each word by its number, -1 where the vocabulary lacks it."""
+        """The vocabulary as `order_vocabulary`; also the id of each word, -1 if it is not in the vocabulary."""
         special_tokens, max_words = _first(specials, size)
         alphabetical = self.words.in_order()
         order = alphabetical[np.argsort(-self.times[alphabetical], kind="stable")]
@@ -126,16 +125,16 @@ class WordCounts:
 def order_vocabulary(
     counts: Mapping[str, int], *, specials: Iterable[str], size: int | None, min_count: int
 ) -> list[str]:
-    """The vocabulary in id order: special tokens, then pieces by falling count; pieces of equal count by their text."""
+    """The vocabulary in id order: special tokens, then pieces by descending count, ties by text."""
     special_tokens, max_pieces = _first(specials, size)
     special_set = set(special_tokens)
     pieces = sorted(piece for piece, count in counts.items() if count >= min_count and piece not in special_set)
-    pieces.sort(key=counts.__getitem__, reverse=True)  # who is as frequent stays where it is
+    pieces.sort(key=counts.__getitem__, reverse=True)  # stable: ties stay in text order
     return special_tokens + pieces[:max_pieces]
 
 
 def _first(specials: Iterable[str], size: int | None) -> tuple[list[str], int | None]:
-    """What the first ids are for, and how many others there may be; None: any number."""
+    """The special tokens, and how many further entries fit; None: unlimited."""
     first = list(dict.fromkeys(specials))
     if size is not None and size <= len(first):
         raise InputError(
@@ -146,6 +145,6 @@ def _first(specials: Iterable[str], size: int | None) -> tuple[list[str], int | 
 
 
 def coverage(counts: Mapping[str, int], vocabulary: Iterable[str]) -> float:
-    """The share of all counted pieces that the vocabulary, in which each is once, has; 1.0 of nothing."""
+    """The share of counted pieces that are in the vocabulary; 1.0 without any."""
     total = sum(counts.values())
     return sum(map(counts.get, vocabulary, repeat(0))) / total if total else 1.0

@@ -1,4 +1,4 @@
-"""Words: white space and punctuation part them, and in Chinese, which writes no spaces, a segmenter does."""
+"""Word-level tokenizer: words are separated by white space and punctuation, in Chinese by a segmenter."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from forebear.errors import InputError
 
 WORD_SPLITS = ("punctuation", "spaces")
 WORD_VOCAB_SIZE, WORD_MIN_COUNT = 50_000, 1
-WORD_GAPS = "\n\t\r" + SEPARATOR  # part words as a space does, whatever stands beside them
+WORD_GAPS = "\n\t\r" + SEPARATOR  # separate words as a space does, in any context
 WHITESPACE = re.compile(
     f"[\t-\r {SEPARATOR}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-)  # Unicode's own list
+)  # Unicode's White_Space
 
 
 def word_pretokenizer(split: str) -> dict[str, Any]:
-    """How text is parted: at the separator always, then as `split` says.
+    """The pre-tokenizer: splits at the separator, then as `split` says.
 
     "punctuation": runs of word characters (letters, marks, digits, _) or one other character; "spaces": white space.
     """
@@ -48,13 +48,13 @@ def word_pretokenizer(split: str) -> dict[str, Any]:
 
 def is_plain_word(pretoken: str, split: str) -> bool:
     """Whether it is certainly one word: letters and digits of ASCII only; where spaces part words, anything visible."""
-    if split == "spaces":  # white space is never printable, but for the space itself, which no stretch has
+    if split == "spaces":  # no white space is printable except the space itself, which no pretoken has
         return pretoken != "" and (pretoken.isprintable() or WHITESPACE.search(pretoken) is None)
     return pretoken.isascii() and pretoken.isalnum()
 
 
 def segment_boundaries(text: str, segmenter: Segmenter | None) -> np.ndarray:
-    """Where the segmenter's words part inside the text at a Chinese character: positions, rising."""
+    """Word boundaries of the segmenter next to Chinese characters, ascending."""
     if segmenter is None or not has_han(text):
         return np.zeros(0, np.int64)
     word_ends = np.array(segmenter.word_ends(text), np.int64)[:-1]
@@ -63,19 +63,19 @@ def segment_boundaries(text: str, segmenter: Segmenter | None) -> np.ndarray:
 
 
 def split_at(text: str, boundaries: np.ndarray) -> list[str]:
-    """The text cut at each of these places."""
+    """Split a text at these positions."""
     return [text[begin:end] for begin, end in pairwise([0, *boundaries.tolist(), len(text)])]
 
 
 def insert_separators(text: str, boundaries: np.ndarray) -> str:
-    """The text with a separator put in at each of these places."""
+    """Insert a separator at each of these positions."""
     return SEPARATOR.join(split_at(text, boundaries)) if len(boundaries) else text
 
 
 def count_words(
     texts: Iterable[str], *, split: str, normalise: Sequence[str], segmenter: Segmenter | None
 ) -> tuple[Counter[str], bool]:
-    """How often each word occurs, and whether the segmenter had anything to do."""
+    """Count words; also whether the segmenter split anything."""
     segmented, split_pretoken = False, _pretoken_splitter(split, normalise)
 
     def spaced_texts() -> Iterator[str]:
@@ -92,7 +92,7 @@ def count_words(
 
 
 def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:
-    """What makes pieces of a stretch."""
+    """A function that splits a pretoken into words."""
     _, split_pretokens = preprocessing_steps(make_normalizer(normalise), word_pretokenizer(split))
 
     def split_pretoken(pretoken: str) -> Sequence[str]:
@@ -102,17 +102,17 @@ def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], 
 
 
 def count_whitespace_words(texts: Iterable[str]) -> vocabulary.WordCounts:
-    """The same of words that white space alone parts, as far as gaps do: those may have other white space in them."""
+    """Count words separated by ASCII gaps; they may contain other white space."""
     return vocabulary.WordCounts.from_texts(texts, " " + WORD_GAPS)
 
 
 def split_counts(counts: vocabulary.WordCounts, split: str) -> Counter[str]:
-    """How often each word occurs, where some of these are several."""
+    """Count words, where some of these entries are several words."""
     return vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter(split, ()))
 
 
 def are_plain_words(words: WhitespaceWords) -> bool:
-    """Whether none of these, which no gap parts, has any white space in it."""
+    """Whether none of these words contains white space."""
     joined = words.gather("_")
     return joined.isprintable() or WHITESPACE.search(joined) is None
 
@@ -126,7 +126,7 @@ def word_tokenizer_spec(
     segmenter: Segmenter | None,
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
-    """These words, special tokens among them, in id order; all others are the unknown token."""
+    """The specification of a word tokenizer with these tokens in id order."""
     if "unknown" not in specials:
         raise InputError("a word vocabulary needs a token for unknown words", hint="give `specials` the role 'unknown'")
     model = {
@@ -146,5 +146,5 @@ def word_tokenizer_spec(
 
 
 def segmenter_spec(segmenter: Segmenter | None) -> dict[str, Any] | None:
-    """What a blueprint says of its segmenter."""
+    """The entry of a segmenter in a specification."""
     return None if segmenter is None else {"made_with": segmenter.describe(), "dictionary": list(segmenter.dictionary)}

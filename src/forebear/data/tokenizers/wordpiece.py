@@ -1,4 +1,4 @@
-"""WordPiece, as in BERT: text cut at spaces, punctuation and Chinese characters, then into the longest known pieces."""
+"""WordPiece, as in BERT: split at spaces, punctuation and Chinese characters, then into the longest known subwords."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from forebear.data.tokenizers.tokenizer_json import (
 from forebear.errors import InputError
 
 WORDPIECE_VOCAB_SIZE, WORDPIECE_MIN_COUNT = 30_000, 2
-PREFIX = "##"  # a piece that continues a word
+PREFIX = "##"  # prefix of continuation pieces
 MAX_WORD_LENGTH = 100  # characters of a word; a longer one is unknown, as in BERT
 
 _HAN_OR_NOT = re.compile(f"[{BERT_HAN_CLASS}]|[^{BERT_HAN_CLASS}]+")
 
 
 def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
-    """BERT's basic normaliser after the named steps; accents go where case goes, as in BERT."""
+    """BERT's normalizer after the named steps; lowercasing also strips accents, as in BERT."""
     steps = [make_normalizer((step,)) for step in normalise if step != "lower"]
     basic = bert_normalizer(lower=lower)
     return {"type": "Sequence", "normalizers": [*steps, basic]} if steps else basic
 
 
 def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
-    """How often each word occurs; a Chinese character is a word."""
+    """Count words; a Chinese character is a word."""
     _, split_pretokens = preprocessing_steps(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
     separated = (
         " ".join(_HAN_OR_NOT.findall(replace_surrogates(text))) for text in texts
@@ -44,11 +44,10 @@ def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Seque
 
 
 def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, specials: Mapping[str, str]) -> list[str]:
-    """The pieces in id order: special tokens, characters, continuing characters, then pieces as they were learned.
+    """Train the vocabulary in id order: special tokens, characters, continuation characters, then learned subwords.
 
-    The trainer numbers continuing characters in the order of a randomly seeded hash table and breaks ties between
-    equally frequent pairs by number: the same text gave another vocabulary each time. Told all of them beforehand,
-    as if they were special tokens, it has nothing left to choose.
+    The Rust trainer numbers continuation characters in the order of a randomly seeded hash table and breaks ties of
+    pairs by number, so the vocabulary would vary between runs. Passing all of them as special tokens fixes the order.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -81,9 +80,9 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
 
 
 def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
-    """All characters, those that continue a word marked, by falling count, as many as there is room for.
+    """Characters, with a prefix inside words, by descending count, as many as fit.
 
-    Rare ones too: a character that is left out makes every word it stands in unknown.
+    Rare ones are included, as a missing character makes every word with it unknown.
     """
     counts_of_pieces: Counter[str] = Counter()
     for word, count in counts.items():
@@ -95,7 +94,7 @@ def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
 
 
 def _repeat_words(words: Mapping[str, int], words_per_line: int = 8192) -> Iterator[str]:
-    """Each word as often as it was counted, many to a string, for a trainer that takes no counts."""
+    """Repeat each word by its count, many per string, for a trainer that takes no counts."""
     for word, count in words.items():
         for start in range(0, count, words_per_line):
             yield " ".join(repeat(word, min(words_per_line, count - start)))
@@ -109,7 +108,7 @@ def wordpiece_spec(
     normalise: Sequence[str] = (),
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
-    """WordPiece over these tokens in id order."""
+    """The specification of a WordPiece tokenizer with these tokens in id order."""
     if "unknown" not in specials:
         raise InputError("a WordPiece vocabulary needs a token for unknown words", hint="give `specials` 'unknown'")
     model = {

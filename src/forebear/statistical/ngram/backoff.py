@@ -1,4 +1,4 @@
-"""A finished n-gram model: what follows a context that was seen, and what is left for the rest."""
+"""Back-off model: log-probabilities and back-off weights of n-grams in sorted arrays."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ class BackoffTable:
 
     @classmethod
     def estimated(cls, ngrams: NgramIndex, levels: LogProbLevels, even: np.ndarray | None = None) -> BackoffTable:
+        """From smoothed levels."""
         logs, backoffs = zip(*levels, strict=True)
         return cls(ngrams, logs, backoffs[1:], even)
 
     def levels(self) -> LogProbLevels:
-        """The same, level by level."""
+        """The model, level by level."""
         return map(LogProbLevel, self.log_probs, [np.zeros(1, np.float32), *self.backoffs])
 
     @property
     def sizes(self) -> list[int]:
-        """How many n-grams there are of each length."""
+        """Number of n-grams of each length."""
         return [self.ngrams.count(n) for n in range(1, self.ngrams.order + 1)]
 
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
@@ -127,7 +128,7 @@ class BackoffTable:
         )
 
     def _backoff_log_probs(self, rows: np.ndarray) -> np.ndarray:
-        """log P of the last tokens of n-grams that are not there."""
+        """log P of the last tokens of n-grams that are absent."""
         size, n = rows.shape
         log_probs = self.score(rows.reshape(-1).astype(np.int64), np.full(size, n), NO_TOKEN).reshape(size, n)
         return log_probs[:, -1].astype(np.float32)
@@ -189,7 +190,7 @@ def _load_log_probs(arrays: Mapping[str, np.ndarray], name: str, size: int) -> n
 
 
 def _context_lengths(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
-    """How far back each token may look: not beyond its row, nor beyond the last end before it."""
+    """Maximum context of each token: within its row, and not beyond the last `end` before it."""
     ends = np.cumsum(lengths)
     row_starts, positions = np.repeat(ends - lengths, lengths), np.arange(len(tokens))
     last_end = np.maximum.accumulate(np.where(tokens == end, positions, 0))
@@ -200,6 +201,6 @@ def _context_lengths(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.nd
 
 
 def split_rows(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """What was told of all tokens, row by row, their first ones left out."""
+    """Values of all tokens, row by row, without the first of each."""
     ends = np.cumsum(lengths).tolist()
     return [values[end - length + 1 : end] for end, length in zip(ends, lengths.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""Which n-grams there are: in the order of a dictionary, level by level; equal sets are equal bytes."""
+"""N-gram sets and counts: sorted index, counting in bounded memory, and merging."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NgramIndex:
         return len(self.words) + 1
 
     def count(self, n: int) -> int:
-        """How many n-grams of n tokens there are; there is one of none."""
+        """Number of n-grams of n tokens; 1 for n = 0."""
         return 1 if n == 0 else self.vocabulary if n == 1 else len(self.words[n - 2])
 
     def last_tokens(self, n: int) -> np.ndarray:
@@ -55,7 +55,7 @@ class NgramIndex:
         return np.arange(self.vocabulary) if n == 1 else self.words[n - 2].astype(np.int64)
 
     def prefixes(self, n: int) -> np.ndarray:
-        """The number of each n-gram's prefix, all its tokens but the last; that of a single token is 0."""
+        """The number of each n-gram's prefix, all its tokens but the last; 0 for single tokens."""
         if n == 1:
             return np.zeros(self.vocabulary, np.int64)
         return np.repeat(np.arange(self.count(n - 1)), self.continuations[n - 2])
@@ -159,8 +159,8 @@ class NgramIndex:
         return matches
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
-        """`words.n`: last tokens; `continuations.n`: how many longer n-grams begin with each. With the smallest types
-        that they can be stored in.
+        """Arrays `words.n` (last tokens) and `continuations.n` (number of longer n-grams with this prefix), with narrow
+        types.
         """
         layout = {}
         for n in range(2, self.order + 1):
@@ -174,7 +174,7 @@ class NgramIndex:
 
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> NgramIndex:
-        """From such arrays; whatever is not an orderly set of n-grams is refused by its name."""
+        """Load such arrays; raises if they are not a valid, sorted set."""
         words: list[np.ndarray] = []
         continuations: list[np.ndarray] = []
         for n in range(2, order + 1):
@@ -241,7 +241,7 @@ def corrupt_error(name: str, what: str) -> ForebearError:
     return ForebearError(f"the array {name!r} of the n-gram model {what}", hint="use an earlier checkpoint")
 
 
-# How often each n-gram occurs: counted batch by batch, the same whatever the batches were.
+# --- Counts ---
 
 
 AT_ONCE = 1 << 20  # n-grams of two parts that are joined at once
@@ -260,7 +260,7 @@ class NgramCounts:
     suffixes: list[np.ndarray] = field(default_factory=list)
 
     def take_suffixes(self) -> list[np.ndarray]:
-        """Those, for who asks first; they take much room, and are wanted once."""
+        """Hand over the suffix ids, which are large and needed once."""
         suffixes = list(self.suffixes)
         self.suffixes.clear()
         return suffixes
@@ -277,7 +277,7 @@ class NgramCounts:
         return sum(map(len, self.counts))
 
     def on_disk(self, folder: Path) -> NgramCounts:
-        """The same in files of this folder, which vanish with it."""
+        """The same counts in temporary files of a folder."""
 
         def spill(array: np.ndarray) -> np.ndarray:
             spilled = SpillArray(np.int32 if array.dtype.itemsize == 2 else array.dtype, folder)
@@ -449,7 +449,7 @@ def _merge_pair_reference(left: NgramCounts, right: NgramCounts) -> NgramCounts:
     return NgramCounts(NgramIndex.from_sorted_keys(vocabulary, levels), tuple(times))
 
 
-# Counts of n-grams in bounded memory: text is gathered, counted when there is much of it, and counts are joined.
+# --- Counting in bounded memory ---
 
 
 MIN_DEFAULT_MEMORY, MEMORY_DIVISOR = (
@@ -464,16 +464,16 @@ FEWEST = 1 << 16  # tokens that are counted at once, however little memory there
 
 
 def usual_memory() -> int:
-    """Bytes that counting may take unless somebody says otherwise."""
+    """Default memory limit of counting, in bytes."""
     return max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR)
 
 
 class NgramCounter:
-    """What was counted so far, and text that is still to be counted. The result is the same whatever came when.
+    """Counts text in bounded memory; the result does not depend on batches.
 
-    memory   bytes that counting may take
-    folder   where counts go that do not fit; None: there is no such place, and they stay in memory
-    threads  that count
+    memory   bytes that counting may use
+    folder   where counts that do not fit are stored; None: in memory
+    threads  number of counting threads
     """
 
     def __init__(self, vocabulary: int, order: int) -> None:
@@ -487,7 +487,7 @@ class NgramCounter:
 
     @property
     def memory_limit(self) -> ArrayPool:
-        """For what is made of the counts: one and the same for all who make something of them."""
+        """Array pool for everything that is derived from the counts."""
         if self.folder is None:
             return UNBOUNDED_POOL
         if (self._pool.memory, self._pool.folder) != (self.memory, self.folder):
@@ -495,11 +495,11 @@ class NgramCounter:
         return self._pool
 
     def reset(self, counts: NgramCounts) -> None:
-        """Goes on from these."""
+        """Continue from these counts."""
         self._parts, self._filled, self._is_spilled = [counts], 0, False
 
     def room_for(self, many: int) -> np.ndarray:
-        """Where so many more ids go: rows, with a BORDER behind each. What is there counts from now on."""
+        """Space for so many more ids: rows, each followed by a border. They count from now on."""
         if self._filled and self._filled + many > self.max_tokens:
             self._count()
             if self.folder is not None:
@@ -512,7 +512,7 @@ class NgramCounter:
         return self._text[begin : self._filled]
 
     def take_back(self, many: int) -> None:
-        """Those that were given last do not count after all."""
+        """Discard the ids added last."""
         self._filled -= many
 
     @property
@@ -530,7 +530,7 @@ class NgramCounter:
             self._parts.append(count_ngrams(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
 
     def _merge_parts(self) -> None:
-        """Like with like: each n-gram is merged about as often as the number of parts can be halved."""
+        """Merge parts of similar size, so that each n-gram is merged about log₂(parts) times."""
         while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
             self._parts[-2:] = [merge_counts(self._parts[-2:], self.folder if self._is_spilled else None)]
 

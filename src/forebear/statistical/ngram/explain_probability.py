@@ -1,4 +1,4 @@
-"""Why an n-gram model finds a token as probable as it does: what was counted, context by context, and what it adds."""
+"""Evidence for an n-gram probability: the counts of each context and what they contribute."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _to_log10(log: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class NgramEvidence:
-    """All that speaks for a token: steps, and the `rest` that no context claims, which `among` tokens share evenly."""
+    """The steps from the longest context on, and the `remainder`, shared evenly by `num_shared` tokens."""
 
     smoothing: str
     add_k: float
@@ -81,7 +81,7 @@ class NgramEvidence:
 
     @property
     def uniform_share(self) -> float:
-        """What it gets of the rest."""
+        """The token's share of the remainder."""
         return self.remainder / self.num_shared if self.remainder else 0.0
 
     @property
@@ -90,7 +90,7 @@ class NgramEvidence:
 
     @property
     def ngram_length(self) -> int:
-        """Tokens of the longest n-gram that the model has and that ends with this one."""
+        """Length of the longest n-gram of the model that ends with this token."""
         return max((len(step.context) + 1 for step in self.steps if step.is_listed), default=1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class NgramEvidence:
 def ngram_evidence(
     model: NgramModel, row: np.ndarray, tokens: Sequence[int], name: Callable[[int], str] = str
 ) -> list[NgramEvidence]:
-    """Why each of these tokens is as probable as it is after this row; `name` tells how a token is read."""
+    """The evidence for each of these tokens after a row; `name` maps ids to text."""
     context = model.context_of(row)
     contexts = [context[len(context) - n :].tolist() for n in range(len(context) + 1)]  # from none to all of it
     if model.is_imported:
@@ -150,7 +150,7 @@ class _ContextCounts:
 
 
 def _context_counts(model: NgramModel, contexts: Sequence[list[int]]) -> list[_ContextCounts]:
-    """What each context says of all that followed it, the shortest first."""
+    """The counts after each context, from the shortest on."""
     counts_by_context: list[_ContextCounts] = []
     discounts = [(0.0, *discount["taken"]) for discount in model.describe().get("discounts", ())]
     backoff_walk = _BackoffWalk(model)
@@ -182,7 +182,7 @@ def _count_context(model: NgramModel, context: list[int], discount_values: np.nd
 
 
 def _followers(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that followed a context, and how often each did."""
+    """The tokens that follow a context, and their counts."""
     if not context:
         words = np.flatnonzero(counts.counts[0])
         return words, counts.counts[0][words]
@@ -194,7 +194,7 @@ def _followers(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray,
 
 
 def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
-    """(V,) how many different tokens stand before the context with each token behind it."""
+    """(V,) number of distinct tokens before the context with each token after it."""
     if not context:
         return np.bincount(ngrams.words[0], minlength=ngrams.vocabulary)
     n = len(context)
@@ -217,14 +217,14 @@ def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
 
 
 class _BackoffWalk:
-    """One context after another, the shortest first, through what `smoothing` does with all of them at once."""
+    """Applies `smoothing` to one context after the other, from the shortest on."""
 
     def __init__(self, model: NgramModel) -> None:
         self.model, self.way = model, model.way
         self._unnormalized, self._sums = np.zeros(model.vocab_size), np.ones(1)  # only of stupid back-off
 
     def level(self, n: int, row: _ContextCounts) -> SmoothedLevel:
-        """What a context itself gives to the tokens that it keeps, and leaves to the shorter one."""
+        """Probabilities a context gives to its tokens, and its back-off mass."""
         times, pruned = row.counted[row.kept], np.array([float(row.num_pruned)])
         prefixes, no_mass = np.zeros(len(times), np.int64), np.zeros(len(times))
         if self.way.smoothing == "none":
@@ -254,7 +254,7 @@ class _BackoffWalk:
 
 
 def _collect_evidence(model: NgramModel, contexts: Sequence[_ContextCounts], token: int) -> NgramEvidence:
-    """From the longest context to the shortest, until nothing is left."""
+    """From the longest context to the shortest, until no mass is left."""
     way, steps, weight = model.way, [], 1.0
     for row in reversed(contexts):
         step = _step(row, token, weight)
@@ -296,7 +296,7 @@ def _step(row: _ContextCounts, token: int, weight: float) -> BackoffStep:
 
 
 def _imported_evidence(model: NgramModel, contexts: Sequence[list[int]], token: int) -> NgramEvidence:
-    """The logarithm of the longest n-gram that is listed, and the back-offs of the contexts on the way to it."""
+    """The log-probability of the longest listed n-gram, and the back-offs on the way to it."""
     table, steps, weight = model.probabilities(), [], 1.0
     known = [True]
     for context in contexts[1:]:  # behind what is not listed, nothing longer is looked for

@@ -1,4 +1,4 @@
-"""How a table of n-grams is made: level by level, part by part, into memory or into a file that can be told whole."""
+"""N-gram model as a memory-mapped hash table: building it part by part, opening it, and looking n-grams up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_DIGEST, NO_CHECKSUM = "0" * 64, "-" * 24  # the digest of no weights; and wha
 
 
 def stamp_store(file: Path, weights: str) -> None:
-    """Enters of which weights a table was made, in the place that was left for it."""
+    """Record the digest of the weights from which a table was made, in its reserved field."""
     with open(file, "r+b") as stream:
         size = int.from_bytes(stream.read(8), "little")
         offset = stream.read(size).index(NO_DIGEST.encode())
@@ -42,7 +42,7 @@ def stamp_store(file: Path, weights: str) -> None:
 
 
 class StoreChecksum:
-    """What tells whether a table is still what was written: of its lines, part by part, and of all else."""
+    """Checksum of a table, updated part by part."""
 
     def __init__(self) -> None:
         self._sums = np.zeros(LINE_BACKOFF, np.uint64)
@@ -54,7 +54,7 @@ class StoreChecksum:
         compile_kernel(checksum_kernel)(lines, self._sums)
 
     def hexdigest(self, *others: np.ndarray) -> str:
-        """As a text as long as UNSUMMED."""
+        """As long as NO_CHECKSUM."""
         crc = 0
         for array in others:
             crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
@@ -66,7 +66,7 @@ class HashCollision(Exception):
 
 
 class NgramStoreBuilder:
-    """Level by level: what a level leaves to shorter contexts is known with the next, and only then it is entered."""
+    """Builds a table level by level; a level is inserted when its back-offs are known, with the next level."""
 
     def __init__(self, ngrams: NgramIndex, even: np.ndarray | None, salt: int, room: ArrayPool) -> None:
         self.ngrams, self.salt, self.room = ngrams, salt, room
@@ -85,7 +85,7 @@ class NgramStoreBuilder:
         )
 
     def in_memory(self, levels: LogProbLevels) -> np.ndarray:
-        """All its lines."""
+        """All lines."""
         lines, at = self.room.zeros((int(self.begins[-1]), LINE_BACKOFF), np.uint64), 0
         for part in self._parts(levels):
             lines[at : at + len(part)] = part
@@ -93,7 +93,7 @@ class NgramStoreBuilder:
         return lines
 
     def into(self, file: IO[bytes], levels: LogProbLevels, about: Callable[[], dict[str, Any]]) -> None:
-        """As a safetensors file: of known sizes, so that each part is written as soon as it is made."""
+        """Write a safetensors file; the sizes are known, so each part is written as soon as it is built."""
         first_level = next(levels)  # only now all is known about them
         shapes = {
             "lines": ("U64", (int(self.begins[-1]), LINE_BACKOFF)),
@@ -120,7 +120,7 @@ class NgramStoreBuilder:
         file.write(sums.hexdigest(*arrays).encode())
 
     def _parts(self, levels: LogProbLevels) -> Iterator[np.ndarray]:
-        """The lines of the n-grams of two tokens, of three, …, one after the other; each is good until the next."""
+        """The lines of bigrams, trigrams, …; each part is valid until the next."""
         from forebear.kernels import ngram_table as kernels
         from forebear.kernels.jit import compile_kernel
 
@@ -145,7 +145,7 @@ class NgramStoreBuilder:
             yield from self._fill_parts(order, lambda: self._hash_level_parts(order, hashes), logs, no_backoffs)
 
     def _hash_level(self, n: int, shorter_hashes: np.ndarray) -> np.ndarray:
-        """The 64 bits of the n-grams of n tokens, from those one shorter, which are needed no more."""
+        """Hashes of the n-grams of n tokens, from those one shorter, which are released."""
         hashes = self.room.empty(self.ngrams.count(n), np.uint64)
         for at, part in self._hash_level_parts(n, shorter_hashes):
             hashes[at : at + len(part)] = part
@@ -174,7 +174,7 @@ class NgramStoreBuilder:
         logs: np.ndarray,
         backoffs: np.ndarray,
     ) -> Iterator[np.ndarray]:
-        """In parts that fit near the processor; the spare lines of one are the first of the next."""
+        """The lines of one level in parts that fit into the cache; the spare lines of one are the first of the next."""
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
@@ -203,7 +203,7 @@ class NgramStoreBuilder:
         self.room.release(logs, backoffs, lines)
 
 
-# A finished n-gram model as a table on the disk: opened in no time, however large, and asked by hash.
+# --- The finished table ---
 
 
 MAX_SALTS = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables

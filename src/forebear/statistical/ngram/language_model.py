@@ -1,4 +1,4 @@
-"""The model that counts: n-grams of any order and what they say comes next."""
+"""N-gram language model: counting, smoothing on demand, scoring and saving."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class NgramModel:
 
     @property
     def max_length(self) -> None:
-        """Rows of any length can be read: what lies too far back is simply not looked at."""
+        """None: rows may have any length."""
         return
 
     # -- learning
@@ -118,7 +118,7 @@ class NgramModel:
 
     @property
     def ngrams(self) -> NgramIndex:
-        """Which n-grams there are probabilities of."""
+        """The n-grams with probabilities."""
         with _LOCK:
             if self._ngrams is None:
                 if self.is_imported:
@@ -134,7 +134,7 @@ class NgramModel:
             return self._ngrams
 
     def probabilities(self) -> BackoffTable | NgramStore:
-        """The probabilities that follow from the counts; made at first use and kept until more is counted."""
+        """The probabilities, estimated on first use and kept until more is counted."""
         if self._probabilities is not None:
             return self._probabilities
         with _LOCK:
@@ -160,7 +160,7 @@ class NgramModel:
         return None if uniform is None else to_log_probs(uniform)
 
     def _store_info(self) -> dict[str, Any]:
-        """What is kept with a table of probabilities, so that counts need not be read for it."""
+        """Metadata stored with a table of probabilities, so that counts need not be loaded."""
         if self.is_imported:
             return {}
         return {"tokens": int(self.counts.counts[0].sum()), "discounts": [asdict(one) for one in self._discounts]}
@@ -172,7 +172,7 @@ class NgramModel:
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole state. Equal counts give equal bytes, whatever the batches were."""
+        """The complete state; equal counts give equal bytes, whatever the batches."""
         if not self.is_imported:
             return self.counts.arrays()
         table = self.probabilities()
@@ -180,14 +180,14 @@ class NgramModel:
         return table.arrays()
 
     def save(self, file: Path) -> None:
-        """Writes that state without holding a copy of it."""
+        """Write the state without holding a copy of it."""
         if self.is_imported:
             save_arrays(file, {name: (array, array.dtype) for name, array in self.arrays().items()})
         else:
             save_arrays(file, self.counts.storage_layout())
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes such a state; a missing, extra, misshapen or disorderly array is refused by its name."""
+        """Load such a state; a missing, extra, misshapen or unsorted array is an error."""
         values = ["logs", "backoffs"] if self.is_imported else ["counts"]
         names = {f"{values[0]}.{n}" for n in range(1, self.order + 1)}
         names |= {f"words.{n + 1}" for n in range(1, self.order)}
@@ -204,14 +204,14 @@ class NgramModel:
             self.tally.reset(NgramCounts.load(arrays, vocabulary=self.vocab_size, order=self.order))
 
     def use_store(self, table: NgramStore, load_arrays: Callable[[], Mapping[str, np.ndarray]]) -> None:
-        """Answers from a table that was made before; its state is loaded by `later` where that does not suffice."""
+        """Use an existing table of probabilities; `load_arrays` loads the state if it is needed."""
         fits = table.order == self.order and table.sizes[0] == self.vocab_size
         if not fits or bool(len(table.even)) != (self.way.smoothing == "add"):
             raise ForebearError("is a table of another model", file=table.file, hint="remove it")
         self._probabilities, self._load_arrays = table, load_arrays
 
     def build_store(self, file: Path) -> NgramStore | None:
-        """Its probabilities in a file of their own; None where they are so few that this would gain nothing."""
+        """Write the probabilities to a file of their own; None if they are too few to gain from it."""
         if sum(map(len, self.ngrams.words)) <= BLOCK_NGRAMS:
             return None
         if isinstance(self._probabilities, NgramStore) and self._probabilities.file == file:
@@ -230,7 +230,7 @@ class NgramModel:
     def load_probabilities(
         self, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray]
     ) -> None:
-        """Fills a model of smoothing "given" with what `written` or an ARPA file tells."""
+        """Fill a model with smoothing "given" from an ARPA file or `to_arpa`."""
         if not self.is_imported or len(ngrams) != self.order:
             description = f"order {self.order} and smoothing {self.way.smoothing!r}"
             raise ForebearError(f"an n-gram model of {description} does not take these probabilities")
@@ -297,12 +297,12 @@ class NgramModel:
 
     @property
     def num_parameters(self) -> int:
-        """How many n-grams it holds."""
+        """Number of n-grams."""
         return sum(self.probabilities().sizes)
 
     @property
     def notes(self) -> list[str]:
-        """What a person should be told of how the probabilities came about."""
+        """Warnings about how the probabilities were estimated."""
         if self.way.smoothing == "none":
             return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
         discounts, sizes = enumerate(self._model_info().get("discounts", ()), start=1), self.probabilities().sizes
@@ -318,7 +318,7 @@ class NgramModel:
         return [f"{message}: of n-grams of length {lengths_text}; usual for little or repetitive text"]
 
     def describe(self) -> dict[str, Any]:
-        """Facts as JSON values."""
+        """Metadata as JSON values."""
         metadata: dict[str, Any] = {
             "order": self.order,
             "smoothing": self.way.smoothing,
@@ -346,7 +346,7 @@ def _without_logs(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 class NgramDecodingState:
-    """Rows that are being continued: only their last few tokens matter."""
+    """The last tokens of the rows being continued."""
 
     def __init__(self, model: NgramModel, rows: Sequence[np.ndarray]) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""From counts to probabilities: as they are, with something added to each, or with something taken for the unseen."""
+"""Smoothing: maximum likelihood, add-k, Witten–Bell, stupid back-off and Kneser–Ney; pruning and model settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SmoothedLevel(NamedTuple):
 
 
 class LogProbLevel(NamedTuple):
-    """The natural logarithms of both, rounded once: what is asked, stored and exchanged."""
+    """The natural logarithms of both in float32, as they are used and stored."""
 
     log_probs: np.ndarray  # float32
     backoffs: np.ndarray  # float32
@@ -40,14 +40,14 @@ LogProbLevels = Iterator[LogProbLevel]
 
 
 def to_log_probs(probs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Rounded once, to float32."""
+    """Natural logarithm as float32."""
     with np.errstate(divide="ignore"):  # what never occurs
         log_probs = np.empty(len(probs), np.float32) if out is None else out
         return np.log(probs, out=log_probs, casting="same_kind")
 
 
 def maximum_likelihood(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
-    """Shares of counts. A context that was never seen has none; the shorter context answers for it."""
+    """Relative frequencies; unseen contexts back off."""
     for n, times in enumerate(counts.counts, start=1):
         smoothed = relative_frequencies(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1))
         # Of nothing, all is equally likely.
@@ -57,7 +57,7 @@ def maximum_likelihood(counts: NgramCounts, predictable: np.ndarray) -> LogProbL
 
 
 def relative_frequencies(times: np.ndarray, prefixes: np.ndarray, contexts: int) -> SmoothedLevel:
-    """Of n-grams of one length with these prefixes, of which there are so many; and so below."""
+    """Of n-grams of one length with these prefixes."""
     total = _sum_by_context(prefixes, times, contexts)
     return SmoothedLevel(times / np.maximum(total, 1)[prefixes], np.where(total > 0, 0.0, 1.0))
 
@@ -81,7 +81,7 @@ def add_k_level(times: np.ndarray, prefixes: np.ndarray, contexts: int, k: float
 
 
 def witten_bell(counts: NgramCounts, predictable: np.ndarray, min_counts: Sequence[int] = ()) -> LogProbLevels:
-    """What is new after a context is as likely as it was in the past: as many times as there are different tokens."""
+    """Interpolated Witten–Bell: a context's back-off mass is proportional to its number of distinct continuations."""
     ngrams, times, suffixes, pruned = _prune_levels(counts, list(counts.counts), _suffixes(counts), min_counts)
     probs = uniform_probs(predictable)
     for n, level_counts in enumerate(times, start=1):
@@ -114,7 +114,7 @@ def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevel
 
 
 def unigram_probs(times: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of single tokens, before they are made to sum to 1; and their sum."""
+    """Unnormalized unigram scores of stupid back-off, and their sum."""
     unnormalized = np.where(times > 0, times / max(1, int(times.sum())), BACKOFF_FACTOR * uniform_probs(predictable))
     return unnormalized, np.array([unnormalized.sum()])
 
@@ -246,7 +246,7 @@ def _interpolate_compiled(
     keep_probs: bool,
     is_owned: bool,
 ) -> tuple[LogProbLevel, np.ndarray]:
-    """Block by block: of shares and what is left only logarithms stay, and where longer n-grams want them, shares."""
+    """Block by block; only logarithms are kept, and probabilities where longer n-grams need them."""
     from forebear.kernels.jit import compile_kernel
     from forebear.kernels.kneser_ney import interpolate_kernel
 
@@ -293,7 +293,7 @@ def _adjusted_counts(
 
 
 def _ngrams_starting_with(ngrams: NgramIndex, n: int, token: int) -> tuple[int, int]:
-    """The number of the first n-gram that begins with this token, and how many there are: they stand together."""
+    """Number of the first n-gram that begins with this token, and how many there are: they are contiguous."""
     first, num_ngrams = token, 1
     for children in ngrams.continuations[: n - 1]:
         first, num_ngrams = int(children[:first].sum()), int(children[first : first + num_ngrams].sum())
@@ -318,9 +318,7 @@ def _count_suffix_types(suffixes: np.ndarray, size: int, pool: ArrayPool) -> np.
 def _prune_levels(
     counts: NgramCounts, times: list[np.ndarray], suffixes: list[np.ndarray], min_counts: Sequence[int]
 ) -> tuple[NgramIndex, list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-    """N-grams that occur often enough, the numbers `times` of these, what is left without their first tokens; and, for
-    each length, how much every context has lost.
-    """
+    """N-grams with sufficient counts, their `times` and suffixes, and the pruned mass of each context."""
     ngrams = counts.ngrams
     no_mass = [np.zeros(0)] * ngrams.order
     if not any(min_counts):
@@ -342,14 +340,14 @@ def _prune_levels(
 
 
 def prune_ngrams(counts: NgramCounts, min_counts: Sequence[int]) -> NgramIndex:
-    """The n-grams that are left."""
+    """The n-grams that remain after pruning."""
     if not any(min_counts):
         return counts.ngrams
     return _prune_levels(counts, list(counts.counts), counts.ngrams.suffixes(), min_counts)[0]
 
 
 def min_count_for(min_counts: Sequence[int], n: int) -> int:
-    """How often an n-gram of n tokens has to occur; the last number holds for all longer ones."""
+    """Minimum count of n-grams of n tokens; the last number holds for all longer ones."""
     return min_counts[min(n, len(min_counts)) - 1] if min_counts else 0
 
 
@@ -362,11 +360,11 @@ def _sum_by_context(prefixes: np.ndarray, values: np.ndarray, num_contexts: int)
 
 
 def uniform_probs(predictable: np.ndarray) -> np.ndarray:
-    """The same for all that can be predicted."""
+    """Uniform distribution over all tokens that can be predicted."""
     return predictable / np.count_nonzero(predictable)
 
 
-# Which n-gram models there are: orders, ways of smoothing and pruning; what is none of them is refused early.
+# --- Settings ---
 
 
 SMOOTHINGS = ("none", "add", "witten-bell", "stupid", "kneser-ney", "given")
