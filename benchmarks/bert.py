@@ -175,7 +175,7 @@ def learner_of(case: Case, rounds: int) -> GradientLearner:
 
 def peer_of(case: Case, network) -> BertForPreTraining:
     """The same model there, with the same weights."""
-    config, theirs = huggingface.written("bert", asdict(case.milestone()), network.tensors(), {})
+    config, theirs = huggingface.to_hf_checkpoint("bert", asdict(case.milestone()), network.tensors(), {})
     peer = BertForPreTraining(BertConfig(**{**config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}))
     missing, extra = peer.load_state_dict({name: value.clone() for name, value in theirs.items()}, strict=False)
     tied = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}

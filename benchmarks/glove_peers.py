@@ -13,7 +13,7 @@ import numpy as np
 
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.subset import Subset
-from forebear.kernels.cooccurrence import counted_in_numpy
+from forebear.kernels.cooccurrence import count_rows_reference
 from forebear.models.glove import GloveSpec
 from forebear.objectives.cooccurrence import WEIGHT_DENOMINATOR, CooccurrenceTable, TokenChunks
 
@@ -25,7 +25,7 @@ def plainly_counted(milestone: GloveSpec, source: Subset) -> int:
     text = np.concatenate(
         [np.array([-1], np.int32), *TokenChunks(source, tokenizer.vocab_size, tokenizer.special_ids).chunks()]
     )
-    return len(counted_in_numpy(text, tokenizer.vocab_size, shares, 0, len(text))[0])
+    return len(count_rows_reference(text, tokenizer.vocab_size, shares, 0, len(text))[0])
 
 
 @numba.njit(error_model="numpy")

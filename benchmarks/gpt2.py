@@ -27,7 +27,7 @@ import torch
 from side_by_side import alternated, machine, natural_text, sgemm, told, write_figures
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from forebear.interop.huggingface import written
+from forebear.interop.huggingface import to_hf_checkpoint
 from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import Batch
 from forebear.training.gradient import DeviceConfig, GradientLearner
@@ -79,7 +79,7 @@ def peer_of(size: Size, network) -> GPT2LMHeadModel:
     """The same model there, with the same weights."""
     milestone = size.milestone()
     tensors = {name: value.clone() for name, value in network.tensors().items()}
-    config, theirs = written("gpt2", asdict(milestone) | {"dropout": 0.0}, tensors, {})
+    config, theirs = to_hf_checkpoint("gpt2", asdict(milestone) | {"dropout": 0.0}, tensors, {})
     peer = GPT2LMHeadModel(GPT2Config(**config, bos_token_id=None, eos_token_id=None, pad_token_id=0))
     missing, extra = peer.load_state_dict(theirs, strict=False)
     assert (missing, extra) == (["lm_head.weight"], []), (missing, extra)

@@ -111,7 +111,7 @@ class Sides:
 
     def _peer(self, milestone: BertSpec) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
         encoder = {name: one for name, one in self.first.items() if name.startswith("encoder.")}
-        config, theirs = huggingface.written("bert", asdict(milestone) | {"pairs": "none"}, encoder, {})
+        config, theirs = huggingface.to_hf_checkpoint("bert", asdict(milestone) | {"pairs": "none"}, encoder, {})
         named = {name if name.startswith("bert.") else f"bert.{name}": value.clone() for name, value in theirs.items()}
         named |= {f"bert.pooler.dense.{part}": self.first[f"heads.label.pool.{part}"] for part in ("weight", "bias")}
         named |= {f"classifier.{part}": self.first[f"heads.label.choose.{part}"] for part in ("weight", "bias")}

@@ -9,7 +9,7 @@ from typing import Any
 
 from forebear.cli.main import main
 from forebear.data.labeled.source import labeled_source
-from forebear.demo.labeled_examples import TASK_FILES, lines
+from forebear.demo.labeled_examples import TASK_FILES, format_task_file
 from forebear.demo.labeled_examples import demo_examples as of_world
 from forebear.experiments import pipeline
 from forebear.training.run_folder import RunFolder
@@ -25,7 +25,7 @@ def written(task: str, count: int, seed: int = 0) -> str:
     if task == "choice":
         return "".join(_choices(count, seed))
     name = TASKS[task]
-    return "".join(lines(name, of_world(name, count, seed)))
+    return "".join(format_task_file(name, of_world(name, count, seed)))
 
 
 def _choices(count: int, seed: int):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from forebear.inference.beam_search import Stopping, beam_search
-from forebear.interop.huggingface import written
+from forebear.interop.huggingface import to_hf_checkpoint
 from forebear.models.gpt2 import GPT2Spec
 from forebear.nn.causal_lm import TransformerCausalLM
 from peers import model_of
@@ -31,7 +31,7 @@ def both(seed: int) -> tuple[TransformerCausalLM, Any]:
             random = torch.randn(value.shape, generator=draw)
             value.copy_(0.2 * random if value.dim() > 1 else value + 0.2 * random)
     tensors = {name: value.clone() for name, value in ours.tensors().items()}
-    config, weights = written("gpt2", asdict(GPT2Spec(**FIELDS)), tensors, {})
+    config, weights = to_hf_checkpoint("gpt2", asdict(GPT2Spec(**FIELDS)), tensors, {})
     peer = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(**config, bos_token_id=END, eos_token_id=END, pad_token_id=0)
     )

@@ -81,7 +81,7 @@ def imports_in(nodes: Iterator[ast.AST], inside: list[str]) -> Iterator[tuple[in
         elif isinstance(node, ast.ImportFrom):
             start = ".".join(inside[: len(inside) - node.level + 1]) if node.level else ""
             module = ".".join(filter(None, [start, node.module]))
-            # `from forebear import data` imports a room; `from forebear.data import Corpus` only adds a harmless part
+            # `from forebear import data as data` imports a room; `from forebear.data import Corpus` only adds a harmless part
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Call) and node.args:
             name = ast.unparse(node.func).rpartition(".")[2]
@@ -253,7 +253,7 @@ def make_package(root: Path, **files: str) -> Path:
         ("data__a", "from .. import cli", "data imports cli"),
         ("data__a", "from ..statistical import ngram", "data imports statistical"),
         ("data__deep__a", "from ...inference.score import score", "data imports inference"),
-        ("data__a", "def f():\n    from forebear.tasks import tagging", "data imports tasks"),
+        ("data__a", "def f():\n    from forebear.tasks import tagging as tagging", "data imports tasks"),
         ("data__a", "import importlib\nimportlib.import_module('forebear.serving')", "data imports serving"),
         ("data__a", "from forebear import Run", "data imports __init__"),
         ("data__a", "import forebear", "data imports __init__"),
@@ -286,13 +286,13 @@ def test_forbidden_imports_are_found(tmp_path: Path, file: str, line: str, compl
             "from forebear.errors import InputError\nfrom . import b\nfrom .b import c\nimport forebear.kernels",
         ),
         ("data__a", "from forebear._version import __version__\nimport torchless\nimport numpy"),
-        ("kernels__a", "from forebear import numerics, heads\nfrom forebear.interrupts import deferred_interrupts"),
+        ("kernels__a", "from forebear import numerics as numerics; from forebear import heads as heads\nfrom forebear.interrupts import deferred_interrupts"),
         ("nn__a", "import torch\nfrom ..data.corpus.corpus import Corpus"),
-        ("models__a", "def build():\n    import torch\n    from forebear.nn import model"),
+        ("models__a", "def build():\n    import torch\n    from forebear.nn import model as model"),
         ("training__a", "from forebear import registry, tasks, models, settings"),
-        ("inspection__a", "from forebear.inference import run\nfrom forebear.reports import plotting"),
+        ("inspection__a", "from forebear.inference import run as run\nfrom forebear.reports import plotting as plotting"),
         ("experiments__a", "from forebear import demo, inference, registry, reports"),
-        ("cli__a", "from forebear.inference import score\nimport torch\nfrom forebear.demo import grammar"),
+        ("cli__a", "from forebear.inference import score as score\nimport torch\nfrom forebear.demo import grammar as grammar"),
         ("__main__", "from forebear.cli.main import main"),
     ],
 )

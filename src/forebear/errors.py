@@ -49,7 +49,7 @@ class UserInterrupt(ForebearError):
     exit_code = 130
 
 
-def join_faults(faults: Sequence[str], most: int = 8) -> str:
+def join_errors(faults: Sequence[str], most: int = 8) -> str:
     """The first `most` faults in one line, and the number of the others."""
     more = f"; and {len(faults) - most} more" if len(faults) > most else ""
     return "; ".join(faults[:most]) + more

@@ -21,8 +21,8 @@ CAPABILITY_PHRASES = {  # messages for capabilities whose names are not verbs
     "odd-one-out": "for the odd one out",
     "analogy": "for an analogy",
 }
-OF_ENCODERS = ("embed", "neighbours", "similarity", "odd-one-out")
-OF_WORDS = ("analogy", "measure")  # capabilities of word vectors
+ENCODER_CAPABILITIES = ("embed", "neighbours", "similarity", "odd-one-out")
+WORD_VECTOR_CAPABILITIES = ("analogy", "measure")  # capabilities of word vectors
 
 
 def head_capabilities(heads: Iterable[str], *, encodes: bool, words: bool = False) -> tuple[str, ...]:
@@ -36,4 +36,4 @@ def head_capabilities(heads: Iterable[str], *, encodes: bool, words: bool = Fals
     names = tuple(heads)
     verbs = (verb for head in names for verb in VERBS.get(head, ()))
     encodes = encodes and "translation" not in names  # the encoder of a translation model serves its decoder
-    return tuple(dict.fromkeys((*verbs, *(OF_ENCODERS if encodes else ()), *(OF_WORDS if encodes and words else ()))))
+    return tuple(dict.fromkeys((*verbs, *(ENCODER_CAPABILITIES if encodes else ()), *(WORD_VECTOR_CAPABILITIES if encodes and words else ()))))

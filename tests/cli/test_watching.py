@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.cli.output import chart, format_clock, format_progress
+from forebear.cli.output import curve_lines, format_clock, format_progress
 from forebear.training.trainer import ProgressReport
 from small_runs import text
 
@@ -23,7 +23,7 @@ def dots(line: str) -> int:
 
 
 def test_a_falling_curve_falls():
-    lines = chart([(step, 4 - step / 10) for step in range(31)], width=20, height=4)
+    lines = curve_lines([(step, 4 - step / 10) for step in range(31)], width=20, height=4)
     assert [line[:8].strip() for line in lines] == ["4.000", "", "", "1.000"]
     first = [next(place for place, one in enumerate(line[8:]) if one != "\u2800") for line in lines]
     assert first == sorted(first)
@@ -31,14 +31,14 @@ def test_a_falling_curve_falls():
 
 
 def test_the_level_is_a_dotted_line():
-    lines = chart([(0, 2.0), (1, 1.0)], level=3.0, width=20, height=4)
+    lines = curve_lines([(0, 2.0), (1, 1.0)], level=3.0, width=20, height=4)
     assert lines[0][:8].strip() == "3.000"
     assert dots(lines[0]) == 10  # every second character
 
 
 def test_nothing_yet_and_a_single_point():
-    assert chart([]) == []
-    assert sum(map(dots, chart([(1, 1.0)], width=5, height=2))) == 1
+    assert curve_lines([]) == []
+    assert sum(map(dots, curve_lines([(1, 1.0)], width=5, height=2))) == 1
 
 
 def test_a_report_in_one_line():

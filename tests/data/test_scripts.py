@@ -15,7 +15,7 @@ from forebear.data.unicode import CLASS_IDS, CLASSES, LETTERS
 
 
 def class_of(character: str) -> str:
-    return CLASSES[unicode.table()[ord(character)]]
+    return CLASSES[unicode.class_table()[ord(character)]]
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_class_is_a_letter_exactly_where_unicode_says_so(character: str) -> No
 
 
 def test_the_table_is_built_in_a_moment() -> None:
-    unicode.table.cache_clear()
+    unicode.class_table.cache_clear()
     start = time.process_time()
-    unicode.table()
+    unicode.class_table()
     assert time.process_time() - start < 0.5
 
 

@@ -34,7 +34,7 @@ def test_as_brute_force(seed: int, rows: int, asked: int, top: int, block: int):
     matrix, questions = (rng.integers(-1, 2, (count, 3)).astype(np.float32) for count in (rows, asked))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", block)
-        patch.setattr(module, "ASKED", 2)
+        patch.setattr(module, "QUERY_BLOCK", 2)
         found = nearest_rows(questions, matrix, top)
     assert found.rows.tolist() == brute(questions, matrix, top)
     assert (np.diff(found.cosines, axis=1) <= 0).all()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.embeddings.lexicon import Lexicon, slips_between, spelling_suggestions
+from forebear.embeddings.lexicon import Lexicon, edit_distances, spelling_suggestions
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
 
@@ -63,4 +63,4 @@ def slips(word: str, other: str) -> int:
 
 @given(st.text("abc", max_size=5), st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=6))
 def test_slips_are_counted_as_they_are_defined(word: str, others: list[str]):
-    assert slips_between(word, others).tolist() == [slips(word, other) for other in others]
+    assert edit_distances(word, others).tolist() == [slips(word, other) for other in others]

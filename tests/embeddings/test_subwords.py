@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.embeddings import word2vec
-from forebear.embeddings.word2vec import Subwords, hashed
+from forebear.embeddings.word2vec import Subwords, fnv1a_hash
 from forebear.errors import InputError
 
 WORDS = ["where", "a", "", "naïve", "北京", "磁", "x北京y", "👩‍🚀", "två ord", "ﬁn", "<b>", "カメラ"]
@@ -24,7 +24,7 @@ def test_the_ngrams_of_a_word():
 
 
 def test_hashes_are_those_that_fnv_publishes():
-    assert (hashed(""), hashed("a")) == (0x811C9DC5, 0xE40C292C)
+    assert (fnv1a_hash(""), fnv1a_hash("a")) == (0x811C9DC5, 0xE40C292C)
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(3, 6), (1, 2), (2, 2)])
@@ -32,7 +32,7 @@ def test_ngrams_and_hashes_are_fasttexts(shortest: int, longest: int):
     theirs = pytest.importorskip("gensim.models.fasttext_inner")
     for word in WORDS:
         wanted = [theirs.ft_hash_bytes(ngram) for ngram in theirs.compute_ngrams_bytes(word, shortest, longest)]
-        assert [hashed(ngram) for ngram in Subwords(shortest, longest, han=False).ngrams(word)] == wanted
+        assert [fnv1a_hash(ngram) for ngram in Subwords(shortest, longest, han=False).ngrams(word)] == wanted
 
 
 @given(st.lists(st.text(max_size=12), max_size=8), st.integers(1, 4), st.integers(0, 3), st.booleans())
@@ -40,11 +40,11 @@ def test_ngrams_and_hashes_are_fasttexts(shortest: int, longest: int):
 def test_compiled_loops_find_the_same(words: list[str], shortest: int, more: int, han: bool):
     ways = Subwords(shortest, shortest + more, 97, han)
     words = [*words, *WORDS]
-    many, word2vec.MANY = word2vec.MANY, 0
+    many, word2vec.MIN_COMPILED_WORDS = word2vec.MIN_COMPILED_WORDS, 0
     try:
         found = ways.bucket_rows(words)
     finally:
-        word2vec.MANY = many
+        word2vec.MIN_COMPILED_WORDS = many
     wanted = ways.plain_rows(words)
     assert np.array_equal(found[0], wanted[0])
     assert np.array_equal(found[1], wanted[1])

@@ -15,10 +15,10 @@ from forebear.embeddings.evaluation import (
     AnalogySet,
     SimilarityEval,
     WordPairSet,
-    agreement,
-    agreement_of_words,
+    analogy_eval,
     read_word_eval_file,
-    solve,
+    similarity_eval,
+    table_similarity_eval,
 )
 from forebear.embeddings.lexicon import Lexicon
 from forebear.embeddings.word_table import IdentityMatrix, WordVectors
@@ -120,7 +120,7 @@ def pairs(*rows: tuple[str, str, float]) -> WordPairSet:
 def test_agreement_by_hand_with_missing_pairs_left_out_or_at_the_mean():
     stats = pytest.importorskip("scipy.stats")
     given = pairs(("a", "b", 8), ("A", "c", 3), ("a", "d", 1), ("b", "zzz", 9), ("c", "new_york", 9), ("x", "x", 2))
-    found = agreement_of_words(TABLE, given)
+    found = table_similarity_eval(TABLE, given)
     cosines = [np.sqrt(0.5), 0, -1, 1]
     scores = [8, 3, 1, 9]
     assert (found.covered, found.pairs, found.missing, found.by) == (4, 6, ("zzz", "x"), "words")
@@ -146,30 +146,30 @@ def test_agreement_by_hand_with_missing_pairs_left_out_or_at_the_mean():
 )
 def test_where_most_words_are_missing_it_is_said_why(words: list[str], said: str):
     table = WordVectors(words, np.eye(3, dtype=np.float32))
-    found = agreement_of_words(table, pairs(("king", "queen", 8), ("king", "water", 3), ("boat", "king", 3)))
+    found = table_similarity_eval(table, pairs(("king", "queen", 8), ("king", "water", 3), ("boat", "king", 3)))
     assert found.note.startswith(said)
     assert bool(found.note) == bool(said)
     assert found.to_dict()["why"] == found.note
     asked = AnalogySet("asked", (AnalogySection("", "", (("king", "queen", "water", "boat"),)),))
-    assert solve(Lexicon(table), asked).note.startswith(said)
-    chinese = agreement_of_words(WordVectors(["a"], np.ones((1, 1))), pairs(("北京", "上海", 8)))
+    assert analogy_eval(Lexicon(table), asked).note.startswith(said)
+    chinese = table_similarity_eval(WordVectors(["a"], np.ones((1, 1))), pairs(("北京", "上海", 8)))
     assert chinese.note.startswith("the file's words are Chinese, and the run's are not")
 
 
 def test_what_never_changes_has_no_correlation():
-    same = agreement_of_words(TABLE, pairs(("a", "b", 5), ("a", "c", 5), ("a", "d", 5)))
+    same = table_similarity_eval(TABLE, pairs(("a", "b", 5), ("a", "c", 5), ("a", "d", 5)))
     assert same.undefined == "all judgements of covered pairs are equal"
-    alike = agreement_of_words(TABLE, pairs(("a", "c", 5), ("c", "d", 1), ("a", "zzz", 3)))
+    alike = table_similarity_eval(TABLE, pairs(("a", "c", 5), ("c", "d", 1), ("a", "zzz", 3)))
     assert alike.undefined == "all cosines of covered pairs are equal"
     rows = {"a": np.array((1.0, 0.0)), "b": np.array((0.1, np.sqrt(0.99)))}
     tenths = pairs(("a", "b", 5), ("b", "a", 1), ("a", "b", 2), ("a", "zzz", 3))  # whose mean is more than a tenth
-    for found in (same, alike, agreement(tenths, rows.get, "words")):
+    for found in (same, alike, similarity_eval(tenths, rows.get, "words")):
         assert (found.spearman, found.pearson, found.spearman_all, found.pearson_all) == (None,) * 4
-    partly = agreement_of_words(TABLE, pairs(("a", "b", 5), ("a", "c", 5), ("a", "zzz", 3)))
+    partly = table_similarity_eval(TABLE, pairs(("a", "b", 5), ("a", "c", 5), ("a", "zzz", 3)))
     assert partly.spearman is None
     assert partly.spearman_all is not None
-    assert agreement_of_words(TABLE, pairs(("a", "b", 5))).undefined == "fewer than two pairs are covered"
-    assert agreement_of_words(TABLE, pairs(("a", "b", 5), ("a", "c", 4))).undefined == ""
+    assert table_similarity_eval(TABLE, pairs(("a", "b", 5))).undefined == "fewer than two pairs are covered"
+    assert table_similarity_eval(TABLE, pairs(("a", "b", 5), ("a", "c", 4))).undefined == ""
 
 
 def test_ties_share_their_ranks_as_in_scipy():
@@ -182,16 +182,16 @@ def test_ties_share_their_ranks_as_in_scipy():
     given = WordPairSet("f", tuple((words[a], words[b]) for a, b in chosen), scores)
     units = table.matrix / np.linalg.norm(table.matrix, axis=1, keepdims=True)
     cosines = np.round((units[chosen[:, 0]] * units[chosen[:, 1]]).sum(1), 6)
-    assert agreement_of_words(table, given).spearman == pytest.approx(
+    assert table_similarity_eval(table, given).spearman == pytest.approx(
         stats.spearmanr(scores, cosines).statistic, abs=1e-9
     )
 
 
 def test_what_nothing_covers_has_no_figure_and_composed_words_are_counted():
-    nothing = agreement_of_words(TABLE, pairs(("x", "y", 1), ("a", "x", 2)))
+    nothing = table_similarity_eval(TABLE, pairs(("x", "y", 1), ("a", "x", 2)))
     assert (nothing.covered, nothing.spearman, nothing.spearman_all) == (0, None, None)
     composing = WordVectors(TABLE.words, TABLE.matrix, compose=lambda word: np.array([len(word), 1], np.float32))
-    found = agreement_of_words(composing, pairs(("x", "y", 1), ("a", "xxx", 2), ("a", "d", 0)))
+    found = table_similarity_eval(composing, pairs(("x", "y", 1), ("a", "xxx", 2), ("a", "d", 0)))
     assert (found.covered, found.composed, found.missing) == (3, 3, ())
     assert found.pearson is not None
 
@@ -210,13 +210,13 @@ def test_analogies_are_right_by_hand_and_missing_ones_wrong():
     rows = np.array([(1, 0, 0.1), (1, 0, 1), (0, 1, 0.1), (0, 1, 1), (0.1, 1, 1)], np.float32)
     lexicon = Lexicon(WordVectors(words, rows, np.array([9, 8, 7, 6, 1])))
     asked = questions(("man", "king", "woman", "queen"), ("Man", "KING", "woman", "rare"), ("man", "king", "x", "y"))
-    found = solve(lexicon, asked, most_frequent=0)
+    found = analogy_eval(lexicon, asked, most_frequent=0)
     assert found.overall == AnalogyAccuracy(1, 2, 3)
     assert (found.overall.accuracy, found.overall.accuracy_all) == (0.5, pytest.approx(1 / 3))
     assert found.missing == ("x", "y")
-    few = solve(lexicon, asked, most_frequent=4)
+    few = analogy_eval(lexicon, asked, most_frequent=4)
     assert (few.overall, few.words, few.missing) == (AnalogyAccuracy(1, 1, 3), 4, ("rare", "x", "y"))
-    assert solve(lexicon, questions(("x", "y", "z", "w"))).overall.accuracy is None
+    assert analogy_eval(lexicon, questions(("x", "y", "z", "w"))).overall.accuracy is None
     facts = found.to_dict()
     assert facts["sections"][0]["name"] == "s"
     assert "wrong" in facts["treatment"]
@@ -225,14 +225,14 @@ def test_analogies_are_right_by_hand_and_missing_ones_wrong():
 def test_a_word_beyond_the_most_frequent_may_be_there_in_small_letters():
     words = ["may", "might", "can", "could", "May"]
     lexicon = Lexicon(WordVectors(words, np.eye(5, dtype=np.float32), np.array([9, 8, 7, 6, 1])))
-    assert solve(lexicon, questions(("May", "might", "can", "could")), most_frequent=4).overall.num_covered == 1
+    assert analogy_eval(lexicon, questions(("May", "might", "can", "could")), most_frequent=4).overall.num_covered == 1
 
 
 @pytest.mark.parametrize("wide", [64, 2048])
 def test_all_analogies_at_once_as_gensim_one_by_one(tmp_path: Path, wide: int, monkeypatch: pytest.MonkeyPatch):
     gensim = pytest.importorskip("gensim.models")
-    monkeypatch.setattr(lexicon, "WIDE", wide)
-    monkeypatch.setattr(lexicon, "TOGETHER", 7)
+    monkeypatch.setattr(lexicon, "MAX_BLOCK_WORDS", wide)
+    monkeypatch.setattr(lexicon, "ANALOGY_BATCH", 7)
     rng = np.random.default_rng(5)
     count, most = 300, 200
     relation = rng.normal(size=(2, 8))
@@ -253,7 +253,7 @@ def test_all_analogies_at_once_as_gensim_one_by_one(tmp_path: Path, wide: int, m
     score, sections = theirs.evaluate_word_analogies(str(file), restrict_vocab=most, case_insensitive=False)
     read = read_word_eval_file(file)
     assert isinstance(read, AnalogySet)
-    found = solve(Lexicon(table), read, most)
+    found = analogy_eval(Lexicon(table), read, most)
     assert found.overall.accuracy == pytest.approx(score)
     assert 0 < found.overall.num_correct < found.overall.num_covered < found.overall.total
     for (_, right), section in zip(found.sections, sections, strict=False):
@@ -296,7 +296,7 @@ def test_figures_are_gensims_on_real_files(data: Path):
     theirs = gensim.KeyedVectors(20)
     theirs.add_vectors(words, table.matrix)
     pearson, spearman, missing = theirs.evaluate_word_pairs(str(file))
-    found = agreement_of_words(table, read)
+    found = table_similarity_eval(table, read)
     assert (found.spearman, found.pearson) == (pytest.approx(spearman[0]), pytest.approx(pearson[0], abs=1e-6))
     assert 1 - found.covered / found.pairs == pytest.approx(missing / 100)
     filled = theirs.evaluate_word_pairs(str(file), dummy4unknown=True)[2]
@@ -306,7 +306,7 @@ def test_figures_are_gensims_on_real_files(data: Path):
 def test_one_hot_vectors_solve_nothing_without_being_made():
     size = 2000
     table = WordVectors([f"w{row}" for row in range(size)], IdentityMatrix(size), np.arange(size, 0, -1))  # pyright: ignore
-    found = solve(Lexicon(table), questions(("w1", "w2", "w3", "w4"), ("w5", "w6", "w7", "w0")), 0)
+    found = analogy_eval(Lexicon(table), questions(("w1", "w2", "w3", "w4"), ("w5", "w6", "w7", "w0")), 0)
     assert found.overall == AnalogyAccuracy(1, 2, 2)  # all are equally far, and the most frequent comes first
 
 

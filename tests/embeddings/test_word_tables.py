@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forebear.embeddings.word_table import COMMON, WordVectors
+from forebear.embeddings.word_table import COMMON_WORDS, WordVectors
 
-FIRST = [*",.", *(f"the{'e' * number}" for number in range(COMMON - 2))]
+FIRST = [*",.", *(f"the{'e' * number}" for number in range(COMMON_WORDS - 2))]
 
 
 @pytest.mark.parametrize(

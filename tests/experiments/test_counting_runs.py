@@ -17,7 +17,7 @@ from forebear.inference.run import Run
 from forebear.interop.convert import export_run, import_model
 from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram.hash_table import NgramStore
-from forebear.training.load_model import TABLE, load_counted_model
+from forebear.training.load_model import NGRAM_STORE_FILE, load_counted_model
 from forebear.training.run_folder import RunFolder
 
 TAGGED = "the/d cat/n sat/v\na/d dog/n ran/v\nthe/d dog/n sat/v\na/d cat/n ran/v\n" * 5
@@ -188,9 +188,9 @@ def test_a_run_that_stopped_while_counting_says_so(tmp_path: Path):
 def test_what_a_killed_process_left_is_taken_away(tmp_path: Path):
     run = counted_run(tmp_path)
     (run.path / ".counts-abc").mkdir()
-    (run.path / f".{TABLE}.12.tmp").write_bytes(b"half")
+    (run.path / f".{NGRAM_STORE_FILE}.12.tmp").write_bytes(b"half")
     load_counted_model(run)
-    assert not [file.name for file in run.path.iterdir() if file.name.startswith((".counts", f".{TABLE}"))]
+    assert not [file.name for file in run.path.iterdir() if file.name.startswith((".counts", f".{NGRAM_STORE_FILE}"))]
 
 
 @pytest.mark.parametrize("place", [0.2, 0.5, 0.99])
@@ -198,7 +198,7 @@ def test_a_table_that_was_damaged_is_made_again(place: float, tmp_path: Path, mo
     """Each byte of it counts; who opens it unharmed reads it only if it was touched."""
     monkeypatch.setattr(language_model, "BLOCK_NGRAMS", -1)
     run = counted_run(tmp_path)
-    file, right = run.path / TABLE, load_counted_model(run)[0].probabilities()
+    file, right = run.path / NGRAM_STORE_FILE, load_counted_model(run)[0].probabilities()
     whole = file.read_bytes()
     for spoilt in (bytes([whole[int(place * len(whole))] ^ 1]), bytes(64)):
         at = int(place * len(whole))

@@ -32,7 +32,7 @@ def test_only_a_question_that_cannot_be_asked_is_left_out(single: Path, tmp_path
         (tmp_path / "two.txt", "albert", "order"),
     ):
         what = plan_pretraining(milestone, [str(file)], settings={"held_out": 0.1})
-        found, reason = trials.askable(what, what.prepare_corpus())
+        found, reason = trials.without_impossible_pair_task(what, what.prepare_corpus())
         assert getattr(found.spec, "pairs", None) == pairs
         assert ("two sentences" in reason) == (pairs == "none")
         assert replace(found, spec=what.spec) == what

@@ -37,7 +37,7 @@ def test_many_choices_are_told_as_few_are(tokenizer, monkeypatch):
     predictor = Dreaming(tokenizer.vocab_size)
     choices = ["cat", "cat sat", "dog", "dog sat", "mat and", "a cat and a dog", "log"]
     few = score_options(predictor, tokenizer, ["the dog sat on the", "我很"], choices=choices)
-    monkeypatch.setattr(prompting, "SPARED", 1)
+    monkeypatch.setattr(prompting, "MIN_SHARED_TOKENS", 1)
     predictor.batches.clear()
     many = score_options(predictor, tokenizer, ["the dog sat on the", "我很"], choices=choices)
     assert sum(predictor.batches) == 0  # nothing was scored whole

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.inference.stream_decode import BYTES, TextStream, token_bytes
+from forebear.inference.stream_decode import BYTE_OF_CHARACTER, TextStream, token_bytes
 
 TEXTS = ["the cat's mat, “你好”…… 我喜欢 C++ (really)", "naïve 😀 words"]
 TOKENIZERS = {
@@ -47,7 +47,7 @@ def test_pieces_joined_are_what_decoding_gives(kind, data):
 
 def test_a_character_waits_for_all_its_bytes():
     tokenizer = TOKENIZERS["bytepair"]
-    ids = [tokenizer.token_to_id(next(c for c, byte in BYTES.items() if byte == b)) for b in "你😀a".encode()]
+    ids = [tokenizer.token_to_id(next(c for c, byte in BYTE_OF_CHARACTER.items() if byte == b)) for b in "你😀a".encode()]
     pieces = heard(tokenizer, [], ids)
     assert pieces == ["", "", "你", "", "", "", "😀", "a", ""]
     assert heard(tokenizer, [], ids[:2])[-1] == "\ufffd"  # it never came: shown as decoding shows it
@@ -57,7 +57,7 @@ def test_bytes_are_those_of_the_library():
     tokenizer = TOKENIZERS["bytepair"]
     for i in sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids):
         assert token_bytes(tokenizer.id_to_token(i)).decode(errors="replace") == tokenizer.decode([i])
-    assert len(BYTES) == len(set(BYTES.values())) == 256
+    assert len(BYTE_OF_CHARACTER) == len(set(BYTE_OF_CHARACTER.values())) == 256
 
 
 @given(st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3))

@@ -17,7 +17,7 @@ from forebear.data.labeled.source import labeled_source
 from forebear.demo.labeled_examples import demo_examples
 from forebear.errors import InputError
 from forebear.experiments import distill, pipeline, plan
-from forebear.experiments.distill import parameters, smaller
+from forebear.experiments.distill import num_encoder_parameters, smaller_spec
 from forebear.inference.measure import evaluate_task
 from forebear.inference.run import Run
 from forebear.models.albert import AlbertSpec
@@ -118,9 +118,9 @@ def test_the_student_has_at_most_half_the_parameters(school: Path, tmp_path: Pat
         BertSpec(width=64, depth=8, heads=4),
         AlbertSpec(width=64, depth=4, heads=4, table=64),
     ):
-        small = smaller(milestone, words)
-        assert 0 < parameters(small, words) <= parameters(milestone, words) / 2
-    small = smaller(GPT2Spec(width=64, depth=12, heads=4, context=64), words)
+        small = smaller_spec(milestone, words)
+        assert 0 < num_encoder_parameters(small, words) <= num_encoder_parameters(milestone, words) / 2
+    small = smaller_spec(GPT2Spec(width=64, depth=12, heads=4, context=64), words)
     assert (small.width, small.depth) == (64, 4)  # as wide: it can begin with the teacher's layers
     run = distill.distill(school / "gpt2", school / "text.txt", to=tmp_path / "run", **{**ON_TEXT, "steps": 2})
     teacher, student = run.metadata["price"]

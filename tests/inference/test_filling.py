@@ -12,7 +12,7 @@ from bigrams import Dreaming
 
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
-from forebear.inference.fill import MOST, fill_masks
+from forebear.inference.fill import MAX_MASKS, fill_masks
 from forebear.inference.score import score_texts
 from forebear.models.bert import BertSpec
 from forebear.nn.masked_lm import MaskedLM
@@ -250,9 +250,9 @@ def test_what_makes_no_sense_is_refused_with_a_remedy(cutter: Tokenizer):
         ("the cat sat", {}),
         ("", {}),
         ("__init__ a_b", {}),
-        (f"{mask} " * (MOST + 1), {}),
-        (mask * (MOST + 1), {}),
-        ("____ ____", {"tokens": MOST // 2 + 1}),
+        (f"{mask} " * (MAX_MASKS + 1), {}),
+        (mask * (MAX_MASKS + 1), {}),
+        ("____ ____", {"tokens": MAX_MASKS // 2 + 1}),
         ("____", {"top": 0}),
         ("____", {"tokens": 0}),
         ("____", {"tokens": -1}),
@@ -260,7 +260,7 @@ def test_what_makes_no_sense_is_refused_with_a_remedy(cutter: Tokenizer):
         with pytest.raises(InputError) as caught:
             fill_masks(Recording(cutter), cutter, text, **how)
         assert caught.value.hint
-    assert len(fill_masks(Recording(cutter), cutter, mask * MOST).blanks) == MOST
+    assert len(fill_masks(Recording(cutter), cutter, mask * MAX_MASKS).blanks) == MAX_MASKS
 
 
 def test_a_damaged_network_is_no_answer(words: Tokenizer):

@@ -103,7 +103,7 @@ def test_special_tokens_never_fill_a_blank(tokenizer):
 def test_where_all_are_too_many_a_shortlist_is_tried_and_said(words, monkeypatch):
     predictor = Dreaming(words.vocab_size, context=64)
     exact = what_follows(predictor, words, "the ____ sat", top=3)
-    monkeypatch.setattr(next, "AFFORDABLE", 20)
+    monkeypatch.setattr(next, "TOKEN_BUDGET", 20)
     few = what_follows(predictor, words, "the ____ sat", top=3)
     assert few.num_considered == 5  # rows of four tokens
     assert few.num_fitting == exact.num_fitting > 5

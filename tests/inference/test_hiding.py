@@ -87,9 +87,9 @@ def test_a_network_that_knows_nothing_pays_for_every_token_alike(folder: Path, t
 @torch.inference_mode()
 def by_hand(restorer: MaskedLM, objective: MaskedTokens, portion: Subset) -> tuple[list[float], list[bool], Counter]:
     """Every row by itself: log P of what is hidden, whether it was the best, and how often each token was asked."""
-    steps, logs, right, asked = objective.steps(portion, measure.BATCH), [], [], Counter()
+    steps, logs, right, asked = objective.steps(portion, measure.BATCH_TOKENS), [], [], Counter()
     for step in range(steps):
-        batch = objective.batch(portion, measure.BATCH, BatchKey(0, step))
+        batch = objective.batch(portion, measure.BATCH_TOKENS, BatchKey(0, step))
         begin = 0
         for length in batch.inputs["lengths"].tolist():
             row = slice(begin, begin := begin + length)
@@ -188,7 +188,7 @@ def test_a_corpus_of_another_tokenizer_is_refused(folder: Path, tokenizer: Token
 
 
 def test_progress_ends_with_everything(folder: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(measure, "BATCH", 200)
+    monkeypatch.setattr(measure, "BATCH_TOKENS", 200)
     made, portion, heard = milestone(), prepared(folder, text(), tokenizer).all_documents(), []
     restorer = restorer_of(tokenizer, made)
     evaluate_masked_lm(

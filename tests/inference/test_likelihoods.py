@@ -103,7 +103,7 @@ def test_hidden_words_in_batches_are_as_alone(cutters: dict[str, Tokenizer], mon
     restorer = restorer_of(tokenizer, context=20)
     texts = ["the cat", "the dog sat on the log and a cat and a dog sat on the mat", "我很喜欢你"]
     alone = [score_options(restorer, tokenizer, text, labels=["cat", "a dog"])[0] for text in texts]
-    monkeypatch.setattr("forebear.inference.prompting.LIKELIHOODS_AT_ONCE", 40)
+    monkeypatch.setattr("forebear.inference.prompting.MASKED_BATCH_TOKENS", 40)
     together = score_options(restorer, tokenizer, texts, labels=["cat", "a dog"])
     for one, other in zip(alone, together, strict=True):
         assert shares(one) == pytest.approx(shares(other), abs=1e-5)

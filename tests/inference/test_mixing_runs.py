@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.inference.ensemble import InterpolatedLM, best_weights, evaluate_interpolation, weighed
+from forebear.inference.ensemble import InterpolatedLM, best_weights, evaluate_interpolation, tune_weights
 from forebear.inference.measure import evaluate_text
 from forebear.inference.run import Run
 from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram.hash_table import NgramStore
 from forebear.statistical.ngram.language_model import NgramModel
-from forebear.training.load_model import TABLE
+from forebear.training.load_model import NGRAM_STORE_FILE
 from small_runs import opened, text, trained
 
 WORDS = train_tokenizer("words", ["the cat sat on the mat", "a dog sat on a log"], min_count=1)
@@ -81,7 +81,7 @@ def test_a_mixture_is_a_predictor():
 
 def test_tuned_text_is_no_less_probable_than_to_any():
     parts = [Dreaming(WORDS.vocab_size), uniform(WORDS), Dreaming(WORDS.vocab_size, 7)]
-    weights, tokens = weighed(parts, WORDS, TEXTS)
+    weights, tokens = tune_weights(parts, WORDS, TEXTS)
     together = evaluate_text(InterpolatedLM(parts, weights), WORDS, TEXTS)
     assert together.tokens == tokens
     assert together.nats <= min(evaluate_text(one, WORDS, TEXTS).nats for one in parts) + 1e-6
@@ -135,7 +135,7 @@ def test_ngrams_of_several_orders_are_mixed_from_their_tables(tmp_path: Path, mo
     (tmp_path / "more.txt").write_text(text(60)[-2000:], encoding="utf-8")
     (tmp_path / "other.txt").write_text(text(50)[-3000:], encoding="utf-8")
     folders = [tmp_path / f"order{order}" for order in (2, 3, 5)]
-    assert all((folder / TABLE).exists() for folder in folders)
+    assert all((folder / NGRAM_STORE_FILE).exists() for folder in folders)
     runs = [Run.open(folder) for folder in folders]
     found = evaluate_interpolation(runs, tmp_path / "more.txt", tune=tmp_path / "more.txt")
     assert sum(found.weights) == pytest.approx(1)

@@ -14,7 +14,13 @@ from transformers.generation.logits_process import (
 )
 
 from forebear.errors import ForebearError, InputError
-from forebear.inference.sampling import AllowedTokens, SamplingConfig, best, likeliest, penalised
+from forebear.inference.sampling import (
+    AllowedTokens,
+    SamplingConfig,
+    apply_repetition_penalty,
+    filter_top_k,
+    filter_top_p,
+)
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -30,20 +36,20 @@ def theirs(processor, scores, said=(0,)):
 @given(SEEDS, st.integers(1, 300), st.integers(1, 40))
 def test_top_k_is_that_of_transformers(seed, size, count):
     scores = random_scores(seed, size)
-    np.testing.assert_array_equal(best(scores, count), theirs(TopKLogitsWarper(count), scores))
+    np.testing.assert_array_equal(filter_top_k(scores, count), theirs(TopKLogitsWarper(count), scores))
 
 
 @given(SEEDS, st.integers(1, 300), st.floats(0.01, 0.99), st.floats(0.1, 8))
 def test_top_p_is_that_of_transformers(seed, size, share, spread):
     scores = random_scores(seed, size, spread)
-    np.testing.assert_array_equal(likeliest(scores, share), theirs(TopPLogitsWarper(share), scores))
+    np.testing.assert_array_equal(filter_top_p(scores, share), theirs(TopPLogitsWarper(share), scores))
 
 
 @given(SEEDS, st.lists(st.integers(0, 49), max_size=12), st.floats(0.5, 3))
 def test_the_penalty_is_that_of_transformers(seed, said, penalty):
     scores = random_scores(seed, 50)
     expected = theirs(RepetitionPenaltyLogitsProcessor(penalty), scores, said) if said else scores
-    np.testing.assert_allclose(penalised(scores, said, penalty), expected, rtol=1e-12)
+    np.testing.assert_allclose(apply_repetition_penalty(scores, said, penalty), expected, rtol=1e-12)
 
 
 @settings(max_examples=30)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import forebear as fb
 from forebear.errors import InputError
 from forebear.inference.run import Run
-from forebear.inference.translate import evaluate_translations, scores, translate_texts
+from forebear.inference.translate import bleu_and_chrf, evaluate_translations, translate_texts
 
 WORDS = {"hund": "dog", "katze": "cat", "rot": "red", "läuft": "runs", "schnee": "snow", "und": "and", "haus": "house"}
 CHINESE = {"dog": "狗", "cat": "猫", "red": "红", "runs": "跑", "snow": "雪", "and": "和", "house": "房子"}
@@ -56,11 +56,11 @@ def test_it_has_learned_the_language(run: Run):
 
 def test_figures_are_sacrebleus():
     said, wanted = ["the cat sat on a mat", "no"], ["the cat sat on the mat", "yes"]
-    bleu, chrf, signatures = scores(said, wanted)
+    bleu, chrf, signatures = bleu_and_chrf(said, wanted)
     assert bleu == pytest.approx(sacrebleu.corpus_bleu(said, [wanted]).score)
     assert chrf == pytest.approx(sacrebleu.corpus_chrf(said, [wanted]).score)
     assert "tok:13a" in signatures["bleu"]
-    assert "tok:zh" in scores(["今天下雨"], ["今天下雪"])[2]["bleu"]
+    assert "tok:zh" in bleu_and_chrf(["今天下雨"], ["今天下雪"])[2]["bleu"]
 
 
 @settings(max_examples=10, deadline=None)

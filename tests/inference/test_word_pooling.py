@@ -16,7 +16,7 @@ from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
 from forebear.inference import embed
-from forebear.inference.embed import PooledTexts, _portions
+from forebear.inference.embed import PooledTexts, _token_slices
 from small_runs import opened
 
 WORDS = ["cat", "dog", "sat", "the", "我", "喜欢"]
@@ -123,7 +123,7 @@ def test_no_text_depends_on_those_beside_it_nor_on_blocks(cutter: Tokenizer, poo
 
 @given(st.lists(st.integers(1, 30)), st.integers(1, 10))
 def test_portions_hold_everything_once_and_cut_texts_from_their_beginning(counts: list[int], most: int):
-    parts = list(_portions(counts, most))
+    parts = list(_token_slices(counts, most))
     assert [place for part in parts for place in range(part.start, part.stop)] == list(range(sum(counts)))
     assert all(0 < part.stop - part.start <= most for part in parts)
     begins = {0, *np.cumsum(counts).tolist()}

@@ -11,8 +11,8 @@ import torch
 from forebear.data.labeled.examples import LabeledExample
 from forebear.inference.run import Run
 from forebear.inspection.attribution import attribute
-from forebear.inspection.attribution_targets import AttributionTarget, TargetOutput, odds
-from forebear.inspection.gradients import MOST_STEPS, STEPS, TokenAttribution, integrated_gradients
+from forebear.inspection.attribution_targets import AttributionTarget, TargetOutput, log_odds as odds
+from forebear.inspection.gradients import MAX_STEPS, STEPS, TokenAttribution, integrated_gradients
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encoder import States
 from forebear.nn.heads import LabelHead
@@ -107,7 +107,7 @@ def test_steps_are_doubled_while_something_is_missing():
     head.middle = float((0.6 * table[ROW].mean(0) + 0.4 * hidden.mean(0)) @ weight)
     attribution = found(model, "integrated")
     assert attribution.steps is not None
-    assert STEPS < attribution.steps <= MOST_STEPS
+    assert STEPS < attribution.steps <= MAX_STEPS
 
 
 # -- against the network itself, by another way: its answers, with an embedding that is changed from outside

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from forebear.errors import InputError
 from forebear.inspection.senses import (
     ClusterAgreement,
-    apart,
+    adjusted_rand_index,
     cluster_vectors,
     cosine_distances,
     cut_tree,
     order_by_size,
+    project_to_means,
     purity,
-    rand_index,
     silhouettes,
     ward_tree,
 )
@@ -73,7 +73,7 @@ def test_a_cloud_is_one_group_and_islands_are_as_many_as_they_are():
             vectors, mine = islands(seed, groups)
             found = cluster_vectors(units(vectors))
             assert found.num_clusters == groups
-            assert rand_index(found.labels, [str(one) for one in mine]) > 0.9
+            assert adjusted_rand_index(found.labels, [str(one) for one in mine]) > 0.9
             best, chance = found.best, found.baseline
             assert best is not None
             assert chance is not None
@@ -85,14 +85,14 @@ def test_a_cloud_is_one_group_and_islands_are_as_many_as_they_are():
 def test_few_vectors_that_lie_far_apart_are_groups():
     vectors, mine = islands(0, 2, count=12)
     found = cluster_vectors(units(vectors))
-    assert (found.num_clusters, rand_index(found.labels, [str(one) for one in mine])) == (2, 1.0)
+    assert (found.num_clusters, adjusted_rand_index(found.labels, [str(one) for one in mine])) == (2, 1.0)
     assert [cluster_vectors(units(cloud(seed, count=12))).num_clusters for seed in range(5)] == [1] * 5
 
 
 def test_the_directions_in_which_groups_lie_apart():
     """Two groups on a slant: what is left of each is how far it lies along the line through their means."""
     vectors = np.array([(0, 0), (1, -1), (3, 4), (4, 3)], float)
-    seen = apart(vectors, np.array([0, 0, 1, 1]))
+    seen = project_to_means(vectors, np.array([0, 0, 1, 1]))
     assert seen.shape == (4, 1)
     along = (vectors - vectors.mean(0)) @ np.array([3, 4]) / 5
     np.testing.assert_allclose(np.abs(seen[:, 0]), np.abs(along))
@@ -133,10 +133,10 @@ def test_agreement_by_hand():
     """Pairs that are together: 2 in both, 3 in groups, 6 in kinds, of 15. By chance 3 · 6 / 15 = 1.2, at most 4.5."""
     owners, known = np.array([0, 0, 1, 1, 2, 2]), ["a", "a", "a", "b", "b", "b"]
     assert purity(owners, known) == pytest.approx(5 / 6)
-    assert rand_index(owners, known) == pytest.approx((2 - 1.2) / (4.5 - 1.2))
-    assert rand_index(np.zeros(6, int), known) == 0.0
-    assert rand_index(np.array([1, 1, 1, 0, 0, 0]), known) == 1.0
-    assert rand_index(np.zeros(3, int), ["a"] * 3) == 1.0
+    assert adjusted_rand_index(owners, known) == pytest.approx((2 - 1.2) / (4.5 - 1.2))
+    assert adjusted_rand_index(np.zeros(6, int), known) == 0.0
+    assert adjusted_rand_index(np.array([1, 1, 1, 0, 0, 0]), known) == 1.0
+    assert adjusted_rand_index(np.zeros(3, int), ["a"] * 3) == 1.0
     found = ClusterAgreement.from_clusters(owners, ["a", "a", "a", "a", "b", "b"])
     assert (found.groups, found.purity, found.merged_groups) == (3, 1.0, 1.0)
     assert found.rand < 0.6
@@ -147,4 +147,4 @@ def test_agreement_by_hand():
 def test_the_rand_index_is_that_of_scikit_learn(given: list[tuple[int, str]]):
     metrics = pytest.importorskip("sklearn.metrics")
     owners, known = np.unique([one for one, _ in given], return_inverse=True)[1], [kind for _, kind in given]
-    assert rand_index(owners, known) == pytest.approx(metrics.adjusted_rand_score(known, owners), abs=1e-12)
+    assert adjusted_rand_index(owners, known) == pytest.approx(metrics.adjusted_rand_score(known, owners), abs=1e-12)

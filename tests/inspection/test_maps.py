@@ -15,14 +15,14 @@ import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inference.run import Run
 from forebear.inspection.attention import (
-    LONG,
-    MAX_EDGES,
     AttentionMap,
     AttentionPanel,
     AttentionView,
+    LONG,
+    MAX_EDGES,
+    attention_rollout,
     attention_view,
     compute_attention_maps,
-    rolled_out,
 )
 from small_runs import opened
 
@@ -122,12 +122,12 @@ def test_a_roll_out_is_the_product_of_layers(kind: str):
     found = drawn(kind=kind)
     mixed = [0.5 * layer.mean(0) + 0.5 * np.eye(5) for layer in found.weights.astype(np.float64)]
     mixed = [layer / layer.sum(1, keepdims=True) for layer in mixed]
-    np.testing.assert_allclose(rolled_out(found, 1), mixed[0], atol=1e-9)
-    np.testing.assert_allclose(rolled_out(found), np.linalg.multi_dot([mixed[2], mixed[1], mixed[0]]), atol=1e-9)
+    np.testing.assert_allclose(attention_rollout(found, 1), mixed[0], atol=1e-9)
+    np.testing.assert_allclose(attention_rollout(found), np.linalg.multi_dot([mixed[2], mixed[1], mixed[0]]), atol=1e-9)
     np.testing.assert_allclose(attention_view(found, rollout=True).panels[0].weights.sum(1), 1, atol=1e-9)
     assert attention_view(found, -2, rollout=True).panels[0].title == "roll-out to layer 2"
     if kind == "masked":
-        assert bool((rolled_out(found)[~found.visible_mask] == 0).all())
+        assert bool((attention_rollout(found)[~found.visible_mask] == 0).all())
 
 
 def test_views_choose_layers_and_heads():

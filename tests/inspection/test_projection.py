@@ -16,7 +16,7 @@ from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon
 from forebear.embeddings.word_table import IdentityMatrix, WordVectors
 from forebear.errors import InputError
 from forebear.inspection import embedding_plots
-from forebear.inspection.embedding_space import norms_of, pca_plane, project_words, projected, vector_norms
+from forebear.inspection.embedding_space import lexicon_norms, pca_plane, project_lexicon, project_words, vector_norms
 from forebear.reports import plotting
 from forebear.reports.plotting import DOTS_PER_INCH, figure_bytes, place_point_labels
 from small_runs import opened
@@ -51,27 +51,27 @@ def test_a_plane_is_that_of_sklearn():
 
 
 def test_words_of_a_projection_are_those_asked_for_with_their_neighbours():
-    found = projected(lexicon(), ["king", "北京", "king"], 100, near=3)
+    found = project_lexicon(lexicon(), ["king", "北京", "king"], 100, near=3)
     assert found.words[:2] == ("king", "北京")
     assert sorted(set(found.groups)) == [0, 1]
     assert found.query_words == (True, True, *[False] * (len(found.words) - 2))
     near = {one.word for answer in lexicon().neighbors(["king", "北京"], 3) for one in answer.nearest}
     assert set(found.words) == near | {"king", "北京"}
     assert len(set(found.words)) == len(found.words)
-    frequent = projected(lexicon(), [], 5, 0)
+    frequent = project_lexicon(lexicon(), [], 5, 0)
     assert frequent.words == tuple(lexicon().table.words[:5])
     assert all(frequent.query_words)
     facts = found.to_dict()
     assert len(facts["words"]) == len(found.words)
     assert facts["words"][0]["count"] == int(lexicon().table.counts[0])  # pyright: ignore[reportOptionalSubscript]
     with pytest.raises(InputError, match="2 words do not make a picture"):
-        projected(lexicon(), ["king", "queen"], 100, 0)
+        project_lexicon(lexicon(), ["king", "queen"], 100, 0)
 
 
 def test_lengths_by_frequency_by_hand():
     words = [f"w{number}" for number in range(6)]
     rows = np.array([(4, 0), (0, 3), (2, 0), (0, -2), (1, 0), (1, 0)], np.float32)
-    found = norms_of(Lexicon(WordVectors(words, rows, np.array([1000, 500, 20, 15, 2, 1]))))
+    found = lexicon_norms(Lexicon(WordVectors(words, rows, np.array([1000, 500, 20, 15, 2, 1]))))
     assert found.lengths.tolist() == [4, 3, 2, 2, 1, 1]
     assert found.spearman == pytest.approx(0.9710083)  # scipy.stats.spearmanr([6, 5, 4, 3, 2, 1], [4, 3, 2, 2, 1, 1])
     assert [(band.min_count, band.max_count, band.words, band.median) for band in found.bands] == [
@@ -91,27 +91,27 @@ def test_neighbours_that_are_as_frequent_are_seen():
     angles = np.linspace(0, 3, 300)
     by_rank = np.stack((np.cos(angles), np.sin(angles)), 1).astype(np.float32)
     words = [f"w{number}" for number in range(300)]
-    assert norms_of(Lexicon(WordVectors(words, by_rank, counts))).neighbors > 0.95
+    assert lexicon_norms(Lexicon(WordVectors(words, by_rank, counts))).neighbors > 0.95
     chance = np.random.default_rng(0).normal(size=(300, 30)).astype(np.float32)
-    assert abs(norms_of(Lexicon(WordVectors(words, chance, counts))).neighbors) < 0.3
+    assert abs(lexicon_norms(Lexicon(WordVectors(words, chance, counts))).neighbors) < 0.3
 
 
 def test_one_hot_vectors_are_all_of_length_one():
     size = 500
     table = WordVectors([f"w{row}" for row in range(size)], IdentityMatrix(size), np.arange(size, 0, -1))  # pyright: ignore
-    found = norms_of(Lexicon(table))
+    found = lexicon_norms(Lexicon(table))
     assert (found.spearman, found.cosine) == (None, pytest.approx(0, abs=1e-9))
     assert (found.is_varying, found.neighbors, found.notes) == (
         False,
         None,
         (f"all vectors have the length 1; {ONEHOT_NOTE}",),
     )
-    single = norms_of(Lexicon(WordVectors(["one"], np.ones((1, 2), np.float32), np.array([7]))))
+    single = lexicon_norms(Lexicon(WordVectors(["one"], np.ones((1, 2), np.float32), np.array([7]))))
     assert (single.spearman, single.neighbors) == (None, None)
     assert single.correlations == ("none: all words were seen equally often",) * 2
     for drawn in (embedding_plots.norms_page(single, "one"), embedding_plots.plot_norms(single, "one", "svg").decode()):
         assert "none: all words were seen" in drawn or "<svg" in drawn
-    plane = projected(Lexicon(table), ["w1", "w2", "w3"], 100, 0)
+    plane = project_lexicon(Lexicon(table), ["w1", "w2", "w3"], 100, 0)
     assert plane.points.shape == (3, 2)
     assert plane.notes == (f"where a word lies here means nothing; {ONEHOT_NOTE}",)
 
@@ -154,7 +154,7 @@ def test_names_in_the_picture_lie_apart(near: int, monkeypatch: pytest.MonkeyPat
 
     figures = figures_of(monkeypatch)
     words = DRAWN if near == 0 else DRAWN[:4]
-    picture = embedding_plots.plot_projection(projected(lexicon(), words, 100, near), "words", "png")
+    picture = embedding_plots.plot_projection(project_lexicon(lexicon(), words, 100, near), "words", "png")
     assert picture.startswith(b"\x89PNG")
     (figure,) = figures
     (axes,) = figure.axes
@@ -183,7 +183,7 @@ def test_a_plane_of_words_that_no_font_has_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(embedding_plots, "undrawable_texts", list)
     monkeypatch.setattr(plotting, "_choose_fonts", lambda texts: (["none"], set("".join(texts))))
     with pytest.raises(InputError, match="no font installed here has"):
-        embedding_plots.plot_projection(projected(lexicon(), ["king", "queen", "<b>"], 100, 0), "words", "png")
+        embedding_plots.plot_projection(project_lexicon(lexicon(), ["king", "queen", "<b>"], 100, 0), "words", "png")
 
 
 def test_pictures_of_every_kind_and_form(monkeypatch: pytest.MonkeyPatch):
@@ -193,15 +193,15 @@ def test_pictures_of_every_kind_and_form(monkeypatch: pytest.MonkeyPatch):
     asked = DRAWN[:4]
     answers = by.neighbors(asked, 4)
     assert embedding_plots.plot_neighbors(answers, "near", "png").startswith(b"\x89PNG")
-    lengths = embedding_plots.plot_norms(norms_of(by), "norms", "svg")
+    lengths = embedding_plots.plot_norms(lexicon_norms(by), "norms", "svg")
     assert lengths.startswith(b"<?xml")
-    assert embedding_plots.plot_projection(projected(by, [], 30, 0), "plane", "svg").startswith(b"<?xml")
+    assert embedding_plots.plot_projection(project_lexicon(by, [], 30, 0), "plane", "svg").startswith(b"<?xml")
     bars = [axes for axes in figures[0].axes if axes.get_visible()]
     assert [axes.get_title(loc="left") for axes in bars] == asked
     assert [label.get_text() for label in bars[0].get_yticklabels()] == [one.word for one in answers[0].nearest]
     ticks = figures[1].axes[0].get_xticklabels()
     assert all("$" not in tick.get_text() for tick in ticks)
-    assert embedding_plots.plot_norms(norms_of(by), "norms", "svg") == lengths
+    assert embedding_plots.plot_norms(lexicon_norms(by), "norms", "svg") == lengths
 
 
 class Seen(HTMLParser):
@@ -225,14 +225,14 @@ class Seen(HTMLParser):
 
 def test_pages_name_every_dot_and_run_nothing():
     by = lexicon()
-    plane_page = embedding_plots.projection_page(projected(by, NAMES, 100, 0), "words & more")
+    plane_page = embedding_plots.projection_page(project_lexicon(by, NAMES, 100, 0), "words & more")
     seen = Seen()
     seen.feed(plane_page)
     assert sorted(seen.names) == sorted(NAMES)
     assert "<title>words &amp; more</title>" in plane_page
     for page in (
         plane_page,
-        embedding_plots.norms_page(norms_of(by), "norms"),
+        embedding_plots.norms_page(lexicon_norms(by), "norms"),
         embedding_plots.neighbors_page(by.neighbors(["king", "<b>"], 5), "near"),
     ):
         assert "default-src 'none'" in page

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import forebear as fb
-from forebear.demo.labeled_examples import sentences_with, words_of_two_meanings, write_sentences
+from forebear.demo.labeled_examples import sentences_with, words_of_two_meanings, write_sense_sentences
 from forebear.errors import InputError
 from forebear.inference.embed import ContextualWord, EmbeddedText
 from forebear.inference.run import Run
@@ -186,7 +186,7 @@ def test_sentences_of_the_small_world(tmp_path: Path):
     assert some == list(sentences_with("bank", 50))[:40]
     assert all("bank" in one.text for one in some)
     assert all("boat" not in one.text or one.label == "river" or "money for a boat" in one.text for one in some)
-    file = write_sentences(tmp_path / "apple.tsv", "苹果", 6)
+    file = write_sense_sentences(tmp_path / "apple.tsv", "苹果", 6)
     assert [line.split("\t")[0] for line in file.read_text("utf-8").splitlines()] == ["水果", "公司"] * 3
     with pytest.raises(InputError, match="no two meanings"):
         next(sentences_with("kite"))

@@ -183,8 +183,8 @@ def test_words_that_such_files_cannot_hold_are_escaped():
     assert len(set(shown)) == len(WORDS)
     assert all(len(word.split()) == 1 and word not in arpa.ARPA_MARKERS for word in shown)
     plain = [word for word in WORDS if word not in arpa.ARPA_MARKERS]
-    assert [arpa.unescaped(arpa.escape_word(word)) for word in plain] == plain
-    assert arpa.unescaped("\\u0041\\x") == "\\u0041\\x"  # not one of ours
+    assert [arpa.unescape_word(arpa.escape_word(word)) for word in plain] == plain
+    assert arpa.unescape_word("\\u0041\\x") == "\\u0041\\x"  # not one of ours
 
 
 @pytest.mark.parametrize("unknown", [5, None])
@@ -201,7 +201,7 @@ def test_written_and_read_again(tmp_path: Path, unknown: int | None):
     assert "\t</s>\t0\n" in path.read_text(encoding="utf-8")  # nothing comes after the end
     again = model_of(told)
     numbers = {word: i for i, word in enumerate(told.words)}
-    at = [numbers.get(arpa.unescaped(arpa.escape_word(word)), 0) for word in WORDS]
+    at = [numbers.get(arpa.unescape_word(arpa.escape_word(word)), 0) for word in WORDS]
     at[0] = 1
     assert len(set(at)) == len(WORDS)
     score, expected = (mine.score(these) for mine, these in (

@@ -66,7 +66,7 @@ def test_odd_words(tmp_path: Path):
     pairs = [f"-1.5\t{first} {second}" for first in ODD for second in ODD]
     (tmp_path / "m").write_text(text_of([*MARKS, *(f"-2\t{word}\t-1" for word in ODD)], pairs), "utf-8", newline="\n")
     told = assert_same(tmp_path / "m")
-    assert told.words[2:] == [arpa.unescaped(word) for word in ODD]
+    assert told.words[2:] == [arpa.unescape_word(word) for word in ODD]
     assert told.ngrams[1].tolist() == [[2 + i, 2 + j] for i in range(len(ODD)) for j in range(len(ODD))]
 
 
@@ -147,7 +147,7 @@ def test_checks(data: Any):
         expected = (lost or [-1])[0], (again or [-1])[0]
         array = np.array(rows, np.int32).reshape(-1, n)
         assert arpa_reading.check_ngram_prefixes(known, array) == expected
-        assert arpa.checked(3, keys, array) == expected
+        assert arpa.check_prefixes(3, keys, array) == expected
         if expected != (-1, -1):
             return
         before = rows
@@ -166,9 +166,9 @@ def test_checks_of_many():
         known: list[Any] = []
         keys: list[np.ndarray] = []
         for level in shuffled[1:3]:
-            assert arpa_reading.check_ngram_prefixes(known, level) == arpa.checked(200, keys, level) == (-1, -1)
+            assert arpa_reading.check_ngram_prefixes(known, level) == arpa.check_prefixes(200, keys, level) == (-1, -1)
         expected = place if spoil == "lost" else -1, place if spoil == "again" else -1
-        assert arpa_reading.check_ngram_prefixes(known, rows) == arpa.checked(200, keys, rows) == expected
+        assert arpa_reading.check_ngram_prefixes(known, rows) == arpa.check_prefixes(200, keys, rows) == expected
 
 
 # -- writing
@@ -183,7 +183,7 @@ FLOATS = st.floats(-99, 0) | st.floats(-1e-3, 0) | st.integers(-(10**9), 0).map(
 def test_numbers_are_written_as_python_writes_them(values: list[float]):
     names, rows = arpa_writing.word_bytes(["a"]), np.zeros((len(values), 1), np.int32)
     numbers = np.array(values)
-    plain = arpa.lines_of(["a"], rows, numbers, -numbers)
+    plain = arpa.format_lines(["a"], rows, numbers, -numbers)
     assert bytes(arpa_writing.format_ngram_lines(names, rows, numbers, -numbers)) == plain
     assert plain.split(b"\t")[0] == b"%.9g" % values[0]
 

@@ -16,7 +16,7 @@ from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.interop import arpa, convert
 from forebear.statistical.ngram import language_model
-from forebear.training.load_model import TABLE
+from forebear.training.load_model import NGRAM_STORE_FILE
 from small_runs import opened
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
@@ -315,7 +315,7 @@ def test_a_large_arpa_file_is_written_again_also_where_its_table_was_lost(tmp_pa
     folder = convert.import_model(str(tmp_path / "first.arpa"), str(tmp_path / "back")).path
     for number, is_lost in enumerate((False, True)):
         if is_lost:
-            (folder / TABLE).unlink()
+            (folder / NGRAM_STORE_FILE).unlink()
         run = Run.open(folder)
         assert run.next("The", why=True).candidates[0].explanation.steps[-1].log is not None
         again = convert.export_run(run, "arpa", str(tmp_path / f"again{number}.arpa"))
@@ -323,4 +323,4 @@ def test_a_large_arpa_file_is_written_again_also_where_its_table_was_lost(tmp_pa
         assert one.words == other.words
         for mine, theirs in zip((*one.log_probs, *one.backoffs), (*other.log_probs, *other.backoffs), strict=True):
             np.testing.assert_allclose(mine, theirs, atol=1e-6)
-        assert (folder / TABLE).exists()
+        assert (folder / NGRAM_STORE_FILE).exists()

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebear.errors import InputError
-from forebear.interop.huggingface import milestone_of, read_huggingface, write_huggingface
+from forebear.interop.huggingface import model_name_of, read_huggingface, write_huggingface
 from forebear.interop.tensor_names import FAMILIES, GPT2, to_hf_names, to_our_names
 
 WIDTH, DEPTH, VOCABULARY, CONTEXT = 16, 2, 31, 12
@@ -50,7 +50,7 @@ def changed_weights(folder: Path, change) -> None:
 
 def test_what_is_written_is_read_again(folder):
     found = read_huggingface(folder)
-    assert milestone_of(folder) == found.model == "gpt2"
+    assert model_name_of(folder) == found.model == "gpt2"
     assert (found.fields, found.heads) == (FIELDS, ("next",))
     tensors, wanted = found.tensors, ours()
     assert tensors.keys() == wanted.keys()

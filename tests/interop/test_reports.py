@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebear.errors import ForebearError, InputError
-from forebear.interop.huggingface import milestone_of, read_huggingface, trim_vocabulary, write_huggingface
-from forebear.interop.tensor_names import FAMILIES, OF_TASKS, TOKEN_TABLE, UNUSED_HEAD_NOTE
+from forebear.interop.huggingface import model_name_of, read_huggingface, trim_vocabulary, write_huggingface
+from forebear.interop.tensor_names import FAMILIES, TOKEN_TABLE, UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
 from forebear.models.roberta import RobertaSpec
 from peers import SPECIALS, model_of
 
@@ -96,8 +96,8 @@ TASKS = {
 def test_heads_of_tasks_are_left_out_and_named(folder, milestone):
     extra = {name: torch.zeros(3, 8) for name in TASKS[milestone]}
     found = read_huggingface(changed(folder(milestone), lambda tensors: tensors | extra))
-    assert found.report.skipped_tensors == {OF_TASKS: tuple(sorted(extra))}
-    assert found.report.to_dict()["left_out"] == {OF_TASKS: sorted(extra)}
+    assert found.report.skipped_tensors == {UNUSED_TASK_NOTE: tuple(sorted(extra))}
+    assert found.report.to_dict()["left_out"] == {UNUSED_TASK_NOTE: sorted(extra)}
     assert json.dumps(found.report.to_dict())
 
 
@@ -207,11 +207,11 @@ def test_a_config_that_does_not_say_what_it_is(folder):
     place = folder("albert")
     changed(place, lambda tensors: None, model_type=None)
     with pytest.raises(InputError, match="the weights look like ALBERT's") as caught:
-        milestone_of(place)
+        model_name_of(place)
     assert caught.value.hint == 'add "model_type": "albert" to it, if that is right'
     changed(place, lambda tensors: None, model_type="distilbert")
     with pytest.raises(InputError, match="'distilbert' cannot be imported") as caught:
-        milestone_of(place)
+        model_name_of(place)
     assert "openai-gpt, bert, gpt2, ernie, roberta, albert" in caught.value.hint
 
 

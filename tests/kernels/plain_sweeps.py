@@ -78,7 +78,7 @@ def swept_plainly(
     parts = []
     for number, state in enumerate(states):
         first, last = starts[number], starts[number + 1]
-        found = plainly.windows_of(tokens, ends, first, last, state, way.window, way.supply, len(way.kinds))
+        found = plainly.training_windows(tokens, ends, first, last, state, way.window, way.supply, len(way.kinds))
         parts.append(found)
     if way.is_wide(rate) and not way.use_mean:
         parts = [[some for window in found for some in apart(window, way.abreast(rate))] for found in parts]
@@ -99,11 +99,11 @@ def apart(window: plainly.TrainingWindow, few: int) -> list[plainly.TrainingWind
 def learned(inputs: np.ndarray, outputs: np.ndarray, stretch: list, way: Word2VecVariant, rate: float) -> float:
     """A stretch of windows, a few at a time."""
     loss = 0.0
-    vectors = inputs if way.spelling is None else plainly.spelled(inputs, way.spelling)
+    vectors = inputs if way.spelling is None else plainly.subword_vectors(inputs, way.spelling)
     before = vectors.copy()
     for windows in stretch:
-        loss += sum(plainly.loss_of(vectors, outputs, window, way.use_mean) for window in windows)
-        plainly.learn(vectors, outputs, windows, rate, way.use_mean)
+        loss += sum(plainly.window_loss(vectors, outputs, window, way.use_mean) for window in windows)
+        plainly.train_windows(vectors, outputs, windows, rate, way.use_mean)
     if way.spelling is not None:
-        plainly.spread(inputs, way.spelling, vectors - before)
+        plainly.apply_subword_updates(inputs, way.spelling, vectors - before)
     return loss

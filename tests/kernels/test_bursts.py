@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.kernels.word2vec_threads import cut_in_loops, split_at_bursts
+from forebear.kernels.word2vec_threads import split_at_bursts, split_at_bursts_kernel
 
 SIZE = 6
 
@@ -54,5 +54,5 @@ def test_stretches_are_as_long_as_they_may_be(tokens: list[int], longest: int, n
 def test_loops_are_plain_python_too():
     tokens = np.array([0, 1, 0, 0, 2, 0], np.int32)
     borders = np.empty(7, np.int64)
-    many = cut_in_loops(tokens, 10, 1.0, 3.0, 1, 3.0, np.full(3, -1), np.zeros(3), borders)
+    many = split_at_bursts_kernel(tokens, 10, 1.0, 3.0, 1, 3.0, np.full(3, -1), np.zeros(3), borders)
     assert borders[:many].tolist() == [0, 3, 5, 6]

@@ -56,7 +56,7 @@ def test_every_way_counts_alike(units: list[list[int]], window: int, cut: tuple[
     text, shares = laid(units), np.array([60, 30, 20, 15, 12][:window])
     first, last = sorted(1 + int(share * (len(text) - 1)) for share in cut)
     mine = by_loops(text, shares, first, last, room)
-    assert np.array_equal(mine, dense(*kernels.counted_in_numpy(text, WORDS, shares, first, last)))
+    assert np.array_equal(mine, dense(*kernels.count_rows_reference(text, WORDS, shares, first, last)))
     by_hand, at = np.zeros((WORDS, WORDS), int), 1
     for unit in units:
         for here, word in enumerate(unit):

@@ -57,7 +57,7 @@ def test_all_labellings_of_a_short_sentence(labels: int, words: int, seed: int):
     )
     for cost, found in (
         compiled(scores, moves, start, end, right, [words])[:2],
-        crf.chain(scores, moves, start, end)[:2],
+        crf.forward_backward_reference(scores, moves, start, end)[:2],
     ):
         assert cost == pytest.approx(log_sum, rel=1e-12, abs=1e-12)
         np.testing.assert_allclose(found, marginals, atol=1e-12)
@@ -71,7 +71,7 @@ def test_the_compiled_way_is_numpys(lengths: list[int], labels: int, seed: int):
     cost, marginals, expected, edges = compiled(scores, moves, start, end, right, lengths)
     ends = np.cumsum(lengths)
     parts = [
-        crf.chain(scores[last - size : last], moves, start, end)
+        crf.forward_backward_reference(scores[last - size : last], moves, start, end)
         for size, last in zip(lengths, ends.tolist(), strict=True)
         if size
     ]
@@ -88,7 +88,7 @@ def test_the_compiled_way_is_numpys(lengths: list[int], labels: int, seed: int):
 def test_many_words_are_judged_by_compiled_loops(monkeypatch: pytest.MonkeyPatch):
     scores, moves, start, end, _ = told_apart(5, [7, 0, 3], 1)
     plainly = tagging.chain_viterbi(scores, [7, 0, 3], moves, start, end)
-    monkeypatch.setattr(tagging, "MUCH", 0)
+    monkeypatch.setattr(tagging, "MIN_COMPILED_SIZE", 0)
     assert (tagging.chain_viterbi(scores, [7, 0, 3], moves, start, end) == plainly).all()
 
 
@@ -104,11 +104,11 @@ def test_scores_and_gradients_of_features(seed: int, labels: int):
     offsets = np.concatenate(([0], np.cumsum([len(one) for one in own])))
     weights, features = chance.normal(size=offsets[-1]), chance.integers(-1, 12, (6, 4)).astype(np.int32)
     scores = np.empty((6, width))
-    crf.emission_scores(features, offsets, of_labels, weights, 0, 6, scores)
+    crf.emission_scores_reference(features, offsets, of_labels, weights, 0, 6, scores)
     np.testing.assert_allclose(scores, crf.scored(features, offsets, of_labels, weights, width), atol=1e-12)
     found = np.zeros(len(weights))
     for first, last in ((0, 1), (1, 4)):  # templates, shared out
-        crf.emission_gradient(features, offsets, of_labels, scores, 0, 6, first, last, found)
+        crf.emission_gradient_reference(features, offsets, of_labels, scores, 0, 6, first, last, found)
     np.testing.assert_allclose(found, crf.gradient(features, offsets, of_labels, scores), atol=1e-12)
 
 

@@ -23,7 +23,7 @@ FIELDS = st.one_of(DECIMALS, st.from_regex(r"[-+.eE0-9 xnaif_\r\t]{0,6}", fullma
 def in_loops(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
     text = np.frombuffer(block, np.uint8)
     rows = np.empty((block.count(b"\n"), width), np.float32)
-    return rows, float_text.parsed_in_loops(text, rows, float_text.TENS)
+    return rows, float_text.parse_decimals_kernel(text, rows, float_text.TENS)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -54,7 +54,7 @@ def test_usual_lines_are_all_taken_and_as_the_twin_takes_them(form: str):
     lines[7:7] = odd
     block = "".join(lines).encode()
     rows, ends = float_text.parse_decimals(block, 20)
-    theirs, places = word_vectors_text.parsed(block, 20)
+    theirs, places = word_vectors_text.parse_lines(block, 20)
     assert np.flatnonzero(ends < 0).tolist() == [7, 8, 9, 10, 11, 12]
     assert np.array_equal(ends, places)
     assert np.array_equal(rows[ends >= 0], theirs[ends >= 0])

@@ -39,7 +39,7 @@ def test_one_entry_worked_by_hand():
     # vector 2, its sum of squares 4, bias 1, its sum 9; context 3, 1, bias -1, 1; log 5, weight 1/2, rate 1/10
     words, contexts = np.array([[2.0, 4.0, 1.0, 9.0]]), np.array([[3.0, 1.0, -1.0, 1.0]])
     entry = np.array([0]), np.array([0]), np.array([0]), np.array([5.0]), np.array([0.5])
-    assert kernels.sweep_in_numpy(*entry, words, contexts, 1, 0.1) == pytest.approx(0.25)  # ½ · ½ · (6 + 1 - 1 - 5)²
+    assert kernels.sweep_reference(*entry, words, contexts, 1, 0.1) == pytest.approx(0.25)  # ½ · ½ · (6 + 1 - 1 - 5)²
     step = 0.05  # rate · weight · error
     assert words[0] == pytest.approx([2 - 3 * step / 2, 4 + (3 * step) ** 2, 1 - step / 3, 9 + step**2])
     assert contexts[0] == pytest.approx([3 - 2 * step, 1 + (2 * step) ** 2, -1 - step, 1 + step**2])
@@ -48,14 +48,14 @@ def test_one_entry_worked_by_hand():
 def test_the_step_is_the_gradient_of_the_loss():
     here, entry = tables(1, 3), entries(1, 1)
     moved = [table.copy() for table in here]
-    kernels.sweep_in_numpy(np.array([0]), *entry, *moved, 3, 1e-3)
+    kernels.sweep_reference(np.array([0]), *entry, *moved, 3, 1e-3)
     for side in range(2):
         for place, square in ((0, 3), (1, 4), (2, 5), (6, 7)):  # the vector, the bias
             losses = []
             for nudge in (1e-6, -1e-6):
                 nudged = [table.copy() for table in here]
                 nudged[side][0, place] += nudge
-                losses.append(kernels.sweep_in_numpy(np.array([0]), *entry, *nudged, 3, 0.0))
+                losses.append(kernels.sweep_reference(np.array([0]), *entry, *nudged, 3, 0.0))
             slope = (losses[0] - losses[1]) / 2e-6
             change = moved[side][0, place] - here[side][0, place]
             assert change == pytest.approx(-1e-3 * slope / np.sqrt(here[side][0, square]), rel=1e-5)
@@ -65,23 +65,23 @@ def test_the_step_is_the_gradient_of_the_loss():
 def test_compiled_loops_do_what_numpy_does(width: int):
     exact, single = tables(5, width), [np.ascontiguousarray(table, np.float32) for table in tables(5, width)]
     given_exactly, narrow = entries(5, 400), entries(5, 400, kind=np.float32)
-    before = kernels.moments_in_numpy(*given_exactly, *exact, width)
+    before = kernels.batch_moments_reference(*given_exactly, *exact, width)
     assert kernels.batch_moments(*narrow, *single, width) == pytest.approx(before, rel=1e-4, abs=1e-4)
     order, starts = kernels.group_blocks(*narrow[:2], 5)
-    total = kernels.sweep_in_numpy(order, *given_exactly, *exact, width, 0.05)
+    total = kernels.sweep_reference(order, *given_exactly, *exact, width, 0.05)
     told = np.zeros(BLOCKS)
     kernels.glove_sweeper(width)(order, starts, np.arange(BLOCKS), *narrow, *single, 0.05, told)
     assert told.sum() == pytest.approx(total, rel=1e-4)
     for mine, right in zip(single, exact, strict=True):
         assert np.allclose(mine, right, atol=2e-4, rtol=2e-4)
-    assert lost(kernels.moments_in_numpy(*given_exactly, *exact, width)) < 0.7 * lost(before)
+    assert lost(kernels.batch_moments_reference(*given_exactly, *exact, width)) < 0.7 * lost(before)
 
 
 @given(words=st.integers(1, 40), many=st.integers(0, 300), seed=st.integers(0, 99))
 def test_blocks_of_a_turn_share_no_word(words: int, many: int, seed: int):
     rows, columns = entries(words, many, seed)[:2]
     order, starts = kernels.group_blocks(rows, columns, words)
-    right = kernels.blocks_in_numpy(rows, columns, words)
+    right = kernels.group_blocks_reference(rows, columns, words)
     assert np.array_equal(order, right[0])
     assert np.array_equal(starts, right[1])
     assert np.array_equal(np.sort(order), np.arange(many)), "every entry once"

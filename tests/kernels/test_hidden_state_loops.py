@@ -32,13 +32,13 @@ def asked(draw: st.DrawFn) -> tuple[np.ndarray, ...]:
 
 @given(asked())
 def test_forwards(given_all: tuple[np.ndarray, ...]):
-    for one, other in zip(kernels.forward_filter(*given_all), plainly.filtered_in_numpy(*given_all), strict=True):
+    for one, other in zip(kernels.forward_filter(*given_all), plainly.forward_filter_reference(*given_all), strict=True):
         assert one == pytest.approx(other)
 
 
 @given(asked())
 def test_from_both_sides(given_all: tuple[np.ndarray, ...]):
-    assert kernels.state_posteriors(*given_all) == pytest.approx(plainly.posteriors_in_numpy(*given_all)[0], abs=1e-12)
+    assert kernels.state_posteriors(*given_all) == pytest.approx(plainly.state_posteriors_reference(*given_all)[0], abs=1e-12)
 
 
 @given(asked())
@@ -46,7 +46,7 @@ def test_the_best_chain(given_all: tuple[np.ndarray, ...]):
     tokens, ends, *shares = given_all
     with np.errstate(divide="ignore"):
         logs = [np.log(share) for share in shares]
-    assert np.array_equal(kernels.hmm_viterbi(tokens, ends, *logs), plainly.best_in_numpy(tokens, ends, *logs))
+    assert np.array_equal(kernels.hmm_viterbi(tokens, ends, *logs), plainly.hmm_viterbi_reference(tokens, ends, *logs))
 
 
 @given(asked(), st.sampled_from([2, 4096]))
@@ -57,8 +57,8 @@ def test_what_is_expected(given_all: tuple[np.ndarray, ...], block: int):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(kernels, "BLOCK", block)
         losses = kernels.baum_welch(tokens, ends, moves, emissions, told_moves, told_words)
-    found, moved = plainly.posteriors_in_numpy(tokens, ends, border, moves, emissions)
-    logs, _ = plainly.filtered_in_numpy(tokens, ends, border, moves, emissions)
+    found, moved = plainly.state_posteriors_reference(tokens, ends, border, moves, emissions)
+    logs, _ = plainly.forward_filter_reference(tokens, ends, border, moves, emissions)
     begins = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     assert losses == pytest.approx([-logs[begin:end].sum() for begin, end in zip(begins, ends, strict=True)])
     assert told_moves / kernels.UNIT == pytest.approx(moved, abs=1e-7)

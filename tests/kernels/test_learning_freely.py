@@ -83,7 +83,7 @@ def test_a_change_is_the_gradient(mean: bool):
     blocks = [(np.array([0, 3]), np.array([1.0, -1.0])), (np.array([2, 4, 1]), np.array([-1.0, 0.0, -1.0]))]
     window = plainly.TrainingWindow(np.array([1, 4, 5]), blocks if mean else blocks[:1])
     after = inputs.copy(), outputs.copy()
-    plainly.learn(*after, [window], 1e-6, mean)
+    plainly.train_windows(*after, [window], 1e-6, mean)
     for which, table in enumerate((inputs, outputs)):
         slope = np.zeros_like(table)
         for place in np.ndindex(*table.shape):
@@ -91,7 +91,7 @@ def test_a_change_is_the_gradient(mean: bool):
             for side in (-1e-6, 1e-6):
                 moved = [inputs.copy(), outputs.copy()]
                 moved[which][place] += side
-                ends.append(plainly.loss_of(moved[0], moved[1], window, mean))
+                ends.append(plainly.window_loss(moved[0], moved[1], window, mean))
             slope[place] = (ends[1] - ends[0]) / 2e-6
         times = len(window.around) if mean and which == 0 else 1
         assert np.allclose((after[which] - table) / -1e-6, times * slope, atol=1e-5)

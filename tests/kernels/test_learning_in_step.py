@@ -11,7 +11,7 @@ from forebear.embeddings.word2vec import word2vec_variant
 from forebear.kernels import word2vec_threads
 from forebear.kernels.layout import aligned_table
 from forebear.kernels.word2vec_sampling import keep_probabilities
-from forebear.kernels.word2vec_threads import STILL, train_word2vec
+from forebear.kernels.word2vec_threads import MAX_RATE_SUM, train_word2vec
 
 
 @pytest.mark.sample(2)
@@ -22,7 +22,7 @@ def test_loops_in_step_do_what_their_twin_does(mean: bool, negatives: int, spell
 
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(OTHERS))
 def test_threads_change_no_bit(mean: bool, negatives: int, spelled: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(word2vec_threads, "WORTH", 1)  # as many threads as are asked for, however little there is to do
+    monkeypatch.setattr(word2vec_threads, "MIN_THREAD_WORK", 1)  # as many threads as are asked for, however little there is to do
     way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled)
     tokens, _ = small_text()
     ends = []
@@ -41,7 +41,7 @@ def test_the_busier_a_row_the_fewer_words_are_learned_in_step():
     tree, _ = small_way(mean=False, negatives=0, spelled=False)
     spelled, _ = small_way(mean=False, negatives=5, spelled=True)
     for way in (plain, means, tree, spelled):
-        assert way.is_idle(0.025) * 0.025 * way.busiest <= STILL
+        assert way.is_idle(0.025) * 0.025 * way.busiest <= MAX_RATE_SUM
         assert way.is_idle(0.05) <= way.is_idle(0.025)
         assert way.is_idle(1e30) == 1
     assert tree.busiest == pytest.approx(5)  # the root is on the path of every word, for each of the words around
@@ -75,7 +75,7 @@ def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.Mo
         return begun[0]
 
     monkeypatch.setattr(word2vec_threads.ThreadPoolExecutor, "submit", submit)
-    monkeypatch.setattr(word2vec_threads, "WORTH", 1)
+    monkeypatch.setattr(word2vec_threads, "MIN_THREAD_WORK", 1)
     with pytest.raises(RuntimeError, match="new thread"):
         train_word2vec(
             *small_tables(50), *small_text(), kept, way, rate=0.01, seed_parts=(1, 2), threads=3, in_step=True

@@ -114,7 +114,7 @@ def test_a_preview_shows_the_lead_and_asks_nothing_of_it(run: Run):
 def test_words_can_be_added_to_its_vocabulary(grouped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from forebear.nn import softmax
 
-    monkeypatch.setattr(softmax, "FREQUENT", 20)
+    monkeypatch.setattr(softmax, "NUM_FREQUENT", 20)
     own = opened("nnlm", tmp_path, softmax="adaptive" if grouped else "full")
     assert bool(len(own.network.heads["next"].softmax.groups)) == grouped
     (tmp_path / "words.txt").write_text("hilltop\nbankside\n", encoding="utf-8")

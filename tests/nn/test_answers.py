@@ -9,7 +9,7 @@ from torch.nn import functional
 from forebear.data.labeled.tag_schemes import legal_transitions
 from forebear.nn.crf import CRFLayer
 from forebear.nn.encoder import ScalarMix, States
-from forebear.nn.heads import ChoiceHead, LabelHead, PointerHead, TagHead, averaged, pad_scores
+from forebear.nn.heads import ChoiceHead, LabelHead, PointerHead, TagHead, group_means, pad_scores
 from forebear.nn.layers import initial_values
 
 WIDTH = 6
@@ -139,4 +139,4 @@ def test_laying_out_and_averaging():
     table = pad_scores(torch.tensor([1.0, 2.0, 3.0]), (1, 2))
     assert table.tolist() == [[1.0, float("-inf")], [2.0, 3.0]]
     x = torch.arange(6.0).view(3, 2)
-    assert averaged(x, torch.tensor([0, 0, 2]), 3).tolist() == [[1.0, 2.0], [0.0, 0.0], [4.0, 5.0]]
+    assert group_means(x, torch.tensor([0, 0, 2]), 3).tolist() == [[1.0, 2.0], [0.0, 0.0], [4.0, 5.0]]

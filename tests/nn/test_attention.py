@@ -7,7 +7,7 @@ import pytest
 import torch
 from building import decoder_model, inputs, rows_of
 
-from forebear.nn.attention import DotProductScore, SelfAttention, attend, attend_plainly, attend_with_scores
+from forebear.nn.attention import DotProductScore, SelfAttention, attend, attend_reference, attend_with_scores
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.layers import initial_values
 from forebear.nn.model import Model
@@ -44,7 +44,7 @@ def test_attention_by_its_definition_is_the_fast_one(lengths, past_only):
     both, upon = torch.randn(sum(lengths), 72), torch.randn(sum(lengths), 24)
     leaves = [both.clone().requires_grad_() for _ in range(2)]
     fast = attend(leaves[0], lengths, 4, past_only=past_only)
-    plain, maps = attend_plainly(leaves[1], lengths, 4, past_only=past_only)
+    plain, maps = attend_reference(leaves[1], lengths, 4, past_only=past_only)
     torch.testing.assert_close(plain, fast, rtol=1e-5, atol=1e-6)
     for found in (fast, plain):
         found.backward(upon)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from forebear.data.tokenizers.char_ids import CHAR_MARKERS, CharIds
-from forebear.nn.char_cnn import AS_BEFORE, CharCNNEmbedding, Highway
+from forebear.nn.char_cnn import CharCNNEmbedding, HIGHWAY_GATE_BIAS, Highway
 
 WORDS = ["</s>", "a", "cat", "catalogue", "银行", "x" * 48, "y" * 47, "z" * 60, "z" * 61, "naïve", "行"]
 FILTERS = [(1, 4), (2, 3), (3, 5), (7, 6)]
@@ -108,5 +108,5 @@ def test_a_highway_begins_with_most_of_what_came_in():
 
     highway = Highway(5)
     values = initial_values(highway, 0)
-    assert values["carry.bias"].tolist() == [AS_BEFORE] * 5
+    assert values["carry.bias"].tolist() == [HIGHWAY_GATE_BIAS] * 5
     assert values["transform.bias"].tolist() == [0.0] * 5

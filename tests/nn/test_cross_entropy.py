@@ -31,8 +31,8 @@ def with_gradients(cost, x, weight, bias, target):
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("rows", "vocabulary"), [(1, 5), (37, 11), (300, 901)])
 def test_cost_and_gradients_equal_the_plain_ones(rows, vocabulary, biased, monkeypatch):
-    monkeypatch.setattr(softmax, "FEWEST", 16)
-    monkeypatch.setattr(softmax, "HELD", 901 * 64)  # several parts, the last of them smaller
+    monkeypatch.setattr(softmax, "MIN_ROWS", 16)
+    monkeypatch.setattr(softmax, "MAX_SCORES", 901 * 64)  # several parts, the last of them smaller
     given = problem(rows, vocabulary, biased=biased)
     for found, wanted in zip(
         with_gradients(summed_cross_entropy, *given), with_gradients(plainly, *given), strict=True
@@ -44,8 +44,8 @@ def test_cost_and_gradients_equal_the_plain_ones(rows, vocabulary, biased, monke
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_smoothing_is_torchs(biased, monkeypatch):
-    monkeypatch.setattr(softmax, "FEWEST", 16)
-    monkeypatch.setattr(softmax, "HELD", 11 * 16)
+    monkeypatch.setattr(softmax, "MIN_ROWS", 16)
+    monkeypatch.setattr(softmax, "MAX_SCORES", 11 * 16)
     given = problem(37, 11, biased=biased)
 
     def smoothly(x, weight, bias, target):
@@ -90,7 +90,7 @@ def test_in_lower_precision_gradients_point_the_same_way():
 
 @pytest.mark.parametrize("shape", [(3, 5), (700, 101)])  # torch's own below FEW, ours above, in several blocks
 def test_gelu_tanh_and_its_slope(shape, monkeypatch):
-    monkeypatch.setattr(layers, "BLOCK", 1 << 14)
+    monkeypatch.setattr(layers, "BLOCK_SIZE", 1 << 14)
     torch.manual_seed(0)
     x, upon = torch.randn(shape) * 4, torch.randn(shape)
     exact = x.double().requires_grad_()

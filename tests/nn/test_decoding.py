@@ -149,7 +149,7 @@ def test_samples_of_one_prompt_read_it_once(monkeypatch):
         return plain(self, texts, into)
 
     monkeypatch.setattr(kv_cache.TransformerDecodingState, "_encode_texts", counted)
-    monkeypatch.setattr(kv_cache, "AT_ONCE", 8)  # and prompts beyond what is read at once
+    monkeypatch.setattr(kv_cache, "MAX_PROMPT_TOKENS", 8)  # and prompts beyond what is read at once
     one, two = rows_of(7, 5)
     follow_along(decoder_model(), [one, two, one, one], 4, 4, {})
     assert read == [7, 5]
@@ -174,7 +174,7 @@ def test_without_packing_and_without_copies(monkeypatch):
     rows = rows_of(5, 3)
     monkeypatch.setattr(weight_packing, "can_pack", lambda weight: False)
     follow_along(decoder_model(), rows, 3, 3, {})
-    monkeypatch.setattr(kv_cache, "MOST_COPIED", 0)
+    monkeypatch.setattr(kv_cache, "MAX_COPIED_BYTES", 0)
     made = IncrementalDecoder((model := decoder_model()).encoder, model.heads["next"])
     assert made.run_layers(1)[1].__code__ is weight_packing.pack_none(torch.zeros(1, 1), None).__code__
     follow_along(decoder_model(), rows, 3, 3, {})
@@ -203,8 +203,8 @@ def test_scores_are_those_of_every_beginning(monkeypatch):
 
 
 def test_what_follows_is_a_distribution(monkeypatch):
-    monkeypatch.setattr(softmax, "FEWEST", 1)
-    monkeypatch.setattr(softmax, "HELD", 3 * VOCABULARY)
+    monkeypatch.setattr(softmax, "MIN_ROWS", 1)
+    monkeypatch.setattr(softmax, "MAX_SCORES", 3 * VOCABULARY)
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 70)
     found = TransformerCausalLM(model).next_log_probs(rows)
     np.testing.assert_allclose(np.exp(found.astype(np.float64)).sum(1), 1, atol=1e-5)

@@ -54,7 +54,7 @@ def test_nothing_changes(name: str, lengths: list[int], asked: list[int], monkey
     seen = []
     monkeypatch.setattr(made.encoder, "forward", _watched(made.encoder.forward, seen))
     some = losses_and_gradients(made, inputs, targets)
-    monkeypatch.setattr(models, "MUCH", 0.0)
+    monkeypatch.setattr(models, "MAX_PARTIAL_SHARE", 0.0)
     whole = losses_and_gradients(made, inputs, targets)
     assert seen == [True, False]
     for loss in some[0]:

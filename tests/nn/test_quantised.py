@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from forebear.kernels.int8 import bfloat16_to_float32, float32_to_bfloat16, restored_in_loops, rounded_in_loops
+from forebear.kernels.int8 import (
+    bfloat16_to_float32,
+    bfloat16_to_float32_kernel,
+    float32_to_bfloat16,
+    float32_to_bfloat16_kernel,
+)
 from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
 from forebear.nn import quantized
@@ -19,12 +24,12 @@ from forebear.nn.encode_rows import pooled_vectors
 from forebear.nn.quantized import (
     QuantizedEmbedding,
     QuantizedLinear,
-    integers,
-    levels,
-    product_in_floats,
+    dequantize,
+    int8_product_reference,
+    max_level,
+    quantize_activations,
+    quantize_rows,
     quantized_copy,
-    restored,
-    rounded,
 )
 
 SHAPES = [(1, 8, 8), (1, 16, 50), (3, 24, 17), (70, 64, 96), (200, 96, 32)]
@@ -37,7 +42,7 @@ def filled(layer, **values: torch.Tensor):
 
 
 def of_integers(layer, weight: torch.Tensor, **values: torch.Tensor):
-    whole, scale = integers(weight)
+    whole, scale = quantize_rows(weight)
     return filled(layer, weight=whole, scale=scale, **values)
 
 
@@ -52,10 +57,10 @@ def layer_of(inputs: int, outputs: int, *, bias: bool = True, seed: int = 0) -> 
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
 def test_the_engine_is_exact(rows, inputs, outputs):
     layer, _ = layer_of(inputs, outputs)
-    q = torch.randint(0, levels() + 1, (rows, inputs)).float()
-    q[0] = levels()  # the largest sums there can be
+    q = torch.randint(0, max_level() + 1, (rows, inputs)).float()
+    q[0] = max_level()  # the largest sums there can be
     whole = q.long() @ layer.weight.long().T
-    assert torch.equal(product_in_floats(q, layer.weight, torch.ones(outputs)), whole.float())
+    assert torch.equal(int8_product_reference(q, layer.weight, torch.ones(outputs)), whole.float())
     found = layer.packed.multiply(q)
     assert torch.allclose(found.double(), whole * layer.scale.double(), rtol=1e-6, atol=1e-6)
 
@@ -64,7 +69,7 @@ def test_the_engine_is_exact(rows, inputs, outputs):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
 def test_a_layer_is_close_to_floats(monkeypatch, rows, inputs, outputs, bias, largest):
-    monkeypatch.setattr(quantized, "levels", lambda: min(largest, levels()))
+    monkeypatch.setattr(quantized, "max_level", lambda: min(largest, max_level()))
     layer, weight = layer_of(inputs, outputs, bias=bias)
     x = torch.randn(rows, inputs) * torch.logspace(-3, 3, rows)[:, None]  # tokens of very different sizes
     wanted = functional.linear(x, weight, layer.bias)
@@ -83,9 +88,9 @@ def test_a_layer_is_close_to_floats(monkeypatch, rows, inputs, outputs, bias, la
 @settings(deadline=None, max_examples=40)
 def test_rounding_keeps_to_a_step(rows, width, size, off, seed):
     x = (torch.randn(rows, width, generator=torch.Generator().manual_seed(seed)) + off) * size
-    q, step, low = rounded(x)
+    q, step, low = quantize_activations(x)
     assert float(q.min()) >= 0
-    assert float(q.max()) <= levels() * (1 + 1e-5)
+    assert float(q.max()) <= max_level() * (1 + 1e-5)
     assert torch.all((low + step * q.round() - x).abs() <= step * 0.51 + 1e-6 * x.abs())
 
 
@@ -93,16 +98,16 @@ def test_rounding_keeps_to_a_step(rows, width, size, off, seed):
 def test_kernels_are_their_twins(rows):
     x, sums, bias = torch.randn(rows, 33) * 5, torch.randn(21), torch.randn(21)
     x[-1] = 2.5  # all the same
-    q, step, low = rounded(x)
-    for into in (float32_to_bfloat16(), rounded_in_loops):
+    q, step, low = quantize_activations(x)
+    for into in (float32_to_bfloat16(), float32_to_bfloat16_kernel):
         ends = np.empty((rows, 2), np.float32)
-        found = into(x.numpy(), np.float32(levels()), np.float32(quantized.SMALLEST), ends)
+        found = into(x.numpy(), np.float32(max_level()), np.float32(quantized.MIN_STEP), ends)
         np.testing.assert_allclose(found, q.numpy(), rtol=1e-5, atol=1e-4)
         np.testing.assert_allclose(ends, torch.cat((step, low), 1).numpy(), rtol=1e-6)
     y = torch.randn(rows, 21)
-    wanted = restored(y.clone(), step, low, sums, bias).numpy()
+    wanted = dequantize(y.clone(), step, low, sums, bias).numpy()
     ends = torch.cat((step, low), 1).numpy()
-    for back in (bfloat16_to_float32(), restored_in_loops):
+    for back in (bfloat16_to_float32(), bfloat16_to_float32_kernel):
         found = back(y.numpy().copy(), ends, sums.numpy(), bias.numpy())
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 

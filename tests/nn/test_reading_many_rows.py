@@ -50,7 +50,7 @@ def test_the_twin_gives_what_the_transformer_gives(name: str):
 
 def test_heads_answer_alike(monkeypatch: pytest.MonkeyPatch):
     model, rows = drawn("bert"), Rows.drawn()
-    monkeypatch.setattr(encode_rows, "ENOUGH", 1)
+    monkeypatch.setattr(encode_rows, "MIN_PACKED_TOKENS", 1)
     fast = pack_for_batch(model, 10)
     assert isinstance(fast.encoder, PackedEncoder)
     with torch.inference_mode():
@@ -62,11 +62,11 @@ def test_heads_answer_alike(monkeypatch: pytest.MonkeyPatch):
 
 def test_it_is_not_laid_out_where_that_gains_nothing_or_changes_what_is_computed(monkeypatch: pytest.MonkeyPatch):
     model = drawn("bert")
-    assert pack_for_batch(model, encode_rows.ENOUGH - 1) is model
-    assert pack_for_batch(model, encode_rows.ENOUGH) is not model
+    assert pack_for_batch(model, encode_rows.MIN_PACKED_TOKENS - 1) is model
+    assert pack_for_batch(model, encode_rows.MIN_PACKED_TOKENS) is not model
     other = Model(nn.Identity(), {})
     assert pack_for_batch(other, 10**6) is other
-    monkeypatch.setattr(encode_rows, "MOST_COPIED", 10)
+    monkeypatch.setattr(encode_rows, "MAX_COPIED_BYTES", 10)
     assert pack_for_batch(model, 10**6) is model
     monkeypatch.undo()
     model.encoder.blocks[0].feedforward = lambda x: x  # as compiling.py has it
@@ -103,7 +103,7 @@ def test_neither_batches_nor_lengths_change_anything(name: str, lengths: list[in
     rows = [rng.integers(0, 37, length) for length in lengths]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode_rows, "BATCH_TOKENS", at_once)
-        patch.setattr(encode_rows, "ENOUGH", 0 if laid else 10**9)
+        patch.setattr(encode_rows, "MIN_PACKED_TOKENS", 0 if laid else 10**9)
         tokens = token_vectors(model, rows, {-1: 1.0, 1: 0.5})
         means, firsts, lasts, largest = (
             pooled_vectors(model, rows, {-1: 1.0, 1: 0.5}, how) for how in ("mean", "first", "last", "max")

@@ -114,7 +114,7 @@ def test_packed_weights_give_the_same(project: int | None, monkeypatch: pytest.M
     """As large layers have them; packing is for single precision alone."""
     layer = filled(LSTMLayer(INPUTS, WIDTH, project=project, clips=ClipLimits(0.5, 0.4)), dtype=torch.float32)
     x = drawn(11, INPUTS, dtype=torch.float32).requires_grad_()
-    monkeypatch.setattr(lstm_scan, "PACKED", 0)
+    monkeypatch.setattr(lstm_scan, "MIN_PACKED_WEIGHTS", 0)
     packed = laid_out(monkeypatch)
     told = []
     for way in (layer, layer.scan):

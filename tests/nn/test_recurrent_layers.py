@@ -10,7 +10,7 @@ from recurrent_layers import INPUTS, KINDS, LENGTHS, WIDTH, answered, begun, dra
 from torch import Tensor, nn
 
 from forebear.nn.layers import DeferredLinear
-from forebear.nn.quantized import quantised_tensors, quantize_layers
+from forebear.nn.quantized import quantize_layers, quantized_tensors
 from forebear.nn.recurrent import ElmanLayer, LockedDropout, LSTMLayer, RecurrentStack
 
 
@@ -44,7 +44,7 @@ def test_small_integers_say_about_the_same_and_the_same_token_by_token(kind: str
     floats = holder["layer"](x, rows)[0].detach()
     values = {name: value.detach() for name, value in holder.named_parameters()}
     quantize_layers(holder)
-    for name, value in quantised_tensors(holder, values).items():
+    for name, value in quantized_tensors(holder, values).items():
         part, _, last = name.rpartition(".")
         setattr(holder.get_submodule(part), last, nn.Parameter(value, requires_grad=False))
     small: Any = holder["layer"]

@@ -20,11 +20,11 @@ from forebear.nn.quantized import quantized_copy
 from forebear.nn.seq2seq import (
     AttentionEncoderDecoder,
     GlobalAttention,
+    ReadingDirection,
     RecurrentEncoderDecoder,
     RecurrentSeq2Seq,
     Seq2SeqDecoder,
     Seq2SeqEncoder,
-    Way,
     seq2seq_for,
 )
 
@@ -38,7 +38,7 @@ LOOKS = {
 }
 
 
-def ours(way: Way, look: str = "", *, tied: bool = True, vocabulary: int = VOCABULARY, spread: float = 0.4) -> Model:
+def ours(way: ReadingDirection, look: str = "", *, tied: bool = True, vocabulary: int = VOCABULARY, spread: float = 0.4) -> Model:
     """Untrained, with weights large enough that a wrong part would change what it says."""
     read, written, others = (
         InputEmbedding(vocabulary, WIDTH, positions=CONTEXT, placing="none", scale=SCALE) for _ in range(3)
@@ -59,7 +59,7 @@ def ours(way: Way, look: str = "", *, tied: bool = True, vocabulary: int = VOCAB
 class Peer:
     """torch's own LSTMs, of padded and packed rows; attention by a loop over rows and tokens."""
 
-    def __init__(self, model: Model, way: Way, look: str) -> None:
+    def __init__(self, model: Model, way: ReadingDirection, look: str) -> None:
         self.model, self.way, self.look, self.values = model, way, look, model.tensors()
         halves = way == "both"
         self.reader = nn.LSTM(WIDTH, INNER // 2 if halves else INNER, DEPTH, bidirectional=halves)
@@ -118,7 +118,7 @@ def texts(lengths: tuple[int, ...], seed: int) -> list[Tensor]:
 
 @pytest.mark.parametrize(("way", "look"), [("backward", ""), ("forward", ""), *(("both", look) for look in LOOKS)])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_logits_and_gradients_are_torchs(lengths: str, way: Way, look: str):
+def test_logits_and_gradients_are_torchs(lengths: str, way: ReadingDirection, look: str):
     read, written = LENGTHS[lengths]
     sources, rows = texts(read, 0), texts(written, 1)
     (target,) = texts((sum(written),), 2)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from forebear.nn.encoder import States
 from forebear.nn.heads import LMHead
 from forebear.nn.nnlm import WordEmbedding
-from forebear.nn.softmax import AdaptiveSoftmax, log_chance, sampled_softmax_loss, zipf
+from forebear.nn.softmax import AdaptiveSoftmax, log_inclusion_prob, sample_zipf, sampled_softmax_loss
 
 WORDS, WIDTH, ROWS = 12, 5, 60
 
@@ -73,7 +73,7 @@ def test_the_right_word_is_never_weighed_against_itself():
 
 def test_words_are_drawn_by_zipfs_law():
     torch.manual_seed(0)
-    ids = zipf(400_000, 9, torch.device("cpu"))
+    ids = sample_zipf(400_000, 9, torch.device("cpu"))
     wanted = [math.log((number + 2) / (number + 1)) / math.log(10) for number in range(9)]
     assert sum(wanted) == pytest.approx(1.0)
     shares = (torch.bincount(ids, minlength=9) / len(ids)).tolist()
@@ -85,8 +85,8 @@ def test_how_likely_a_word_is_to_be_there_is_what_trying_finds():
     tries, words, often = 20, 50, 4000
     there = torch.zeros(words)
     for _ in range(often):
-        there[torch.unique(zipf(tries, words, torch.device("cpu")))] += 1
-    wanted = log_chance(torch.arange(words), words, tries).exp()
+        there[torch.unique(sample_zipf(tries, words, torch.device("cpu")))] += 1
+    wanted = log_inclusion_prob(torch.arange(words), words, tries).exp()
     assert float(wanted[0]) > 0.9
     assert float(wanted[-1]) < 0.15
     assert torch.allclose(there / often, wanted, atol=0.035)  # more than four standard deviations

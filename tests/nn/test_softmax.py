@@ -13,7 +13,7 @@ from torch import nn
 from forebear.nn.heads import LMHead
 from forebear.nn.model import Model
 from forebear.nn.nnlm import WordEmbedding
-from forebear.nn.softmax import FREQUENT, AdaptiveSoftmax, cluster_cutoffs
+from forebear.nn.softmax import AdaptiveSoftmax, NUM_FREQUENT, cluster_cutoffs
 
 
 def filled(softmax: AdaptiveSoftmax, seed: int = 0) -> AdaptiveSoftmax:
@@ -78,8 +78,8 @@ def test_a_group_that_nobody_asks_for_costs_nothing_and_learns_nothing():
 
 
 def test_borders_do_not_move_as_a_vocabulary_grows():
-    assert cluster_cutoffs(FREQUENT) == ()
-    assert cluster_cutoffs(FREQUENT + 1) == (FREQUENT,)
+    assert cluster_cutoffs(NUM_FREQUENT) == ()
+    assert cluster_cutoffs(NUM_FREQUENT + 1) == (NUM_FREQUENT,)
     for smaller, larger in ((30_000, 33_000), (33_000, 300_000)):
         assert cluster_cutoffs(larger)[: len(cluster_cutoffs(smaller))] == cluster_cutoffs(smaller)
     assert all(border < 30_000 for border in cluster_cutoffs(30_000))

@@ -52,8 +52,8 @@ def test_counts_are_those_of_a_plain_count(text: Ids, window: int, unit: str, pi
     never, told = frozenset({0}), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "BAND_ROWS", 2)
-        for size in (cooccurrence.PIECE, piece):  # all at once, and in many stretches
-            patch.setattr(cooccurrence, "PIECE", size)
+        for size in (cooccurrence.CHUNK_TOKENS, piece):  # all at once, and in many stretches
+            patch.setattr(cooccurrence, "CHUNK_TOKENS", size)
             source = portion_of(text, key=f"{size}")
             told.append(
                 count_cooccurrences(source, vocabulary=WORDS, window=window, unit=unit, blocked_ids=never, max_memory=0)
@@ -71,8 +71,8 @@ def test_little_memory_gives_the_same_bits_by_many_runs(monkeypatch: pytest.Monk
     adding = cooccurrence._OnDiskRows.add
     monkeypatch.setattr(cooccurrence._OnDiskRows, "add", lambda self, stretch: (runs.append(1), adding(self, stretch)))
     for key, piece in (("at once", 1 << 20), ("in parts", 100)):
-        monkeypatch.setattr(cooccurrence, "PIECE", piece)
-        monkeypatch.setattr(cooccurrence, "ROOM", 300)
+        monkeypatch.setattr(cooccurrence, "CHUNK_TOKENS", piece)
+        monkeypatch.setattr(cooccurrence, "BUFFER_ENTRIES", 300)
         told.append(count_cooccurrences(portion_of(text, key), vocabulary=200, window=5, unit="document", max_memory=0))
         assert (len(runs) > 10) == (key == "in parts")
     for name in cooccurrence.ARRAYS:
@@ -115,7 +115,7 @@ def test_other_settings_are_another_table(kept: Path, other: Any):
     assert len(list(kept.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", ["counts.npy", cooccurrence.FACTS])
+@pytest.mark.parametrize("name", ["counts.npy", cooccurrence.METADATA_FILE])
 @pytest.mark.parametrize("damage", [b"", b"nonsense", None])
 def test_a_damaged_table_is_counted_anew(kept: Path, name: str, damage: bytes | None):
     source = portion_of(random_text(WORDS, 300))

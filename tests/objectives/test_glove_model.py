@@ -105,7 +105,7 @@ def test_held_out_loss_falls_while_it_learns():
 
 
 def test_the_same_bits_whatever_the_threads(batches: list[Batch], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(glove, "FEW", 0)
+    monkeypatch.setattr(glove, "MIN_THREADED_ENTRIES", 0)
     learned, told = [], []
     for threads in (1, 2, 5, 40):
         learner = model()
@@ -124,7 +124,7 @@ def test_it_learns_what_single_steps_in_double_precision_do(batches: list[Batch]
         mine = learner.train_batch(batch, rate=0.05)
         rows = batch.inputs["tokens"], batch.inputs["beside"], batch.targets["together"], batch.inputs["weights"]
         theirs = (
-            kernels.sweep_in_numpy(
+            kernels.sweep_reference(
                 rng.permutation(batch.num_target_tokens), *rows, *exact, layout.padded_width(20), 0.05
             )
             / batch.num_target_tokens

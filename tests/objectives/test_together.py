@@ -41,7 +41,7 @@ def epoch(source: Subset, size: int, seed: int, number: int) -> list[tuple[int, 
 @pytest.mark.parametrize("size", [1, 7, 100, 10**6])
 def test_an_epoch_shows_every_entry_once(source: Subset, size: int, monkeypatch: pytest.MonkeyPatch):
     if size == 1:
-        monkeypatch.setattr(cooccurrence, "STRETCHES", 64)
+        monkeypatch.setattr(cooccurrence, "NUM_BLOCKS", 64)
     table = OBJECTIVE.counts(source)
     if size == 1:  # only some, as it would take long
         source = Subset(source.corpus, source.units[:2])
@@ -91,7 +91,7 @@ def test_little_text(monkeypatch: pytest.MonkeyPatch):
         assert OBJECTIVE.batch(nothing, 10, BatchKey(0, 0)).num_target_tokens == 0, "of held-out text it may be"
         with pytest.raises(InputError, match="no document of this text has two words"):
             OBJECTIVE.check(nothing)
-    monkeypatch.setattr(cooccurrence, "PIECE", 1)  # what stands together may be read apart
+    monkeypatch.setattr(cooccurrence, "CHUNK_TOKENS", 1)  # what stands together may be read apart
     apart = portion_of([[[5], [6]]])
     OBJECTIVE.check(apart)
     with pytest.raises(InputError, match="no sentence"):

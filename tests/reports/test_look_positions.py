@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forebear.errors import InputError
 from forebear.inspection import position_embeddings
-from forebear.inspection.position_embeddings import best_map, missed_by_best, position_table, rotation
+from forebear.inspection.position_embeddings import fit_linear_map, linear_map_error, position_table, rotation_matrix
 from forebear.reports.plotting import figure_bytes
 from small_runs import opened
 
@@ -22,7 +22,7 @@ def test_a_rotation_leads_from_any_position_to_that_so_far_on(width: int, step: 
         angles = p / 10_000 ** (np.arange(0, width, 2) / width)
         return np.stack((np.sin(angles), np.cos(angles)), 1).ravel()
 
-    turn = rotation(width, step)
+    turn = rotation_matrix(width, step)
     np.testing.assert_allclose(turn @ waves(place), waves(place + step), atol=1e-10)
     np.testing.assert_allclose(turn @ turn.T, np.eye(width), atol=1e-12)
 
@@ -46,14 +46,14 @@ def test_the_best_map_is_that_of_ridge_regression_and_is_found_where_it_exists()
     for _ in range(39):
         table.append(turn @ table[-1])
     table = np.array(table)
-    assert missed_by_best(table, 1) < 1e-12
-    np.testing.assert_allclose(best_map(table[:-1], table[1:]).T, turn, atol=1e-6)
+    assert linear_map_error(table, 1) < 1e-12
+    np.testing.assert_allclose(fit_linear_map(table[:-1], table[1:]).T, turn, atol=1e-6)
     noisy = table + 0.3 * rng.normal(size=table.shape)
     linear_model = pytest.importorskip("sklearn.linear_model")
     here, there = noisy[:-1], noisy[1:]
     penalties = np.linalg.norm(here, 2) ** 2 * 10.0 ** np.arange(-14, 3)
     theirs = linear_model.RidgeCV(penalties, fit_intercept=False).fit(here, there)  # leaves out each in turn, too
-    np.testing.assert_allclose(best_map(here, there).T, theirs.coef_, atol=1e-8)
+    np.testing.assert_allclose(fit_linear_map(here, there).T, theirs.coef_, atol=1e-8)
 
 
 def test_a_learned_table_is_the_runs_own(tmp_path: Path):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.data.labeled.tag_schemes import free_transitions, labels_of, legal_transitions
+from forebear.data.labeled.tag_schemes import free_transitions, iobes_labels, legal_transitions
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import crf as kernels
 from forebear.statistical.crf import CRFModel, CRFProblem, FeatureLabelPairs
@@ -129,7 +129,7 @@ def test_the_networks_layer_has_the_same_definition(lengths: list[int], kind: st
 
     from forebear.nn.crf import CRFLayer
 
-    names = labels_of(["X"])
+    names = iobes_labels(["X"])
     rules = free_transitions(5) if kind == "plain" else legal_transitions(names)
     chance = np.random.default_rng(seed)
     words, layer = sum(lengths), CRFLayer(*rules)

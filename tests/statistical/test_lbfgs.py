@@ -40,7 +40,7 @@ def test_as_few_looks_as_scipy_takes():
         return function(point)
 
     lbfgs.minimize(counted, np.zeros(40), flat(1e-6))
-    options = {"gtol": 1e-6, "ftol": 0, "maxcor": lbfgs.MEMORY}
+    options = {"gtol": 1e-6, "ftol": 0, "maxcor": lbfgs.MAX_STEPS}
     peer = optimize.minimize(function, np.zeros(40), jac=True, method="L-BFGS-B", options=options)
     assert looks < 1.2 * peer.nfev
 
@@ -84,7 +84,7 @@ def test_where_hardly_anything_is_gained_it_may_end_sooner():
     )
     assert found.stop_reason == "still"
     assert found.iterations < whole.iterations
-    assert values[-1 - lbfgs.LAST] - values[-1] < 1e-3 * abs(values[-1])
+    assert values[-1 - lbfgs.LOOKBACK] - values[-1] < 1e-3 * abs(values[-1])
     assert found.value - function(best)[0] < 1e-2 * abs(found.value)
 
 

@@ -66,7 +66,7 @@ def test_it_does_not_matter_who_stands_beside_whom(
     plan = planned(runs[name], task, tmp_path, steps=2)
     rows = plan.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     together = predicting.predict_logits(run.network, rows)
-    monkeypatch.setattr(predicting, "AT_ONCE", 1)
+    monkeypatch.setattr(predicting, "BATCH_TOKENS", 1)
     alone = predicting.predict_logits(run.network, rows)
     for head, arrays in together.items():
         for one, other in zip(arrays, alone[head], strict=True):

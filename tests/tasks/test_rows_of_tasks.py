@@ -18,9 +18,9 @@ from forebear.objectives.input_format import InputFormat
 from forebear.tasks import tagging
 from forebear.tasks.classification import Classification, PairClassification, truncate_pair
 from forebear.tasks.multiple_choice import MultipleChoice
-from forebear.tasks.question_answering import NO_ANSWER, QuestionAnswering
+from forebear.tasks.question_answering import NO_ANSWER_POSITION, QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import AT_ONCE, predict_logits
+from forebear.tasks.task import BATCH_TOKENS, predict_logits
 
 TEXT = "我在柏林看见爱因斯坦。 the quick brown fox saw Einstein in Berlin, and it ran 37 miles. 今天最高温度 37 摄氏度"
 WORDPIECE = train_tokenizer("wordpiece", [TEXT] * 3, size=400)
@@ -92,7 +92,7 @@ def test_a_long_text_is_read_in_windows(length: int, room: int, most: int):
 def test_every_word_is_asked_once_and_seen_with_its_neighbours(sizes: list[int], room: int):
     sizes = [min(size, room) for size in sizes]
     asked = []
-    for begin, end, words in tagging._windows(sizes, room):
+    for begin, end, words in tagging._word_windows(sizes, room):
         assert sum(sizes[begin:end]) <= room
         assert begin <= words.start < words.stop <= end
         asked += list(words)
@@ -157,7 +157,7 @@ def test_answers_come_back_from_any_window(name: str, begin: int):
     example = QuestionExample("how far?", passage, (AnswerSpan(start, "37 miles"),))
     task = QuestionAnswering(longest=20)
     rows = task.encode([example], tokenizer, layout)
-    holding = np.flatnonzero(rows.targets["start"] != NO_ANSWER)
+    holding = np.flatnonzero(rows.targets["start"] != NO_ANSWER_POSITION)
     assert len(rows.lengths) > 5
     assert len(holding) >= 1
     logits: dict[str, list[np.ndarray]] = {"start": [], "end": []}
@@ -186,8 +186,8 @@ def test_a_long_passage_is_not_asked_about_all_at_once():
     example = QuestionExample("Where?", TEXT * 400)
     rows = QuestionAnswering().encode([example], WORDPIECE, BERT)
     said = predict_logits(Counts(), rows)
-    assert sum(asked) == len(rows.tokens) > 5 * AT_ONCE
-    assert max(asked) <= AT_ONCE
+    assert sum(asked) == len(rows.tokens) > 5 * BATCH_TOKENS
+    assert max(asked) <= BATCH_TOKENS
     np.testing.assert_array_equal(np.concatenate(list(said["start"])), rows.tokens)  # each row has what is its own
     assert len(QuestionAnswering().predictions([example], rows, said)[0].candidates) == QuestionAnswering().top
 
@@ -196,8 +196,8 @@ def test_no_answer_is_said_where_it_may_be():
     example = QuestionExample("who?", "the fox saw Berlin", ())
     task = QuestionAnswering(unanswered=True)
     rows = task.encode([example], WORDPIECE, BERT)
-    assert rows.targets["start"].tolist() == [NO_ANSWER] * len(rows.lengths)
-    logits = {side: [np.eye(1, int(length), NO_ANSWER)[0] * 9 for length in rows.lengths] for side in ("start", "end")}
+    assert rows.targets["start"].tolist() == [NO_ANSWER_POSITION] * len(rows.lengths)
+    logits = {side: [np.eye(1, int(length), NO_ANSWER_POSITION)[0] * 9 for length in rows.lengths] for side in ("start", "end")}
     (told,) = task.predictions([example], rows, logits)
     assert told.best is None
     assert told.candidates

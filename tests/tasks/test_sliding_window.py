@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.tasks.baselines import sliding_window_answer, units_of
+from forebear.tasks.baselines import sliding_window_answer, split_units
 
 
 def test_units():
-    assert [unit.text for unit in units_of("Ab c5，在37摄氏度x")] == [
+    assert [unit.text for unit in split_units("Ab c5，在37摄氏度x")] == [
         "ab",
         "c5",
         "，",
@@ -25,7 +25,7 @@ def test_units():
         "度",
         "x",
     ]
-    for unit in units_of("Ab，在37 度x"):
+    for unit in split_units("Ab，在37 度x"):
         assert "Ab，在37 度x"[unit.start : unit.end].lower() == unit.text
 
 

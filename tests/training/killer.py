@@ -57,7 +57,7 @@ def main(name: str, text: str, folder: str, kills: int, seed: int, *, quick: boo
         import torch
 
         torch.set_num_threads(1)
-    trainer.SHARE_OF_SAVING = 2  # else a child learns for long, and most of it in vain, until it saves again
+    trainer.SAVE_INTERVAL_FACTOR = 2  # else a child learns for long, and most of it in vain, until it saves again
     learn = learning(name, Path(text), quick=quick)
     learn(Path(f"{folder}-before"), steps=3)  # libraries are loaded and loops compiled once, before the forks
     chance, done, inside = random.Random(seed), 0, 0
@@ -100,7 +100,7 @@ class Leash(TrainingCallback):
 
     def on_progress(self, report: ProgressReport) -> None:
         if report.step >= self.share * (report.total or 0):
-            self.reached, trainer.SHARE_OF_SAVING = True, 0
+            self.reached, trainer.SAVE_INTERVAL_FACTOR = True, 0
 
     def hold(self, write: Callable[[Path], None], place: Path) -> None:
         write(place)

@@ -25,7 +25,7 @@ MANY = {"batch": 40, "order": 5, "max_memory": 1, "save_every": 3600.0}  # parts
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "FEWEST", 40)
+    monkeypatch.setattr(counts, "MIN_TEXT_TOKENS", 40)
 
 
 def test_counts_that_were_joined_on_the_disk_are_those_of_memory(parts: None, tmp_path: Path):

@@ -30,7 +30,7 @@ from forebear.training.distillation import (
     TokenDistillation,
     inherit_layers,
     layer_distillations,
-    layers_of,
+    matching_teacher_layers,
 )
 from forebear.training.gradient import DeviceConfig
 from forebear.training.learners import WEIGHTS_FILE
@@ -78,8 +78,8 @@ def with_gradients(cost, made, target, taught, how):
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
 def test_cost_and_gradients_equal_those_of_whole_logits(temperature, share, biased, monkeypatch):
-    monkeypatch.setattr(softmax, "FEWEST", 16)
-    monkeypatch.setattr(softmax, "HELD", 1)  # several parts, the last of them smaller
+    monkeypatch.setattr(softmax, "MIN_ROWS", 16)
+    monkeypatch.setattr(softmax, "MAX_SCORES", 1)  # several parts, the last of them smaller
     asked = [*problem(37, 101, biased=biased), DistillationConfig(temperature, share)]
     found, wanted = (with_gradients(cost, *asked) for cost in (distillation.mixed_cross_entropy, plainly))
     for one, other in zip(found, wanted, strict=True):
@@ -87,8 +87,8 @@ def test_cost_and_gradients_equal_those_of_whole_logits(temperature, share, bias
 
 
 def test_scores_are_held_for_a_part_at_a_time(monkeypatch):
-    monkeypatch.setattr(softmax, "FEWEST", 16)
-    monkeypatch.setattr(softmax, "HELD", 1)
+    monkeypatch.setattr(softmax, "MIN_ROWS", 16)
+    monkeypatch.setattr(softmax, "MAX_SCORES", 1)
     made, heights = distillation._scores, []
     monkeypatch.setattr(distillation, "_scores", lambda *given: heights.append(len(given[0])) or made(*given))
     with_gradients(distillation.mixed_cross_entropy, *problem(37, 11, biased=False), DistillationConfig())
@@ -221,7 +221,7 @@ def test_tags_are_asked_where_words_begin():
 
 @given(st.integers(1, 30), st.integers(1, 30))
 def test_layers_are_evenly_apart_and_end_with_the_last(student, teacher):
-    chosen = layers_of(student, teacher)
+    chosen = matching_teacher_layers(student, teacher)
     assert len(chosen) == student
     assert chosen[-1] == teacher
     assert min(chosen) >= 0

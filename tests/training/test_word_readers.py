@@ -55,7 +55,7 @@ def test_every_reader_serves_every_task(reader: str, task: str, runs: dict[str, 
     plan = planned(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
     rows = run.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     together = predicting.predict_logits(run.network, rows)
-    monkeypatch.setattr(predicting, "AT_ONCE", 1)
+    monkeypatch.setattr(predicting, "BATCH_TOKENS", 1)
     for head, arrays in predicting.predict_logits(run.network, rows).items():
         for one, other in zip(arrays, together[head], strict=True):
             np.testing.assert_allclose(one, other, atol=2e-5)
@@ -150,10 +150,10 @@ def test_an_adapted_run_teaches_another_task_what_its_reader_knows(runs: dict[st
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("reader", READERS)
 def test_it_learns_whether_a_sentence_answers_a_question(reader: str, runs: dict[str, Path], tmp_path: Path):
-    from forebear.demo.labeled_examples import demo_examples, lines
+    from forebear.demo.labeled_examples import demo_examples, format_task_file
 
     file = tmp_path / "matching.tsv"
-    file.write_text("".join(lines("matching", demo_examples("matching", 500, 0, "en"))), encoding="utf-8")
+    file.write_text("".join(format_task_file("matching", demo_examples("matching", 500, 0, "en"))), encoding="utf-8")
     command = ["adapt", runs["word2vec"], file, "--to", tmp_path / "run", "--reader", reader, "--steps", 100]
     assert main([str(word) for word in (*command, "--threads", 1, "--quiet")]) == 0
     assert RunFolder.open(tmp_path / "run").metadata["metrics"]["dev"]["accuracy"] > 0.8

@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 
 from forebear.cli.measure import metrics_headline
 from forebear.cli.options import LabeledDataOptions
-from forebear.cli.output import Output, format_clock, make_table, text_bar, watching
+from forebear.cli.output import Output, format_clock, make_table, text_bar, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKind
@@ -148,7 +148,7 @@ def adapt(
     from forebear.experiments.tag_plans import implied_task
     from forebear.training.worker_processes import launch_processes
 
-    with launch_processes(processes, shard=shard) as group, watching(speaking) as watcher:
+    with launch_processes(processes, shard=shard) as group, training_progress(speaking) as watcher:
         if group is None:
             return
         if resume is not None:
@@ -205,7 +205,7 @@ def _run_plan(
     else:
         result = run_adaptation(plan, to, **run_options)
     if points:
-        figures = {split: adapt.task_figure(result, split) for split in result.metadata["metrics"]}
+        figures = {split: adapt.task_score(result, split) for split in result.metadata["metrics"]}
         result.update(learning_curve=[*points, {"examples": len(plan.labeled_data.train), **figures}])
     return result
 

@@ -222,7 +222,7 @@ def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) 
         raise
 
 
-def one_by_one(texts: Sequence[str], ask: Callable[[str], Answer]) -> list[Answer]:
+def ask_one_by_one(texts: Sequence[str], ask: Callable[[str], Answer]) -> list[Answer]:
     """Calls `ask` for each text; errors get the number of the text, from 1, as their line."""
     answers = []
     for number, text in enumerate(texts, 1):
@@ -251,7 +251,7 @@ def run_per_text(
     def answer_group(group: list[str]) -> list[Any]:
         nonlocal count
         count += len(group)
-        return one_by_one(group, ask)
+        return ask_one_by_one(group, ask)
 
     answers = many.run_batch(many.valid_inputs(texts), answer_group, lambda answer: answer.to_dict())
     if not count:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from forebear.cli.compare import comparison_progress, print_comparison
-from forebear.cli.output import Output, make_table, watching
+from forebear.cli.output import Output, make_table, training_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def adapt_demo_runs(
     runs = {row.name: runs_folder / trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
     files = write_demo_tasks(folder, NUM_EXAMPLES, NUM_TEST_EXAMPLES)
     rows = []
-    with watching(Output(quiet=True)) as watcher:
+    with training_progress(Output(quiet=True)) as watcher:
         for name, (question, _) in TASK_QUESTIONS.items():
             train, test = map(str, files[name])
             source, _notes = labeled_source(train, task=TASK_FILES[name][0], test=test)

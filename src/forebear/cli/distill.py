@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Output, format_clock, make_table, watching
+from forebear.cli.output import Output, format_clock, make_table, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import TaskEncoderKind
@@ -104,7 +104,7 @@ def distil(
     from forebear.experiments import distill
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
-    with watching(speaking) as watcher:
+    with training_progress(speaking) as watcher:
         if resume is not None:
             if teacher is not None or data or settings:
                 raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from forebear.cli.output import Output
-from forebear.errors import join_faults
+from forebear.errors import join_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,7 +95,7 @@ def _draw_imported(console: Console, run: RunFolder, notes: list[str]) -> None:
         console.print(f"heads: {heads}", markup=False, soft_wrap=True)
     if run.task is not None:
         labels = run.task.labels or run.task.tags
-        label_note = f"; labels: {join_faults(labels)}" if labels else ""
+        label_note = f"; labels: {join_errors(labels)}" if labels else ""
         line = f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}"
         console.print(line, markup=False, soft_wrap=True)
     for note in notes:

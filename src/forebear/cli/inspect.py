@@ -188,14 +188,14 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
 
 def _draw_attention_maps(console: Console, view: AttentionView) -> None:
     """Prints one map with numbers, or several small ones; for all layers and heads, the mean of each layer."""
-    from forebear.cli.output import heat, maps_side_by_side, small_heatmap
+    from forebear.cli.output import heatmap, maps_side_by_side, small_heatmap
     from forebear.inspection.attention import attention_view
 
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
         options = {"width": console.width, "colours": colors, "borders": attention_map.word_borders}
-        lines = heat(
+        lines = heatmap(
             attention_map.rows, attention_map.columns, view.panels[0].weights, attention_map.visible_mask, **options
         )
     else:

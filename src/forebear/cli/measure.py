@@ -13,7 +13,7 @@ from forebear.cli.batch_io import open_run, printable_cell, refuse_overwriting_i
 from forebear.cli.options import ReadingOptions
 from forebear.cli.output import Output, count_phrase, make_table, text_bar
 from forebear.embeddings.lexicon import AnalogyMethod
-from forebear.errors import InputError, join_faults
+from forebear.errors import InputError, join_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -435,7 +435,7 @@ def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path |
     if evaluation.num_unlabeled:
         console.print(f"[yellow]rows without a label, left out: {evaluation.num_unlabeled:,}[/]", soft_wrap=True)
     if unseen := metrics.get("unseen"):
-        labels = printable_cell(join_faults([str(label) for label in unseen]))
+        labels = printable_cell(join_errors([str(label) for label in unseen]))
         console.print(f"[yellow]labels that the run never learned: {labels}[/]", soft_wrap=True)
     if (known := evaluation.known_words) is not None and known.num_exact:
         overlap = f"{known.num_exact:,} of these examples have a {known.description} that the run learned from"

@@ -208,7 +208,7 @@ BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by ro
 BLANK_BRAILLE = 0x2800
 
 
-def chart(
+def curve_lines(
     points: Sequence[tuple[float, float]], *, level: float | None = None, width: int = 60, height: int = 8
 ) -> list[str]:
     """The points (x, y) as lines of text with a scale at the left; `level` is a dotted baseline."""
@@ -252,7 +252,7 @@ LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = (
 )  # columns of a terminal: for a row's name, the widest and the narrowest cell
 
 
-def heat(
+def heatmap(
     rows: Sequence[str],
     columns: Sequence[str],
     values: np.ndarray,
@@ -387,7 +387,7 @@ COMPILING_NOTE = "loops are compiled for this processor, which takes some second
 
 
 @contextlib.contextmanager
-def watching(speaking: Output) -> Iterator[TrainingCallback]:
+def training_progress(speaking: Output) -> Iterator[TrainingCallback]:
     """A training callback for a terminal, a log or --quiet; it also announces kernel compilation."""
     from forebear.training.trainer import TrainingCallback
 
@@ -476,7 +476,7 @@ def _live_callback() -> Iterator[TrainingCallback]:
             if report.losses:
                 self.points.append((report.step, next(iter(report.losses.values()))))  # of tokens, where there are more
             width = min(72, console.width - 10)
-            lines = chart(self.points, level=report.unigram_loss, width=max(width, 10))
+            lines = curve_lines(self.points, level=report.unigram_loss, width=max(width, 10))
             legend = f"        ⠤ loss by step, {self.held_out}"
             if report.unigram_loss is not None:
                 legend += f"; dotted: token frequencies alone, {report.unigram_loss:.3f}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.options import NO_TAG_OPTIONS, ReadingOptions, TaggedTextOptions
-from forebear.cli.output import Output, format_clock, watching
+from forebear.cli.output import Output, format_clock, training_progress
 from forebear.data.sentences import SentenceMode
 from forebear.errors import InputError
 
@@ -226,7 +226,7 @@ def pretrain(
             return
         if resume is not None:
             _reject_other_arguments(milestone, (*texts, *(parallel.pairs or ())), settings)
-            with watching(speaking) as watcher:
+            with training_progress(speaking) as watcher:
                 run = resume_any(resume, watcher=watcher, group=group)
         elif milestone is None or not (texts or parallel.pairs):
             raise InputError("what to train on what?", hint="forebear pretrain MILESTONE TEXT…, or --resume RUN")
@@ -262,7 +262,7 @@ def _run_text_plan(
     with (
         speaking.progress("learning the tokenizer") as tokenizer_progress,
         speaking.progress("preparing") as corpus_progress,
-        watching(speaking) as watcher,
+        training_progress(speaking) as watcher,
     ):
         return run_pretraining(
             plan,
@@ -284,7 +284,7 @@ def _run_tag_plan(
     from forebear.experiments.pipeline import run_adaptation
 
     plan, notes = plan_and_notes
-    with watching(speaking) as watcher:
+    with training_progress(speaking) as watcher:
         for note in notes:
             watcher.on_note(note)
         command = shlex.join(["forebear", *sys.argv[1:]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from forebear.cli.output import Output, make_table, watching
+from forebear.cli.output import Output, make_table, training_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,7 +127,7 @@ def rerun(
     from forebear.training.run_folder import RunFolder
 
     original = RunFolder.open(run)
-    with watching(speaking) as watcher:
+    with training_progress(speaking) as watcher:
         target = to or run.with_name(f"{run.name}-again")
         repeated = pipeline.repeat_run(run, target, overwrite=overwrite, watcher=watcher)
     same = original.metadata["weights"]["sha256"] == repeated.metadata["weights"]["sha256"]

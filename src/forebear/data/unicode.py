@@ -63,13 +63,13 @@ LETTERS = (
     "Han", "Latin", "Hiragana", "Katakana", "Hangul", "Bopomofo", "Cyrillic", "Greek", "Arabic", "Hebrew", "Devanagari",
     "Thai", "other letters",
 )  # fmt: skip
-SPECIAL = ("control", "replacement", "private use", "invisible", "unassigned")
-CLASSES = (*LETTERS, "digits", "punctuation", "symbols", "marks", "white space", *SPECIAL)
+SPECIAL_CLASSES = ("control", "replacement", "private use", "invisible", "unassigned")
+CLASSES = (*LETTERS, "digits", "punctuation", "symbols", "marks", "white space", *SPECIAL_CLASSES)
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
-FIRST_SPECIAL = CLASS_IDS[SPECIAL[0]]
+FIRST_SPECIAL = CLASS_IDS[SPECIAL_CLASSES[0]]
 
 # Only letters (and letter-like numbers such as 〇) of these ranges count for a script.
-RANGES = {
+SCRIPT_RANGES = {
     "Latin": ((0x41, 0x24F), (0x250, 0x2AF), (0x1D00, 0x1DBF), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F), (0xA720, 0xA7FF),
               (0xFB00, 0xFB06), (0xFF21, 0xFF5A)),
     "Greek": ((0x370, 0x3FF), (0x1F00, 0x1FFF)),
@@ -97,7 +97,7 @@ _BY_CATEGORY = {
 
 
 @cache
-def table() -> np.ndarray:
+def class_table() -> np.ndarray:
     """The class of every code point, (0x110000,) uint8. Only planes 0 and 1 are looked up one by one."""
     numbers: dict[str, int] = {}
     for category in (
@@ -109,7 +109,7 @@ def table() -> np.ndarray:
     classes[0x20000:0x323B0] = CLASS_IDS["other letters"]
     classes[0xE0000:0xE01F0] = CLASS_IDS["marks"]  # tags of flags, variants of characters
     classes[0xF0000:] = CLASS_IDS["private use"]
-    for script, ranges in RANGES.items():
+    for script, ranges in SCRIPT_RANGES.items():
         for first, last in ranges:
             block = classes[first : last + 1]
             block[block == CLASS_IDS["other letters"]] = CLASS_IDS[script]
@@ -123,7 +123,7 @@ def table() -> np.ndarray:
 
 def count_classes(codes: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """For concatenated texts: the class of each character, and (texts, classes) counts."""
-    classes = table()[codes]
+    classes = class_table()[codes]
     rows = np.repeat(np.arange(len(lengths), dtype=np.int32) * len(CLASSES), lengths)
     counts = np.bincount(rows + classes, minlength=len(lengths) * len(CLASSES))
     return classes, counts.reshape(len(lengths), len(CLASSES))
@@ -154,7 +154,7 @@ TRADITIONAL = (
     "慶廟應莊異張彈強歸錄徹徑憶懷態憐惡驚慣願戲戶執擴掃揚搶護報擔擁擇損換據攝數斷無舊顯術機殺權條楊極構槍標樹橋檔檢歡畢氣"
     "漢湯溝澤"
 )
-MIXED_FROM = 0.1
+MIN_MIXED_SHARE = 0.1
 
 
 @cache
@@ -175,7 +175,7 @@ def chinese_script(simplified: int, traditional: int) -> str:
     total = simplified + traditional
     if not total:
         return "unknown"
-    if min(simplified, traditional) > MIXED_FROM * total:
+    if min(simplified, traditional) > MIN_MIXED_SHARE * total:
         return "mixed"
     return "simplified" if simplified > traditional else "traditional"
 
@@ -183,18 +183,18 @@ def chinese_script(simplified: int, traditional: int) -> str:
 # --- Languages of documents ---
 
 LANGUAGES = ("Chinese", "English", "Japanese", "Korean", "other Latin", "other", "mixed", "no letters")
-ENGLISH = frozenset(
+ENGLISH_WORDS = frozenset(
     "the of and to is that for with was it are by this from or be he his which have not you she had".split()
 )
 # The most frequent words of German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Indonesian
 # and Vietnamese that are not English words as well.
-NOT_ENGLISH = frozenset(
+OTHER_LATIN_WORDS = frozenset(
     "der die das und ist nicht den von mit ein eine le la les des et est une dans pour que qui el los las del por"
     " con una il di che della sono per é os do da em não uma het een van dat niet och att det som på"
     " się nie jest na ve bir bu yang dan untuk và của là".split()
 )
 MEAN_WORD_LENGTH = 5  # letters of a Latin word, which weighs as much as one Chinese character
-MAINLY = 0.7
+MIN_MAIN_SHARE = 0.7
 LANGUAGE_PREFIX_CHARS = 4000  # characters of a document in which function words are looked for
 
 
@@ -220,7 +220,7 @@ def detect_language(counts: np.ndarray, start: str) -> str:
     if not total:
         return "no letters"
     main = max(weights, key=lambda name: weights[name])
-    if weights[main] < MAINLY * total:
+    if weights[main] < MIN_MAIN_SHARE * total:
         return "mixed"
     if main == "CJ":
         return "Japanese" if kana > 0.2 * weights["CJ"] else "Chinese"
@@ -229,8 +229,8 @@ def detect_language(counts: np.ndarray, start: str) -> str:
 
 def _latin(start: str) -> str:
     words = start[:LANGUAGE_PREFIX_CHARS].lower().split()
-    english = sum(map(ENGLISH.__contains__, words))
-    other = sum(map(NOT_ENGLISH.__contains__, words))
+    english = sum(map(ENGLISH_WORDS.__contains__, words))
+    other = sum(map(OTHER_LATIN_WORDS.__contains__, words))
     if english == other == 0:  # a title or a name: ASCII counts as English
         return "English" if start[:LANGUAGE_PREFIX_CHARS].isascii() else "other Latin"
     return "English" if english >= other else "other Latin"
@@ -276,7 +276,7 @@ _UTF8_AS_GBK = (
     "|浜[嗕嗗嗘嗙嗚嗛]|鏈[変夊夋夌夎夐]"
 )
 ENCODE_AGAIN = "the file was converted wrongly before; get the original, or convert it back (iconv -f utf-8 -t {})"
-MISTAKES = (
+MOJIBAKE_PATTERNS = (
     MojibakePattern(
         "UTF-8 read as Latin-1 or cp1252",
         "ÂÃâðÎÏÐÑàáâãäåæçèéêëìíîï",
@@ -320,7 +320,7 @@ MISTAKES = (
 def _traces() -> np.ndarray:
     """Which characters of the first plane mojibake can start with."""
     traces = np.zeros(0x10000, bool)
-    traces[[ord(character) for mistake in MISTAKES for character in mistake.markers]] = True
+    traces[[ord(character) for mistake in MOJIBAKE_PATTERNS for character in mistake.markers]] = True
     return traces
 
 
@@ -333,7 +333,7 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
     for position in np.flatnonzero(_traces()[np.minimum(codes, 0xFFFF)]).tolist():
         if position < end:
             continue
-        matches = [(mistake, match) for mistake in MISTAKES if (match := mistake.pattern.match(text, position))]
+        matches = [(mistake, match) for mistake in MOJIBAKE_PATTERNS if (match := mistake.pattern.match(text, position))]
         if matches:
             best = max(matches, key=lambda pair: pair[1].end())
             end = best[1].end()
@@ -401,9 +401,9 @@ SHAPES = (
     "mark",
     "stop",
 )
-STOPS = frozenset("。！？!?.…")  # punctuation that ends a sentence
-WITHIN = "##"  # prefix of continuation pieces (WordPiece)
-SPACE = "\u0120"  # prefix of byte-level pieces that start a word
+SENTENCE_END_MARKS = frozenset("。！？!?.…")  # punctuation that ends a sentence
+CONTINUATION_PREFIX = "##"  # prefix of continuation pieces (WordPiece)
+BYTE_SPACE = "\u0120"  # prefix of byte-level pieces that start a word
 
 
 def word_shapes(tokens: Iterable[str]) -> np.ndarray:
@@ -412,16 +412,16 @@ def word_shapes(tokens: Iterable[str]) -> np.ndarray:
 
 
 def _shape(token: str) -> int:
-    return SHAPES.index(_shape_name(token.removeprefix(SPACE)))
+    return SHAPES.index(_shape_name(token.removeprefix(BYTE_SPACE)))
 
 
 def _shape_name(token: str) -> str:
-    if token.startswith(WITHIN) and len(token) > len(WITHIN):
+    if token.startswith(CONTINUATION_PREFIX) and len(token) > len(CONTINUATION_PREFIX):
         return "within a word"
     if token.isdigit():
         return "digits"
     if not any(character.isalnum() for character in token):
-        return "stop" if token and STOPS.issuperset(token) else "mark"
+        return "stop" if token and SENTENCE_END_MARKS.issuperset(token) else "mark"
     if not token.isalpha():
         return "l3tt3rs" if any(character.isdigit() for character in token) else "other"
     if token == token.lower():  # scripts without case have no capitals

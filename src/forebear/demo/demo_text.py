@@ -57,7 +57,7 @@ def manual_documents() -> tuple[str, ...]:
     return tuple(documents)
 
 
-def size() -> int:
+def manual_size() -> int:
     """The bytes of all documents of the manual in UTF-8."""
     return sum(len(document.encode()) for document in manual_documents())
 

@@ -26,7 +26,7 @@ from forebear.demo.world import DemoLanguage
 from forebear.errors import InputError
 
 TOPICS = ("weather", "sport", "business", "food", "travel", "people")
-NAMED_IN = ("happening", "sport.open", "business.open", "people.born", "weather.open", "people.work.first")
+ENTITY_RULES = ("happening", "sport.open", "business.open", "people.born", "weather.open", "people.work.first")
 _NAMING_FORMS = frozenset({"", "a"})  # forms that name an entry, rather than refer to it
 _WORD = re.compile(r"'s\b|\w+(?:[-']\w+)*?(?='s\b|\W|$)|[^\w\s]")
 
@@ -185,7 +185,7 @@ def _change_one_entry(generation: GenerationState, language: str, name: str) -> 
 
 
 def _names(chooser: RandomSource, language: str, label: str) -> DemoTaggedSentence:
-    generation = _run_rule(chooser, language, NAMED_IN[_choose_evenly(chooser, len(NAMED_IN))])
+    generation = _run_rule(chooser, language, ENTITY_RULES[_choose_evenly(chooser, len(ENTITY_RULES))])
     text = generation.text()
     starts = _piece_starts(generation)
     matches = [_WORD.finditer(text), re.finditer(r"\S", text)][language == "zh"]
@@ -349,7 +349,7 @@ def write_demo_tasks(
         paths = []
         for split, number, split_seed in (("train", count, seed), ("test", tests, seed + TEST_SEED)):
             path = folder / f"{Path(file).stem}.{split}{Path(file).suffix}"
-            text = "".join(lines(name, demo_examples(name, number, split_seed, language)))
+            text = "".join(format_task_file(name, demo_examples(name, number, split_seed, language)))
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 path.write_text(text, encoding="utf-8")
             paths.append(path)
@@ -370,7 +370,7 @@ def write_pairs(folder: Path, count: int, tests: int, *, seed: int = 0) -> tuple
     return paths[0], paths[1]
 
 
-def lines(name: str, examples: Iterable[DemoExample]) -> Iterator[str]:
+def format_task_file(name: str, examples: Iterable[DemoExample]) -> Iterator[str]:
     """The text of a file with these examples, in pieces."""
     if TASK_FILES[name][0] == "answering":
         yield json.dumps(_squad(examples), ensure_ascii=False) + "\n"
@@ -424,7 +424,7 @@ def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoL
         yield DemoLabeledText(generation.text(), sense, language)
 
 
-def write_sentences(file: Path, word: str, count: int = 200, *, seed: int = 0) -> Path:
+def write_sense_sentences(file: Path, word: str, count: int = 200, *, seed: int = 0) -> Path:
     """Writes them as `forebear inspect senses --senses` reads them: one a line, the sense before a tab."""
     lines = (f"{example.label}\t{example.text}\n" for example in sentences_with(word, count, seed))
     file.write_text("".join(lines), encoding="utf-8")

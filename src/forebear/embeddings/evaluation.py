@@ -326,25 +326,25 @@ def _missing_words_dict(words: Sequence[str], treatment: str, why: str) -> dict[
 # --- Word similarity and analogies ---
 
 
-def agreement_of_words(table: WordVectors, pairs: WordPairSet) -> SimilarityEval:
+def table_similarity_eval(table: WordVectors, pairs: WordPairSet) -> SimilarityEval:
     """Evaluate word pairs with the rows of a table, or with the vectors it composes."""
     composed: set[str] = set()
 
     def vector(word: str) -> np.ndarray | None:
-        row = next(rows_of(table, word), None)
+        row = next(candidate_rows(table, word), None)
         if row is not None:
             return np.asarray(table.matrix[row], np.float32)
         composed_vector = None if table.compose is None else table.compose(word)
         composed.update([] if composed_vector is None else [word])
         return composed_vector
 
-    evaluation = agreement(pairs, vector, "words", composed)
+    evaluation = similarity_eval(pairs, vector, "words", composed)
     return replace(
         evaluation, note=coverage_note(table, evaluation.missing, len({word for pair in pairs.pairs for word in pair}))
     )
 
 
-def agreement(
+def similarity_eval(
     pairs: WordPairSet, vector: Callable[[str], np.ndarray | None], by: str, composed: Iterable[str] = ()
 ) -> SimilarityEval:
     """Correlate the cosines of word pairs with their scores; `vector` returns None for a missing word."""
@@ -394,14 +394,14 @@ def _undefined_reason(scores: np.ndarray, cosines: np.ndarray) -> str:
     return next((f"all {name} of covered pairs are equal" for name, numbers in names if is_constant(numbers)), "")
 
 
-def rows_of(table: WordVectors, word: str) -> Iterator[int]:
+def candidate_rows(table: WordVectors, word: str) -> Iterator[int]:
     """Rows of a word as written, then in lowercase; such files write phrases with _."""
     spaced = word.replace("_", " ")
     candidates = (table.rows.get(form) for form in dict.fromkeys((word, word.lower(), spaced, spaced.lower())))
     return (row for row in candidates if row is not None)
 
 
-def solve(
+def analogy_eval(
     lexicon: Lexicon, analogies: AnalogySet, most_frequent: int = MOST_FREQUENT, method: AnalogyMethod = "add"
 ) -> AnalogyEval:
     """Answer every analogy of a file with one of the `most_frequent` words (0: all words)."""
@@ -413,7 +413,7 @@ def solve(
     words = dict.fromkeys(
         word for section in analogies.sections for questions in section.questions for word in questions
     )
-    known = {word: next((int(ranks[row]) for row in rows_of(table, word) if ranks[row] >= 0), -1) for word in words}
+    known = {word: next((int(ranks[row]) for row in candidate_rows(table, word) if ranks[row] >= 0), -1) for word in words}
     questions = np.array(
         [[known[word] for word in words] for section in analogies.sections for words in section.questions], np.int64
     )

@@ -17,7 +17,7 @@ from forebear.kernels.layout import glove_table, padded_width
 from forebear.objectives.batch import Batch, shuffled_positions
 
 TABLES = ("words", "contexts")
-FEW = 1 << 14  # below this, threads cost more than they gain
+MIN_THREADED_ENTRIES = 1 << 14  # below this, threads cost more than they gain
 
 
 class GloveModel:
@@ -97,7 +97,7 @@ class GloveModel:
         def learn(blocks: np.ndarray) -> None:
             sweep(order, starts, blocks, *entries, *self._tables.values(), rate, losses)
 
-        if threads == 1 or len(order) < FEW:
+        if threads == 1 or len(order) < MIN_THREADED_ENTRIES:
             learn(turns.ravel())
         else:
             _run_turns(learn, _assign_blocks(turns, np.diff(starts), threads))

@@ -15,7 +15,7 @@ from forebear.errors import ForebearError
 from forebear.numerics import unit_rows
 
 BLOCK_BYTES = 1 << 22  # floats of the matrix per block: bounds memory, does not affect results
-ASKED = 256  # queries per block
+QUERY_BLOCK = 256  # queries per block
 COSINE_DIGITS = 6  # of a cosine; cosines equal to this precision are ties, and the earlier row comes first
 MIN_NORM = 1e-12
 RECALL_SAMPLE = 200  # rows on which the recall of an index is measured
@@ -37,8 +37,8 @@ def nearest_rows(queries: np.ndarray, matrix: np.ndarray, top: int, norms: np.nd
     """
     top = min(top, len(matrix))
     blocks = [
-        _search_block(unit_rows(np.asarray(queries[start : start + ASKED], np.float32)), matrix, top, norms)
-        for start in range(0, len(queries), ASKED)
+        _search_block(unit_rows(np.asarray(queries[start : start + QUERY_BLOCK], np.float32)), matrix, top, norms)
+        for start in range(0, len(queries), QUERY_BLOCK)
     ]
     if not blocks:
         return KNNResult(np.empty((0, top), np.int64), np.empty((0, top), np.float32))

@@ -49,12 +49,12 @@ def spelling_suggestions(word: str, words: Sequence[str], limit: int = 5) -> lis
     folded, lengths = _casefold_words(tuple(words[:SUGGESTION_WORDS]))
     length_differences = np.abs(lengths - len(folded_word))
     candidates = np.flatnonzero((length_differences <= max_slips) & (lengths > 0))
-    slips = slips_between(folded_word, [folded[index] for index in candidates.tolist()])
+    slips = edit_distances(folded_word, [folded[index] for index in candidates.tolist()])
     fewest = int(slips.min(initial=MAX_WORD_LENGTH))
     if fewest <= min(max_slips, len(folded_word) - 1):
         return [words[int(index)] for index in candidates[slips == fewest][:limit]]
     candidates = np.flatnonzero((length_differences <= max(1, len(folded_word) // 3)) & (lengths > 0))
-    shares = shares_of_pairs(folded_word, [folded[index] for index in candidates.tolist()])
+    shares = bigram_similarities(folded_word, [folded[index] for index in candidates.tolist()])
     order = np.argsort(-shares, kind="stable")[:limit]
     return [words[int(index)] for index in candidates[order[shares[order] >= MIN_SHARED_PAIRS]]]
 
@@ -66,7 +66,7 @@ def _casefold_words(words: tuple[str, ...]) -> tuple[list[str], np.ndarray]:
     return folded, np.fromiter(map(len, folded), np.int64, len(folded))
 
 
-def slips_between(word: str, others: Sequence[str]) -> np.ndarray:
+def edit_distances(word: str, others: Sequence[str]) -> np.ndarray:
     """(N,) edit distance of the word to each of the others (optimal string alignment), vectorized."""
     letters = _letter_matrix(others)
     row = np.repeat(np.arange(len(letters) + 1, dtype=np.int8)[:, None], len(others), axis=1)
@@ -84,7 +84,7 @@ def slips_between(word: str, others: Sequence[str]) -> np.ndarray:
     return row[[len(other) for other in others], np.arange(len(others))]
 
 
-def shares_of_pairs(word: str, others: Sequence[str]) -> np.ndarray:
+def bigram_similarities(word: str, others: Sequence[str]) -> np.ndarray:
     """(N,) Dice similarity of letter bigrams with each of the others, word boundaries included."""
     bounded, letter_rows = f"\0{word}\0", _letter_matrix(others)
     boundary = np.zeros((1, len(others)), np.uint32)
@@ -366,8 +366,8 @@ def _max_rows(matches: Sequence[LexiconMatch]) -> int:
 
 # --- Many analogies at once, for evaluation ---
 
-TOGETHER = 128  # analogies scored per block
-WIDE = 2048  # candidate words per block
+ANALOGY_BATCH = 128  # analogies scored per block
+MAX_BLOCK_WORDS = 2048  # candidate words per block
 
 
 def solve_analogies(
@@ -383,11 +383,11 @@ def solve_analogies(
     word_indices = word_indices.reshape(-1, 3)
     units = unit_rows(np.asarray(matrix[order[unique_ranks]], np.float32))
     best, answers = np.full(len(questions), -np.inf, np.float32), np.full(len(questions), -1, np.int64)
-    block_size = max(1, min(WIDE, BLOCK_BYTES // matrix.shape[1]))
+    block_size = max(1, min(MAX_BLOCK_WORDS, BLOCK_BYTES // matrix.shape[1]))
     for start in range(0, len(order) if len(questions) else 0, block_size):
         cosines = cosine_block(units, matrix, order[start : start + block_size], lexicon.norms)
-        for first in range(0, len(questions), TOGETHER):
-            batch = slice(first, first + TOGETHER)
+        for first in range(0, len(questions), ANALOGY_BATCH):
+            batch = slice(first, first + ANALOGY_BATCH)
             a, b, c = (cosines[word_indices[batch, position]] for position in range(3))
             scores = cos_mul(a, b, c) if method == "multiply" else b - a + c
             questions_hit, position = np.nonzero(

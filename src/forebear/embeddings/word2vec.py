@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # --- Subwords ---
 
-MANY = 2000  # words; for fewer, loading numba takes longer than plain Python
+MIN_COMPILED_WORDS = 2000  # words; for fewer, loading numba takes longer than plain Python
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Subwords:
 
     def bucket_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The buckets of each word's n-grams, (indptr, rows): rows[indptr[w]:indptr[w + 1]] for word w."""
-        if len(words) < MANY:
+        if len(words) < MIN_COMPILED_WORDS:
             return self.plain_rows(words)
         from forebear.kernels.word2vec import hash_char_ngrams
 
@@ -73,12 +73,12 @@ class Subwords:
 
     def plain_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`bucket_rows` in plain Python."""
-        rows = [[hashed(ngram) % self.buckets for ngram in self.ngrams(word)] for word in words]
+        rows = [[fnv1a_hash(ngram) % self.buckets for ngram in self.ngrams(word)] for word in words]
         indptr = np.concatenate(([0], np.cumsum([len(word_rows) for word_rows in rows], dtype=np.int64)))
         return indptr, np.array([bucket for word_rows in rows for bucket in word_rows], np.int32)
 
 
-def hashed(ngram: str) -> int:
+def fnv1a_hash(ngram: str) -> int:
     """32-bit FNV-1a; bytes above 127 are sign-extended, as in fastText."""
     value = 2166136261
     for byte in ngram.encode("utf-8", "surrogatepass"):
@@ -91,10 +91,10 @@ def hashed(ngram: str) -> int:
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
 EVALUATION_KEY = (0x5EED,)  # random key of evaluation
-TOGETHER = 4096  # words composed per block
+COMPOSE_BATCH = 4096  # words composed per block
 
 
-def check(width: int, window: int, architecture: str, output: str, negatives: int) -> None:
+def validate_word2vec(width: int, window: int, architecture: str, output: str, negatives: int) -> None:
     """Raise InputError for invalid settings, before any text is read."""
     if architecture not in ARCHITECTURES:
         raise InputError(f"no architecture is named {architecture!r}", hint=f"there are: {', '.join(ARCHITECTURES)}")
@@ -105,7 +105,7 @@ def check(width: int, window: int, architecture: str, output: str, negatives: in
             raise InputError(f"{name} is {value}", hint=f"choose a {name} of 1 or more")
 
 
-def spelled(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+def subword_rows(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
     """(indptr, rows) of each word: its own row, then those of its n-grams, which follow the rows of all words."""
     if words is None or len(words) != vocabulary:
         raise ForebearError(f"subwords need the words of all {vocabulary} ids")
@@ -147,7 +147,7 @@ class Word2VecModel:
         subwords: Subwords | None = None,
         words: Sequence[str] | None = None,
     ) -> None:
-        check(width, window, architecture, output, negatives)
+        validate_word2vec(width, window, architecture, output, negatives)
         self.vocabulary, self.width, self.window = vocabulary, width, window
         self.architecture, self.output, self.negatives = architecture, output, negatives
         self.sample, self.power, self.subwords = sample, power, subwords
@@ -155,7 +155,7 @@ class Word2VecModel:
         self.allowed[list(never)] = False
         self.notes: list[str] = []
         self._words = words or ()
-        self._spelling = None if subwords is None else spelled(subwords, words, vocabulary)
+        self._spelling = None if subwords is None else subword_rows(subwords, words, vocabulary)
         rows = vocabulary + (subwords.buckets if subwords else 0)
         self._inputs = aligned_table(rows, width)
         self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
@@ -295,11 +295,11 @@ class Word2VecModel:
             return self._inputs[: self.vocabulary, : self.width]
         indptr, rows = self._spelling
         vectors = np.empty((self.vocabulary, self.width), np.float32)
-        for begin in range(0, self.vocabulary, TOGETHER):  # all rows of all words might not fit in memory
-            ends = indptr[begin : begin + TOGETHER + 1]
+        for begin in range(0, self.vocabulary, COMPOSE_BATCH):  # all rows of all words might not fit in memory
+            ends = indptr[begin : begin + COMPOSE_BATCH + 1]
             parts = self._inputs[rows[ends[0] : ends[-1]], : self.width]
             sums = np.add.reduceat(parts, ends[:-1] - ends[0])
-            vectors[begin : begin + TOGETHER] = sums / np.diff(ends)[:, None].astype(np.float32)
+            vectors[begin : begin + COMPOSE_BATCH] = sums / np.diff(ends)[:, None].astype(np.float32)
         return vectors
 
     def compose_vector(self, word: str) -> np.ndarray | None:
@@ -358,8 +358,8 @@ def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
     leaves = np.flatnonzero(allowed)
     weights = np.maximum(counts[leaves], 1).astype(np.int64)
     order = np.argsort(weights, kind="stable")
-    parents, turns = compile_kernel(joined_in_loops)(weights[order])
-    depths, paths = compile_kernel(paths_in_loops)(parents, turns, len(leaves))
+    parents, turns = compile_kernel(build_tree_kernel)(weights[order])
+    depths, paths = compile_kernel(tree_paths_kernel)(parents, turns, len(leaves))
     lengths = np.zeros(len(counts), np.int64)
     lengths[leaves[order]] = depths
     indptr = np.concatenate(([0], np.cumsum(lengths)))
@@ -372,7 +372,7 @@ def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
     return HuffmanTree(indptr, nodes, turned)
 
 
-def joined_in_loops(weights):
+def build_tree_kernel(weights):
     """Merge the two lightest nodes repeatedly; returns the parent and turn of 2n - 1 nodes, leaves first."""
     leaves = len(weights)
     heavy = np.empty(max(2 * leaves - 1, 1), np.int64)
@@ -393,7 +393,7 @@ def joined_in_loops(weights):
     return parents, turns
 
 
-def paths_in_loops(parents, turns, leaves):
+def tree_paths_kernel(parents, turns, leaves):
     """Depth of each leaf, and all paths concatenated: inner nodes numbered from the root, and turns."""
     depths = np.zeros(leaves, np.int64)
     for leaf in range(leaves):
@@ -449,8 +449,8 @@ def word2vec_variant(
         output_updates = np.bincount(tree.path_nodes, np.repeat(seen_share, lengths), 1)
     chance_factor = CHANCE_FACTOR if negatives else 0
     max_updates = max(
-        busy(output_updates, output_updates, chance_factor),
-        mean_outputs * busy(shared(seen_share, spelling), seen_share, chance_factor),
+        max_row_updates(output_updates, output_updates, chance_factor),
+        mean_outputs * max_row_updates(shared_updates(seen_share, spelling), seen_share, chance_factor),
     )
     supply = OutputTargets(stream, negatives, tree.indptr, tree.path_nodes, tree.path_turns)
     return Word2VecVariant(
@@ -458,7 +458,7 @@ def word2vec_variant(
     )
 
 
-def busy(updates: np.ndarray, seen_share: np.ndarray, chance_factor: float) -> float:
+def max_row_updates(updates: np.ndarray, seen_share: np.ndarray, chance_factor: float) -> float:
     """The update rate of the busiest row, or `chance_factor` times that of a randomly seen row if that is higher.
 
     In a text of few words no row is much busier than others, but all are pushed the same way: away from the negatives.
@@ -466,7 +466,7 @@ def busy(updates: np.ndarray, seen_share: np.ndarray, chance_factor: float) -> f
     return max(updates.max(initial=0), chance_factor * float(updates @ seen_share) / max(seen_share.sum(), 1))
 
 
-def shared(seen_share: np.ndarray, spelling: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+def shared_updates(seen_share: np.ndarray, spelling: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
     """Update rate of each word's vector: by its own occurrences, and partly by words that share its subword rows."""
     if spelling is None:
         return seen_share

@@ -15,7 +15,7 @@ from forebear.objectives.batch import Batch
 
 # --- Word vectors ---
 
-COMMON = 100  # most frequent words, mostly function words
+COMMON_WORDS = 100  # most frequent words, mostly function words
 MIN_LETTERS, MIN_HAN_LETTERS = 5, 2  # minimum length of a content word
 EXAMPLE_CANDIDATES = 1000  # words searched for an example
 Compose = Callable[[str], "np.ndarray | None"]
@@ -62,7 +62,7 @@ class WordVectors:
     @property
     def example(self) -> str | None:
         """A frequent content word for examples: not one of the most frequent words, and longer than function words."""
-        for start in (COMMON, 0):
+        for start in (COMMON_WORDS, 0):
             candidates = [word for word in self.words[start : start + EXAMPLE_CANDIDATES] if word.isalpha()]
             long = (word for word in candidates if len(word) >= (MIN_HAN_LETTERS if _is_han(word) else MIN_LETTERS))
             if (example := next(long, candidates[0] if candidates else None)) is not None:

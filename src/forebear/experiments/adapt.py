@@ -40,20 +40,20 @@ def adapt_with_seeds(
     for seed in range(plan.recipe.seed, plan.recipe.seed + seeds):
         seed_plan = replace(plan, recipe=replace(plan.recipe, seed=seed))
         (watcher or TrainingCallback()).on_note(f"seed {seed}")
-        folder = beside(to, "seeds", str(seed))
+        folder = sibling_folder(to, "seeds", str(seed))
         with _hint_at_command():
             runs.append(
                 run_adaptation(seed_plan, folder, overwrite=overwrite, command=command, watcher=watcher, group=group)
             )
-    best = max(runs, key=lambda run: task_figure(run, "dev") or 0.0)
+    best = max(runs, key=lambda run: task_score(run, "dev") or 0.0)
     summary = {
         "seeds": [
-            {"seed": run.recipe.seed, **{side: task_figure(run, side) for side in run.metadata["metrics"]}}
+            {"seed": run.recipe.seed, **{side: task_score(run, side) for side in run.metadata["metrics"]}}
             for run in runs
         ],
-        "spread": {side: spread([task_figure(run, side) for run in runs]) for side in best.metadata["metrics"]},
+        "spread": {side: score_statistics([task_score(run, side) for run in runs]) for side in best.metadata["metrics"]},
     }
-    return taken(best, to, summary, overwrite=overwrite)
+    return copy_run(best, to, summary, overwrite=overwrite)
 
 
 def learning_curve(
@@ -74,11 +74,11 @@ def learning_curve(
             continue
         (watcher or TrainingCallback()).on_note(f"{len(data.train):,} of {len(plan.labeled_data.train):,} examples")
         point_plan = replace(plan, source=source, labeled_data=data)
-        folder = beside(to, "curve", f"{share:.4f}")
+        folder = sibling_folder(to, "curve", f"{share:.4f}")
         with _hint_at_command():
             run = run_adaptation(point_plan, folder, overwrite=overwrite, command=command, watcher=watcher, group=group)
         points.append(
-            {"examples": len(data.train), **{side: task_figure(run, side) for side in run.metadata["metrics"]}}
+            {"examples": len(data.train), **{side: task_score(run, side) for side in run.metadata["metrics"]}}
         )
     return points
 
@@ -102,25 +102,25 @@ def _hint_at_command() -> Iterator[None]:
         raise UserInterrupt(error.message, file=error.file, hint=hint) from error
 
 
-def beside(to: Path, group: str, name: str) -> Path:
+def sibling_folder(to: Path, group: str, name: str) -> Path:
     """The folder of one of several runs, next to `to`."""
     return to.with_name(f"{to.name}.{group}") / name
 
 
-def task_figure(run: RunFolder, split: str) -> float | None:
+def task_score(run: RunFolder, split: str) -> float | None:
     """The task metric on a split; None if it was not measured."""
     assert run.task is not None
     return run.metadata["metrics"].get(split, {}).get(run.task.score)
 
 
-def spread(figures: Sequence[float | None]) -> dict[str, float]:
+def score_statistics(figures: Sequence[float | None]) -> dict[str, float]:
     """Mean, standard deviation, minimum and maximum."""
     values = [value for value in figures if value is not None]
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return {"mean": statistics.fmean(values), "deviation": deviation, "least": min(values), "most": max(values)}
 
 
-def taken(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
+def copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
     """Copies a run to `to` and adds entries to its run.json."""
     if to.exists():
         existing = RunFolder.open(to)

@@ -195,7 +195,7 @@ def _plan_student(
         raise InputError(f"{model} counts: it is small already", file=run.path, hint="distil a run of a network")
     base_fields: dict[str, Any] = {}
     if student in (None, model) and size is None:
-        base_spec = run.spec if has_shape else smaller(run.spec, run.tokenizer)
+        base_spec = run.spec if has_shape else smaller_spec(run.spec, run.tokenizer)
         base_fields = {name: value for name, value in asdict(base_spec).items() if name not in base_spec.unused_fields}
     options: dict[str, Any] = {
         "tokenizer": base_tokenizer(run.tokenizer),
@@ -228,16 +228,16 @@ def _build_network(student: planning.PretrainPlan | planning.AdaptPlan, tokenize
     return student.spec.build(tokenizer)
 
 
-def smaller(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
+def smaller_spec(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
     """The same model with at most half the parameters: fewer layers, or half the hidden size, or both."""
-    values, max_parameters = asdict(spec), parameters(spec, tokenizer) / 2
+    values, max_parameters = asdict(spec), num_encoder_parameters(spec, tokenizer) / 2
     candidates = [
         {"depth": values["depth"] // by} for by in DEPTH_DIVISORS if "depth" in values and values["depth"] % by == 0
     ]
     specs = [
         replace(spec, **fields) for fields in (*candidates, *(_halve_fields(values, names) for names in HALVED_FIELDS))
     ]
-    return next((candidate for candidate in specs if parameters(candidate, tokenizer) <= max_parameters), specs[-1])
+    return next((candidate for candidate in specs if num_encoder_parameters(candidate, tokenizer) <= max_parameters), specs[-1])
 
 
 def _halve_fields(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
@@ -249,7 +249,7 @@ def _halve_fields(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, 
     return halves
 
 
-def parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
+def num_encoder_parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
     """Number of parameters of its encoder with the pre-training heads."""
     return spec.build_task_encoder(tokenizer, TaskEncoderConfig()).num_parameters
 
@@ -446,9 +446,9 @@ def distill(
         reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
     )
-    run = distilled(plan, to, overwrite=overwrite, command=command, watcher=watcher)
+    run = run_distillation(plan, to, overwrite=overwrite, command=command, watcher=watcher)
     baseline = _train_baseline(plan, run, overwrite=overwrite, watcher=watcher) if compare else None
-    return priced(plan, run, baseline)
+    return record_cost(plan, run, baseline)
 
 
 def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = None) -> Run:
@@ -465,10 +465,10 @@ def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = 
     if plan.request(plan.corpus()) != run.metadata["asked"]:
         hint = "put back what it was, or distil anew into another folder"
         raise InputError("its teacher or what it learns from has changed since it began", file=run.path, hint=hint)
-    return priced(plan, distilled(plan, folder, watcher=watcher), None)
+    return record_cost(plan, run_distillation(plan, folder, watcher=watcher), None)
 
 
-def distilled(
+def run_distillation(
     plan: DistillPlan,
     to: PathLike | None = None,
     *,
@@ -497,7 +497,7 @@ def distilled(
         pipeline.train_adaptation(run, _distill_on_examples(plan, setup, run), watcher)
         (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     else:
-        pipeline.train_run(run, _distill_on_text(plan, setup), watcher)
+        pipeline.train_pretraining(run, _distill_on_text(plan, setup), watcher)
     return run
 
 
@@ -636,10 +636,10 @@ def _train_baseline(
     )
     watcher = watcher or TrainingCallback()
     watcher.on_note("now the same student without the teacher")
-    return distilled(plan, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, watcher=watcher)
+    return run_distillation(plan, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, watcher=watcher)
 
 
-def priced(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
+def record_cost(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
     """Compares size, speed and score of teacher and student, and records them in run.json of the student."""
     folders = {"teacher": plan.teacher.folder, "student": run} | ({"student alone": baseline} if baseline else {})
     corpus, rows = plan.corpus(), []

@@ -176,7 +176,7 @@ def run_pretraining(
         # before anything is written: most mistakes show here
         setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, split, plan.init_from, progress)
     if existing is not None and is_same_run:
-        return train_run(existing, setup, watcher, group)
+        return train_pretraining(existing, setup, watcher, group)
     watcher = watcher or TrainingCallback()
     for note in plan.notes:
         watcher.on_note(note)
@@ -185,7 +185,7 @@ def run_pretraining(
     with replace_run(existing):
         metadata = pretrain_metadata(plan, corpus, request, folder, command, parent)
         run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
-    return train_run(run, setup, watcher, group)
+    return train_pretraining(run, setup, watcher, group)
 
 
 def pretrain_metadata(
@@ -237,7 +237,7 @@ def resume_pretraining(
     beginning = None if has_checkpoint else InitFrom.from_dict(run.metadata.get("beginning"))
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
     recipe = run.recipe_for(group.size)
-    return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, split, beginning), watcher, group)
+    return train_pretraining(run, PretrainSetup.from_plan(run.spec, corpus, recipe, split, beginning), watcher, group)
 
 
 def repeat_run(
@@ -364,7 +364,7 @@ def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, ob
     return notes
 
 
-def train_run(
+def train_pretraining(
     run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback | None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     watcher = watcher or TrainingCallback()

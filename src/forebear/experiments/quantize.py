@@ -30,7 +30,7 @@ from forebear.training.card import write_card
 from forebear.training.create_run import create_run
 from forebear.training.run_folder import RunFolder
 
-BYTES, EXAMPLES, PAIRS, SENTENCES = 100_000, 2000, 200, 1000  # default limits of the measurement
+MAX_BYTES, MAX_EXAMPLES, MAX_PAIRS, MAX_SENTENCES = 100_000, 2000, 200, 1000  # default limits of the measurement
 MIN_SENTENCE_LENGTH = (
     30  # characters; shorter sentences are headings and the like, which have no neighbours to speak of
 )
@@ -48,10 +48,10 @@ def quantization_cost(
     if limit is not None and limit < 1:
         raise InputError(f"--limit is {limit}", hint="give a number above 0")
     if run.task is not None:
-        return _cost_on_examples(run, small, on, limit or EXAMPLES, progress)
+        return _cost_on_examples(run, small, on, limit or MAX_EXAMPLES, progress)
     if "translation" in run.heads:
-        return _cost_on_pairs(run, small, on, limit or PAIRS, progress)
-    return _cost_on_text(run, small, on, limit or BYTES, progress)
+        return _cost_on_pairs(run, small, on, limit or MAX_PAIRS, progress)
+    return _cost_on_text(run, small, on, limit or MAX_BYTES, progress)
 
 
 def _evaluate_both(
@@ -122,7 +122,7 @@ def _sample_sentences(run: Run, subset: Subset) -> list[str]:
         text for text in texts if len(text) >= MIN_SENTENCE_LENGTH or len(text.encode()) >= 2 * MIN_SENTENCE_LENGTH
     ]
     candidates = long_texts if len(long_texts) > 1 else [text for text in texts if text]
-    return candidates[:: max(1, len(candidates) // SENTENCES)][:SENTENCES]
+    return candidates[:: max(1, len(candidates) // MAX_SENTENCES)][:MAX_SENTENCES]
 
 
 def _cost_of_embeddings(

@@ -17,7 +17,7 @@ from forebear.data.source import MAX_VOCAB_SIZE, TextSource, TokenizerTrainingOp
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import extend_vocabulary, missing_words
 from forebear.embeddings.word_table import WordVectors
-from forebear.errors import InputError, join_faults
+from forebear.errors import InputError, join_errors
 from forebear.inference.embed import TOKEN_TABLE_TENSOR
 from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec
@@ -154,7 +154,7 @@ class InitFrom:
         mismatches += [f"{name} has no place" for name in unexpected if not name.startswith("heads.")]
         if mismatches:
             hint = "leave out fields that change its shape, such as --width, --depth or --context"
-            raise InputError(f"its weights do not fit: {join_faults(mismatches)}", file=self.run, hint=hint)
+            raise InputError(f"its weights do not fit: {join_errors(mismatches)}", file=self.run, hint=hint)
         if new_heads := sorted({name.split(".")[1] for name in missing}):
             notes.append(f"it had no head {', '.join(new_heads)}: that begins from nothing")
         if unused_heads := sorted({name.split(".")[1] for name in unexpected}):
@@ -168,7 +168,7 @@ class InitFrom:
         mismatches = self._field_mismatches(spec)
         if mismatches:
             raise InputError(
-                f"its vectors mean something else: {join_faults(mismatches)}", file=self.run, hint="leave that out"
+                f"its vectors mean something else: {join_errors(mismatches)}", file=self.run, hint="leave that out"
             )
         file, notes = self.folder.verified_weights()
         if added := list(self._extended_vocabulary[1]):
@@ -249,11 +249,11 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> Pretr
     else:
         tensors = dict(run.network.tensors())
         words = WordVectors(run.tokenizer.vocabulary(), tensors[TOKEN_TABLE_TENSOR].numpy())
-    matrix, known = rows(words, tokenizer, seed)
+    matrix, known = token_rows(words, tokenizer, seed)
     return PretrainedRows(tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known)
 
 
-def rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def token_rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(V, D) the vectors of all tokens, and (V,) whether they are pre-trained.
 
     A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the

@@ -29,7 +29,7 @@ EmbeddingPooling = Literal[Pooling, "sif"]  # sif is for word tables only
 LongTextPolicy = Literal["windows", "truncate"]
 LayerChoice = int | Sequence[int] | Mapping[int, float]
 UNLIMITED_LENGTH = 1 << 40  # for encoders without a maximum length
-SMALLEST = 1e-12  # smaller norms count as this, so that zeros stay zeros
+MIN_VECTOR_NORM = 1e-12  # smaller norms count as this, so that zeros stay zeros
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def embed_matrix(
 
     require_choice("pooling", pooling, get_args(Pooling))
     require_choice("long", long, get_args(LongTextPolicy))
-    mixture = mixture_of(model, layers)
+    mixture = layer_weights(model, layers)
     clean_texts = [replace_surrogates(text) for text in texts]
     ids, counts = tokenizer.encode_many(clean_texts)
     reject_empty_texts(counts)
@@ -134,7 +134,7 @@ def embed_matrix(
         weights = row_lengths / np.add.reduceat(row_lengths, starts)[text_ids]
         vectors = np.add.reduceat(vectors * weights[:, None].astype(np.float32), starts)
     if normalise:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), MIN_VECTOR_NORM)
     num_read = np.bincount(text_ids, row_lengths - special_tokens.size, len(texts)).astype(np.int64)
     return TextEmbeddings(vectors, num_read, counts - num_read)
 
@@ -154,7 +154,7 @@ def _embed_tokens_and_words(
 
     require_choice("pooling", pooling, get_args(Pooling))
     require_choice("long", long, get_args(LongTextPolicy))
-    mixture = mixture_of(model, layers)
+    mixture = layer_weights(model, layers)
     encodings = [tokenizer.encode(replace_surrogates(text)) for text in texts]
     counts = np.array([len(encoding.ids) for encoding in encodings], np.int64)
     reject_empty_texts(counts)
@@ -209,7 +209,7 @@ def reject_empty_texts(counts: np.ndarray) -> None:
         raise InputError("this text has no tokens, so it has no vector", line=number + 1, hint=hint)
 
 
-def mixture_of(model: Model, layers: LayerChoice) -> dict[int, float]:
+def layer_weights(model: Model, layers: LayerChoice) -> dict[int, float]:
     """The weight of each layer; InputError for a layer that does not exist."""
     depth = model.encoder.depth
     if isinstance(layers, int | np.integer):
@@ -291,7 +291,7 @@ def _pool(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
 
 
 def _normalize_if(vector: np.ndarray, normalise: bool) -> np.ndarray:
-    return vector / max(float(np.linalg.norm(vector)), SMALLEST) if normalise else vector
+    return vector / max(float(np.linalg.norm(vector)), MIN_VECTOR_NORM) if normalise else vector
 
 
 def _contextual_words(text: str, encoding: TokenEncoding, vectors: np.ndarray, normalise: bool):
@@ -386,7 +386,7 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
 # --- Embeddings by a run ---
 
 
-def network_of(run: LoadedRun) -> Model:
+def require_network(run: LoadedRun) -> Model:
     """The network of a run; InputError for count-based models."""
     if run.folder.spec.learning == "counting":
         hint = f"it can be asked to: {', '.join(run.capabilities)}"
@@ -398,14 +398,14 @@ def embed_texts(run: LoadedRun, texts: Sequence[str], **how: Any) -> TextEmbeddi
     """Embed texts with the network of a run, or with its word vectors."""
     if is_word_table(run):
         return run.pooled_texts.embed_texts(texts, **resolve_embedding_options(run, **how))
-    return embed_matrix(network_of(run), run.tokenizer, texts, **resolve_embedding_options(run, **how))
+    return embed_matrix(require_network(run), run.tokenizer, texts, **resolve_embedding_options(run, **how))
 
 
 def embed_with_run(run: LoadedRun, texts: Sequence[str], *, words: bool = False, **how: Any) -> list[EmbeddedText]:
     """Embed texts and optionally their words with the network of a run, or with its word vectors."""
     if is_word_table(run):
         return run.pooled_texts.embed(texts, words=words, **resolve_embedding_options(run, **how))
-    return embed_with_words(network_of(run), run.tokenizer, texts, words=words, **resolve_embedding_options(run, **how))
+    return embed_with_words(require_network(run), run.tokenizer, texts, words=words, **resolve_embedding_options(run, **how))
 
 
 def resolve_embedding_options(
@@ -515,7 +515,7 @@ class PooledTexts:
         num_read = np.bincount(text_ids, minlength=len(matches.counts))
         if not zeros:
             reject_empty_texts(matches.counts)
-            refuse_unknown(num_read)
+            reject_unknown_texts(num_read)
         has_words = num_read > 0
         vectors = np.zeros((len(num_read), self._width), np.float32)
         if has_words.any():
@@ -532,7 +532,7 @@ class PooledTexts:
             return self._vectors(rows[ends - num_read if pooling == "first" else ends - 1])
         reduce = np.maximum if pooling == "max" else np.add
         pooled = np.full((len(num_read), self._width), -np.inf if pooling == "max" else 0.0, np.float32)
-        for token_slice in _portions(num_read.tolist(), self._step):
+        for token_slice in _token_slices(num_read.tolist(), self._step):
             block, block_ids = self._vectors(rows[token_slice]), text_ids[token_slice]
             if pooling == "sif":
                 block *= self._weights(rows[token_slice])[:, None]
@@ -572,14 +572,14 @@ class PooledTexts:
         return unit_rows(vectors) if normalise else vectors
 
 
-def refuse_unknown(num_read: np.ndarray) -> None:
+def reject_unknown_texts(num_read: np.ndarray) -> None:
     """Raise InputError for a text without known words, with its number from 1."""
     for number in np.flatnonzero(num_read == 0)[:1].tolist():
         hint = "leave it out, or ask a run with subwords, which has a vector for words with letter groups that it saw"
         raise InputError("none of this text's words has a vector", line=number + 1, hint=hint)
 
 
-def _portions(counts: Sequence[int], max_tokens: int) -> Iterator[slice]:
+def _token_slices(counts: Sequence[int], max_tokens: int) -> Iterator[slice]:
     """Slices of the words of whole texts, up to `max_tokens`; longer texts are split independently of the others."""
     begin = end = 0
     for count in counts:

@@ -68,7 +68,7 @@ def evaluate_interpolation(
     weights, tuned = tuple(1 / len(runs) for _ in runs), 0
     if tune is not None:
         subset = prepare_texts(first, tune, reading, workers, preparing).first(TUNING_BYTES)
-        weights, tuned = weighed(predictors, first.tokenizer, subset, unit=first.text_unit)
+        weights, tuned = tune_weights(predictors, first.tokenizer, subset, unit=first.text_unit)
     subset = prepare_texts(first, texts, reading, workers, preparing)
     subset = subset if limit is None else subset.first(limit)
     recorders = [_RecordingLM(recorder, first.tokenizer.unk_id) for recorder in predictors]
@@ -92,7 +92,7 @@ def evaluate_interpolation(
     )
 
 
-def weighed(
+def tune_weights(
     predictors: Sequence[CausalLM], tokenizer: Tokenizer, source: Subset | Sequence[str], *, unit: str = "document"
 ) -> tuple[tuple[float, ...], int]:
     """The weights that maximize the likelihood of this text, and its number of tokens."""

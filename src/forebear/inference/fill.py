@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.nn.masked_lm import MaskedLM
 
-MOST = 64  # maximum number of masks in a text
+MAX_MASKS = 64  # maximum number of masks in a text
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int
     if not count:
         hint = f"write ____ or {tokenizer.id_to_token(masked_lm.mask)} where something is to be found"
         raise InputError("the text has no blank", hint=hint)
-    if count > MOST:
-        raise InputError(f"{count} tokens are hidden", hint=f"hide at most {MOST} in one text")
+    if count > MAX_MASKS:
+        raise InputError(f"{count} tokens are hidden", hint=f"hide at most {MAX_MASKS} in one text")
     row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask)
     allowed = _allowed_tokens(text, blanks, tokenizer)
     log_probs = _masked_log_probs(masked_lm, row, allowed)

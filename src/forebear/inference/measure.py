@@ -309,7 +309,7 @@ def _text_units(texts: Iterable[str], tokenizer: Tokenizer, eos: int, unit: str)
 
 # --- Masked language models ---
 
-BATCH = 4096  # tokens
+BATCH_TOKENS = 4096  # tokens
 
 
 def evaluate_masked_lm(
@@ -329,10 +329,10 @@ def evaluate_masked_lm(
     require_same_tokenizer(subset, tokenizer)
     start_time = time.monotonic()
     masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
-    num_steps = masking.steps(subset, BATCH)
+    num_steps = masking.steps(subset, BATCH_TOKENS)
     nats, num_correct, pairs, target_counts = 0.0, 0, [], np.zeros(tokenizer.vocab_size, np.int64)
     for step in range(num_steps):
-        batch = masking.batch(subset, BATCH, BatchKey(0, step))
+        batch = masking.batch(subset, BATCH_TOKENS, BatchKey(0, step))
         outputs = masked_lm.evaluate_batch(batch.inputs, batch.targets)
         nats -= float(outputs["token"].astype(np.float64).sum())
         num_correct += int(outputs["right"].sum())
@@ -468,7 +468,7 @@ def evaluate_task(
         task.name,
         task.score,
         _task_metrics(run, task, examples, predictions),
-        sureness(task, rows, logits),
+        task_calibration(task, rows, logits),
         tuple(mispredictions),
         len(all_examples) - len(examples),
         tuple(notes),
@@ -508,7 +508,7 @@ def _task_metrics(run: Run, task: Task, examples: Sequence[Example], predictions
     return values | metrics.oov_tagging_accuracy(examples, predictions, known)
 
 
-def sureness(task: Task, rows: ExampleRows, logits: Logits) -> dict[str, Any] | None:
+def task_calibration(task: Task, rows: ExampleRows, logits: Logits) -> dict[str, Any] | None:
     """Calibration of class probabilities; None for other tasks."""
     if not isinstance(task, Classification) or task.kind == "number":
         return None

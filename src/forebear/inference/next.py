@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from forebear.statistical.ngram.language_model import NgramModel
 
 BLANK_PATTERN = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # not as in __init__
-AFFORDABLE = 1 << 13  # tokens scored for one blank: some seconds on a laptop
+TOKEN_BUDGET = 1 << 13  # tokens scored for one blank: some seconds on a laptop
 CHEAP_TOKEN_BUDGET = 1 << 20  # for models without a maximum length, or a short one: they are cheap per token
 SHORT_CONTEXT = 16
 
@@ -259,7 +259,7 @@ def _blank_candidate(tokenizer: Tokenizer, blank: _BlankSpan, token: int, score:
 def _token_budget(predictor: CausalLM) -> int:
     """Maximum number of tokens scored for one blank."""
     context = predictor.max_length
-    return CHEAP_TOKEN_BUDGET if context is None or context < SHORT_CONTEXT else AFFORDABLE
+    return CHEAP_TOKEN_BUDGET if context is None or context < SHORT_CONTEXT else TOKEN_BUDGET
 
 
 def _full_text_log_probs(predictor: CausalLM, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.tasks.tagging import SequenceTagging
 
-TOGETHER = 1024  # examples sorted by length and predicted together
+BATCH_EXAMPLES = 1024  # examples sorted by length and predicted together
 
 
 def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = None) -> Iterator[Any]:
@@ -26,7 +26,7 @@ def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = Non
     assert task is not None
     input_format = run.folder.spec.input_format(run.tokenizer)
     remaining, count = iter(examples), 0
-    while group := list(islice(remaining, TOGETHER)):
+    while group := list(islice(remaining, BATCH_EXAMPLES)):
         rows = task.encode(group, run.tokenizer, input_format)
         yield from task.predictions(group, rows, predict_logits(run.network, rows))
         count += len(group)

@@ -61,7 +61,7 @@ class CausalLM(Protocol):
 
 
 @runtime_checkable
-class Matching(Protocol):
+class NgramMatchingLM(Protocol):
     """A causal language model that also reports the length of the n-gram used for each token."""
 
     def score_with_lengths(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -132,7 +132,7 @@ def row_log_probs_with_lengths(
     predictor: CausalLM | MaskedLM, rows: Sequence[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
     """`row_log_probs`, and for n-gram models the length of the n-gram used for each token."""
-    if not isinstance(predictor, Matching):
+    if not isinstance(predictor, NgramMatchingLM):
         return row_log_probs(predictor, rows), None
     log_probs, lengths = predictor.score_with_lengths(rows)
     return _validated_log_probs(rows, log_probs), lengths

@@ -258,7 +258,7 @@ def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenE
     )
 
 
-def whole_with(
+def encode_prompt(
     frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, *, cut: int = 0, shots: int = 0
 ) -> FittedPrompt:
     """The frame tokenized with each wording, without a length limit."""
@@ -275,7 +275,7 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
 
     Text farthest from the words is removed first: the start of the text before, the end of the text after.
     """
-    fitted = whole_with(frame, wordings, tokenizer)
+    fitted = encode_prompt(frame, wordings, tokenizer)
     while limit is not None and fitted.tokens > limit:
         words, spans = wordings[fitted.max_length], fitted.pieces[fitted.max_length].spans
         shorter = fitted.frame.shortened(spans, words, fitted.tokens - limit)
@@ -285,7 +285,7 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
                 f"{message}: there is room for {max(limit, 0)} tokens in all",
                 hint="choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more",
             )
-        fitted = whole_with(shorter[0], wordings, tokenizer, cut=fitted.num_truncated + shorter[1])
+        fitted = encode_prompt(shorter[0], wordings, tokenizer, cut=fitted.num_truncated + shorter[1])
     return fitted
 
 
@@ -302,7 +302,7 @@ def fit_with_shots(
         total_tokens = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
         count = len(list(takewhile(lambda tokens: tokens <= room, total_tokens)))
     for num_shown in range(count, 0, -1):  # the whole may have more tokens than its parts
-        longer = whole_with(frame.text_after("".join(shots[:num_shown])), wordings, tokenizer, shots=num_shown)
+        longer = encode_prompt(frame.text_after("".join(shots[:num_shown])), wordings, tokenizer, shots=num_shown)
         if limit is None or longer.tokens <= limit:
             return longer
     return fitted

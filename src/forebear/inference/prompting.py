@@ -104,8 +104,8 @@ def _score_tree(
 # that overlap the words, each with itself and the later ones masked (Kauf and Ivanova 2023). Other tokens count only
 # if wordings change the tokenization around them. Unknown tokens have spelling costs, as in `score`.
 
-SPARED = 1 << 11  # shared tokens from which scoring along the prefix tree pays off
-LIKELIHOODS_AT_ONCE = 1 << 12  # tokens per batch: bounds memory, does not affect results
+MIN_SHARED_TOKENS = 1 << 11  # shared tokens from which scoring along the prefix tree pays off
+MASKED_BATCH_TOKENS = 1 << 12  # tokens per batch: bounds memory, does not affect results
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence
     scored_whole: list[int] = []
     for numbers in by_prefix.values():
         first = spans[numbers[0]]
-        if (len(numbers) - len(numbers) // BRANCH_BATCH - 1) * first.begin < SPARED:
+        if (len(numbers) - len(numbers) // BRANCH_BATCH - 1) * first.begin < MIN_SHARED_TOKENS:
             scored_whole += numbers
             continue
         tails = [spans[number].ids[first.begin :].tolist() for number in numbers]
@@ -227,7 +227,7 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.
     positions = [(number, position) for number, span in enumerate(spans) for position in range(span.begin, span.end)]
     positions.sort(key=lambda position: len(spans[position[0]].ids))  # group similar lengths
     log_probs = np.zeros(len(spans))
-    for group in token_batches(positions, lambda position: len(spans[position[0]].ids) + 2, LIKELIHOODS_AT_ONCE):
+    for group in token_batches(positions, lambda position: len(spans[position[0]].ids) + 2, MASKED_BATCH_TOKENS):
         rows, targets = [], []
         for number, position in group:
             span = spans[number]
@@ -248,7 +248,7 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.
 ScoreUnit = Literal["total", "token", "byte"]
 FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and its wordings
 
-TOGETHER = 256  # texts per batch: bounds memory, does not affect results
+BATCH_TEXTS = 256  # texts per batch: bounds memory, does not affect results
 TIE_TOLERANCE = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
 CLOSING_PUNCTUATION = frozenset(",.;:!?)]}%”»…")  # no space before these
 FIRST_WIDE_CHARACTER = "\u2e80"  # scripts from here on have no spaces between words
@@ -387,9 +387,9 @@ def score_options(
             scorer, tokenizer, options, lambda text: (parsed.frame(text), wordings), shot_texts, neutral_text, per
         )
     texts = [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
-    groups = range(0, len(texts), TOGETHER)
+    groups = range(0, len(texts), BATCH_TEXTS)
     return [
-        answer for first in groups for answer in prompt_scorer.answer_texts(texts[first : first + TOGETHER], first + 1)
+        answer for first in groups for answer in prompt_scorer.answer_texts(texts[first : first + BATCH_TEXTS], first + 1)
     ]
 
 

@@ -68,7 +68,7 @@ class SamplingConfig:
         The number is inverted through the cumulative distribution of the remaining tokens by id, so the result depends
         on this row only.
         """
-        scores = penalised(scores, previous_ids, self.repetition_penalty)
+        scores = apply_repetition_penalty(scores, previous_ids, self.repetition_penalty)
         if self.temperature == 0:
             return int(scores.argmax())
         scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows it
@@ -85,11 +85,11 @@ class SamplingConfig:
         """The filters in order; each works on the tokens left by the one before."""
         if self.top_k is not None:
             count = self.top_k
-            yield lambda scores: best(scores, count)
-        yield lambda scores: likeliest(scores, self.top_p)
+            yield lambda scores: filter_top_k(scores, count)
+        yield lambda scores: filter_top_p(scores, self.top_p)
 
 
-def penalised(scores: np.ndarray, previous_ids: Sequence[int], penalty: float) -> np.ndarray:
+def apply_repetition_penalty(scores: np.ndarray, previous_ids: Sequence[int], penalty: float) -> np.ndarray:
     """Scores (V,) with the repetition penalty applied once to each earlier token."""
     if penalty == 1 or not len(previous_ids):
         return scores
@@ -101,7 +101,7 @@ def penalised(scores: np.ndarray, previous_ids: Sequence[int], penalty: float) -
     return penalized
 
 
-def best(scores: np.ndarray, count: int) -> np.ndarray:
+def filter_top_k(scores: np.ndarray, count: int) -> np.ndarray:
     """Scores (V,) with all but the best `count` (and ties) set to -inf."""
     if count >= len(scores):
         return scores
@@ -109,7 +109,7 @@ def best(scores: np.ndarray, count: int) -> np.ndarray:
     return np.where(scores < threshold, -np.inf, scores)
 
 
-def likeliest(scores: np.ndarray, top_p: float) -> np.ndarray:
+def filter_top_p(scores: np.ndarray, top_p: float) -> np.ndarray:
     """Scores (V,) with all but the smallest set of best tokens with probability `share` set to -inf.
 
     Tokens with less than (1 - share) / V each cannot sum to 1 - share, so they are excluded without sorting.

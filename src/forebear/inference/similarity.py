@@ -24,7 +24,7 @@ from forebear.inference.embed import embed_texts, has_word_vectors, is_word_tabl
 if TYPE_CHECKING:
     from forebear.inference.run import LoadedRun
 
-TOGETHER = 2048  # texts sorted by length and embedded together
+BATCH_TEXTS = 2048  # texts sorted by length and embedded together
 MIN_SAME_COSINE = 0.999  # minimum cosine of two embeddings of one text by the same run
 ProgressFn = Callable[[int, int], object]
 
@@ -139,14 +139,14 @@ def index_sentences(
 def _embed_batches(
     run: LoadedRun, texts: list[str], options: dict[str, Any], progress: ProgressFn | None
 ) -> Iterator[np.ndarray]:
-    for start in range(0, len(texts), TOGETHER):
+    for start in range(0, len(texts), BATCH_TEXTS):
         try:
-            yield embed_texts(run, texts[start : start + TOGETHER], **options).vectors
+            yield embed_texts(run, texts[start : start + BATCH_TEXTS], **options).vectors
         except InputError as error:
             error.line = None if error.line is None else start + error.line
             raise
         if progress is not None:
-            progress(min(start + TOGETHER, len(texts)), len(texts))
+            progress(min(start + BATCH_TEXTS, len(texts)), len(texts))
 
 
 def _read_matching_vectors(

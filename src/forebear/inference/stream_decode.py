@@ -57,13 +57,13 @@ def _bytes_by_character() -> dict[str, int]:
     return {chr(byte): byte for byte in printing} | {chr(0x100 + index): byte for index, byte in enumerate(nonprinting)}
 
 
-BYTES = _bytes_by_character()
+BYTE_OF_CHARACTER = _bytes_by_character()
 
 
 def token_bytes(token: str) -> bytes:
     """The bytes of a byte-level BPE token; an added token may be plain text."""
     try:
-        return bytes([BYTES[character] for character in token])
+        return bytes([BYTE_OF_CHARACTER[character] for character in token])
     except KeyError:
         return token.encode()
 

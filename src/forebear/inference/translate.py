@@ -27,8 +27,8 @@ TranslationUnit = Literal["whole", "split"]
 
 DEFAULT_BEAMS = 4
 BATCH_TOKENS = 6000  # source tokens times beams per batch: bounds memory
-LONGER = 2.0  # maximum translation length: this times the source length,
-MORE = 20  # plus this
+MAX_LENGTH_RATIO = 2.0  # maximum translation length: this times the source length,
+EXTRA_LENGTH = 20  # plus this
 MIN_FILLED_SHARE = 0.75  # minimum filled share of the maximum length when a sentence is split
 
 
@@ -131,7 +131,7 @@ def translate_texts(
     num_done = 0
     for group in _length_groups(parts, beams, batch_tokens):
         rows = [parts[index].ids for index in group]
-        max_lengths = [min(length or int(LONGER * len(row)) + MORE, translator.max_length) for row in rows]
+        max_lengths = [min(length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH, translator.max_length) for row in rows]
         state = translator.begin(rows, target_eos, max(max_lengths))
         options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": mask_blocked}
         group_hypotheses = beam_search(state, len(rows), end=target_eos, lengths=max_lengths, **options)
@@ -270,7 +270,7 @@ def evaluate_translations(
     translator, tokenizers = run.translator, run.folder.tokenizer_pair
     start_time = time.monotonic()
     translations = translate_texts(translator, tokenizers, sources, beams=beams, penalty=penalty, progress=progress)
-    bleu, chrf, signatures = scores([translation.text for translation in translations], references)
+    bleu, chrf, signatures = bleu_and_chrf([translation.text for translation in translations], references)
     nats, tokens = _reference_nats(translator, tokenizers, sources, references)
     seconds = time.monotonic() - start_time
     return TranslationEvaluation(
@@ -278,7 +278,7 @@ def evaluate_translations(
     )
 
 
-def scores(translations: Sequence[str], references: Sequence[str]) -> tuple[float, float, dict[str, str]]:
+def bleu_and_chrf(translations: Sequence[str], references: Sequence[str]) -> tuple[float, float, dict[str, str]]:
     """BLEU, chrF and their sacrebleu signatures; Chinese is compared by character."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from forebear.embeddings.evaluation import (
-    MOST_FREQUENT,
     AnalogyEval,
     AnalogySet,
+    MOST_FREQUENT,
     SimilarityEval,
     WordPairSet,
-    agreement,
-    agreement_of_words,
+    analogy_eval,
     read_word_eval_file,
-    solve,
+    similarity_eval,
+    table_similarity_eval,
 )
 from forebear.embeddings.lexicon import AnalogyMethod
 from forebear.errors import InputError
@@ -47,7 +47,7 @@ def evaluate_words(
                            hint=hint)  # fmt: skip
     max_words = MOST_FREQUENT if most_frequent is None else most_frequent
     return [
-        solve(run.lexicon, content, max_words, method)
+        analogy_eval(run.lexicon, content, max_words, method)
         if isinstance(content, AnalogySet)
         else _evaluate_pairs(run, content)
         for content in contents
@@ -56,7 +56,7 @@ def evaluate_words(
 
 def _evaluate_pairs(run: LoadedRun, pairs: WordPairSet) -> SimilarityEval:
     if has_word_vectors(run):
-        return agreement_of_words(run.word_table, pairs)
+        return table_similarity_eval(run.word_table, pairs)
     words = list(dict.fromkeys(word for pair in pairs.pairs for word in pair))
     vectors = dict(zip(words, embed_texts(run, words).vectors, strict=True))
-    return agreement(pairs, vectors.get, "texts")
+    return similarity_eval(pairs, vectors.get, "texts")

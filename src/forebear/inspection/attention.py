@@ -270,7 +270,7 @@ def attention_view(
             raise InputError("a roll-out is made of all heads", hint="leave --head away")
         last_layer = attention_map.layers if layer is None else _number(layer, attention_map.layers, "layer")
         return AttentionView(
-            attention_map, (AttentionPanel(last_layer, "roll-out", rolled_out(attention_map, last_layer)),), 1
+            attention_map, (AttentionPanel(last_layer, "roll-out", attention_rollout(attention_map, last_layer)),), 1
         )
     layers = range(1, attention_map.layers + 1) if layer is None else [_number(layer, attention_map.layers, "layer")]
     heads: list[HeadChoice] = ["mean"] if head == "mean" else list(range(1, attention_map.heads + 1))
@@ -294,7 +294,7 @@ def _number(value: int, count: int, noun: str) -> int:
     return number
 
 
-def rolled_out(attention_map: AttentionMap, layer: int | None = None) -> np.ndarray:
+def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> np.ndarray:
     """(n, n) attention rollout after this many layers, by default all."""
     *_, rollout = islice(attention_rollouts(attention_map), layer)
     return rollout

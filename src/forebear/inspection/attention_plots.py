@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # --- Line plots of the strongest edges, for long texts ---
 
 
-def plot_attention_lines(view: AttentionView, title: str, edges: Sequence[AttentionEdge]) -> Figure:
+def plot_attention_edges(view: AttentionView, title: str, edges: Sequence[AttentionEdge]) -> Figure:
     """Query tokens on the left, key tokens on the right, and a line for each edge.
 
     Where both sides have the same tokens, a token has the same height on both: the slope shows the distance.
@@ -154,7 +154,7 @@ def plot_attention(view: AttentionView, title: str, form: str, top: int | None =
     attention_map = view.attention_map
     with plot_style([title, attention_map.name, *attention_map.rows, *attention_map.columns], HTML_HINT):
         if top is not None:
-            figure = plot_attention_lines(view, title, view.strongest_edges(top))
+            figure = plot_attention_edges(view, title, view.strongest_edges(top))
         elif len(view.panels) == 1:
             figure = _plot_single(view, view.panels[0], title)
         else:

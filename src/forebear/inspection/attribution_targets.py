@@ -22,7 +22,7 @@ from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.classification import Classification, LabelPrediction
 from forebear.tasks.multiple_choice import ChoicePrediction, MultipleChoice
-from forebear.tasks.question_answering import NO_ANSWER, AnswerPrediction, QuestionAnswering
+from forebear.tasks.question_answering import AnswerPrediction, NO_ANSWER_POSITION, QuestionAnswering
 from forebear.tasks.tagging import FORBIDDEN_SCORE, SequenceTagging, TagPrediction
 from forebear.tasks.task import Logits, Task
 from forebear.tasks.task_batches import ExampleRows
@@ -125,7 +125,7 @@ def _align_words(texts: Sequence[str], encodings: Sequence[TokenEncoding]) -> tu
     word_numbers = []
     for text_index, (text, pieces) in enumerate(zip(texts, encodings, strict=True)):
         spans = list(_stripped_spans(text, pieces))
-        ends = borders(text, spans)
+        ends = word_boundaries(text, spans)
         begins = [0, *ends[:-1]]
         numbers = np.full(len(ends) + 1, IGNORE_INDEX)
         for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
@@ -147,7 +147,7 @@ def _stripped_spans(text: str, pieces: TokenEncoding) -> Iterator[tuple[int, int
         yield span
 
 
-def borders(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+def word_boundaries(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     """Ends of words. A token that crosses a boundary joins both words."""
     is_boundary = np.zeros(len(text) + 1, bool)
     is_boundary[[*Segmenter().word_ends(text), len(text)]] = True
@@ -228,7 +228,7 @@ def attribution_target(
     raise InputError(f"what {task.name} says cannot be explained yet")
 
 
-def odds(scores: Tensor, index: int) -> Tensor:
+def log_odds(scores: Tensor, index: int) -> Tensor:
     """(S, K) logits → (S,) log-odds of one class."""
     others = [other for other in range(scores.shape[1]) if other != index]
     return scores[:, index] - scores[:, others].logsumexp(1)
@@ -250,7 +250,7 @@ def _label(task: Classification, prediction: LabelPrediction, override: str | No
 
     def score(out: Outputs) -> Tensor:
         logits = out["label"][:, 0] * inverse_temperature
-        return logits[:, number] if task.kind == "several" else odds(logits, number)
+        return logits[:, number] if task.kind == "several" else log_odds(logits, number)
 
     is_binary = (
         task.kind == "one" and len(task.labels) == 2
@@ -274,7 +274,7 @@ def _choice(task: MultipleChoice, prediction: ChoicePrediction, override: str | 
         name,
         predicted,
         prediction.probabilities[number],
-        lambda out: odds(out["choice"] * inverse_temperature, number),
+        lambda out: log_odds(out["choice"] * inverse_temperature, number),
         outputs,
     )
 
@@ -301,7 +301,7 @@ def _tags(
         scores = out["tag"][:, positions.tolist()]
         if task.crf and transition_scores is not None:
             scores = _crf_scores(scores, task.transitions, transition_scores)
-        return sum((odds(scores[:, first + n], tag) for n, tag in enumerate(numbers)), start=scores.new_zeros(()))
+        return sum((log_odds(scores[:, first + n], tag) for n, tag in enumerate(numbers)), start=scores.new_zeros(()))
 
     text = join_words(prediction.words[first:last])[0]
     p = prediction.probabilities[range(first, last), numbers]
@@ -401,7 +401,7 @@ def _answer(
 
     def score(out: Outputs) -> Tensor:
         sums = [
-            odds(out[head][:, row_range.start : row_range.stop], place - row_range.start)
+            log_odds(out[head][:, row_range.start : row_range.stop], place - row_range.start)
             for head, place in positions.items()
         ]
         return sum(sums[1:], start=sums[0])
@@ -420,7 +420,7 @@ def _answer_positions(rows: ExampleRows, logits: Logits, begin: int, end: int) -
     for row in rows.row_range(0):
         row_start, spans = _row_ends(rows, row)[0], rows.row_answer_spans(row)
         start, stop = (_log_softmax(logits[head][row]) for head in ("start", "end"))
-        start_positions, end_positions = np.array([NO_ANSWER]), np.array([NO_ANSWER])
+        start_positions, end_positions = np.array([NO_ANSWER_POSITION]), np.array([NO_ANSWER_POSITION])
         if begin != IGNORE_INDEX:
             covered = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin) & (spans[:, 0] != IGNORE_INDEX))
             if not len(covered) or spans[covered[0], 0] > begin or spans[covered[-1], 1] < end:

@@ -106,10 +106,10 @@ def vector_norms(run: Run) -> VectorNorms:
     if run.word_table.counts is None:
         hint = "look at a run of word vectors that was trained here (word2vec, glove, …)"
         raise InputError("nobody counted how often its words were seen", file=run.folder.path, hint=hint)
-    return norms_of(run.lexicon)
+    return lexicon_norms(run.lexicon)
 
 
-def norms_of(lexicon: Lexicon) -> VectorNorms:
+def lexicon_norms(lexicon: Lexicon) -> VectorNorms:
     table, lengths = lexicon.table, lexicon.norms
     assert table.counts is not None
     counts = np.asarray(table.counts, np.int64)
@@ -232,10 +232,10 @@ def project_words(run: Run, words: Sequence[str] = (), *, top: int | None = None
     if near < 0:
         raise InputError(f"--near is {near}", hint="give a number of neighbours, or 0 for none")
     run.require("neighbours")
-    return projected(run.lexicon, words, TOP if top is None else top, near)
+    return project_lexicon(run.lexicon, words, TOP if top is None else top, near)
 
 
-def projected(lexicon: Lexicon, words: Sequence[str], top: int, near: int) -> WordProjection:
+def project_lexicon(lexicon: Lexicon, words: Sequence[str], top: int, near: int) -> WordProjection:
     matches, groups, query_words = _find_with_neighbors(lexicon, words, near) if words else _most_frequent(lexicon, top)
     if not LEAST <= len(matches) <= MOST:
         message = f"{len(matches):,} words do not make a picture"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.nn.encoder import Encoder
 
-FAR = 50  # default maximum distance in tokens
+DEFAULT_DISTANCE = 50  # default maximum distance in tokens
 NUM_POSITIONS = 32  # number of positions sampled
 NUM_DIRECTIONS = 4  # random directions per state
 MAX_CHARACTERS = 400_000  # of text to sample positions from
@@ -93,7 +93,7 @@ class GradientReach:
         )
         rate = f"{'halves' if self.factor <= 1 else 'doubles'} {interval}"
         rate += f"; {self.remaining_fraction:.1e} is left after {self.max_distance}"
-        log_change = FAR * math.log(self.factor)
+        log_change = DEFAULT_DISTANCE * math.log(self.factor)
         if log_change < math.log(VANISHED):
             return f"vanishes: {rate}"
         return f"explodes: {rate}" if log_change > math.log(EXPLODED) else f"survives: {rate}"
@@ -123,10 +123,10 @@ def gradient_reach(
     run_list = list(runs) if isinstance(runs, Sequence) else [runs]
     if not run_list:
         raise InputError("there is no run", hint="name at least one run that looks back (rnn, lstm, gpt2, …)")
-    return [reach(run, text_list, FAR if max_distance is None else max_distance) for run in run_list]
+    return [measure_reach(run, text_list, DEFAULT_DISTANCE if max_distance is None else max_distance) for run in run_list]
 
 
-def reach(run: Run, texts: Sequence[str], max_distance: int) -> GradientReach:
+def measure_reach(run: Run, texts: Sequence[str], max_distance: int) -> GradientReach:
     if max_distance < 1:
         raise InputError(f"--far is {max_distance}", hint="look at least 1 token back")
     encoder = _encoder(run)
@@ -140,7 +140,7 @@ def reach(run: Run, texts: Sequence[str], max_distance: int) -> GradientReach:
     if not rows:
         message = f"no text is long enough to look {max_distance:,} tokens back"
         raise InputError(message, hint="give a longer one (--in FILE), or look less far: --far 10")
-    return GradientReach(run.name, sizes_of(encoder, rows, max_distance, run.model.device), len(rows), limit)
+    return GradientReach(run.name, gradient_sizes(encoder, rows, max_distance, run.model.device), len(rows), limit)
 
 
 def _encoder(run: Run) -> Encoder:
@@ -188,7 +188,7 @@ def _windows(rows: Sequence[np.ndarray], max_distance: int, max_size: int) -> li
     return windows
 
 
-def sizes_of(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: int, device: Any = None) -> np.ndarray:
+def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: int, device: Any = None) -> np.ndarray:
     """(max_distance + 1,) mean size of the derivative of the last state by the vector of each token, the last one
     first.
     """

@@ -24,10 +24,10 @@ from forebear.nn.model import Model
 from forebear.objectives.batch import TargetArrays
 
 AttributionMethod = Literal["integrated", "gradients"]
-STEPS, MOST_STEPS = 32, 512
+STEPS, MAX_STEPS = 32, 512
 TOLERANCE = 0.01  # share of the change of the score; while the gap is larger, steps are doubled
-LEAST_GAIN = 0.1  # nats; lower bound of that change
-AT_ONCE = 4096  # tokens per forward pass
+MIN_GAIN = 0.1  # nats; lower bound of that change
+MAX_TOKENS = 4096  # tokens per forward pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class TokenAttribution:
     def complete(self) -> bool:
         if self.baseline is None or self.completeness_gap is None:
             return True
-        return abs(self.completeness_gap) <= TOLERANCE * max(abs(self.score - self.baseline), LEAST_GAIN)
+        return abs(self.completeness_gap) <= TOLERANCE * max(abs(self.score - self.baseline), MIN_GAIN)
 
 
 def integrated_gradients(
@@ -79,7 +79,7 @@ def integrated_gradients(
         shares, weights = (nodes + 1) / 2, weights / 2
         slope = path.mean_slope(gain, shares, weights)
         found = TokenAttribution(_products(slope, gain), float(high), float(low), steps)
-        if found.complete or steps >= MOST_STEPS:
+        if found.complete or steps >= MAX_STEPS:
             return found
         steps *= 2
 
@@ -114,7 +114,7 @@ class _IntegrationPath:
     def mean_slope(self, gain: Tensor, shares: np.ndarray, weights: np.ndarray) -> Tensor:
         """(T, D) weighted mean gradient at these fractions of the path."""
         total = torch.zeros_like(gain, dtype=torch.float64)
-        together = max(1, AT_ONCE // self.size)
+        together = max(1, MAX_TOKENS // self.size)
         for begin in range(0, len(shares), together):
             some, much = (gain.new_tensor(one[begin : begin + together]) for one in (shares, weights))
             _, slopes = self.slopes(self.baseline + some[:, None, None] * gain)

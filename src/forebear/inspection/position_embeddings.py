@@ -122,7 +122,7 @@ def _table(run: Run) -> tuple[np.ndarray, str]:
     return embedding.position.weight.detach().double().cpu().numpy(), embedding.placing
 
 
-def rotation(width: int, step: int) -> np.ndarray:
+def rotation_matrix(width: int, step: int) -> np.ndarray:
     """(D, D) exact map from the sinusoid at any position to that `step` positions later.
 
     sin(a + b) = sin a · cos b + cos a · sin b, and cos(a + b) = cos a · cos b - sin a · sin b, for each pair.
@@ -148,31 +148,31 @@ def _measure_shift(table: np.ndarray, kind: str, step: int) -> PositionShift:
             if even_width == table.shape[1]
             else sinusoid_table(len(table), even_width).double().numpy()
         )
-        rotation_error = float(np.abs(sinusoid[step:] - sinusoid[:-step] @ rotation(even_width, step).T).max())
+        rotation_error = float(np.abs(sinusoid[step:] - sinusoid[:-step] @ rotation_matrix(even_width, step).T).max())
     same_size_sinusoid = sinusoid_table(*table.shape).double().numpy()
     noise = np.random.default_rng(0).normal(size=table.shape)
     return PositionShift(
         step,
         rotation_error,
-        missed_by_best(table, step),
-        missed_by_best(same_size_sinusoid, step),
-        missed_by_best(noise, step),
+        linear_map_error(table, step),
+        linear_map_error(same_size_sinusoid, step),
+        linear_map_error(noise, step),
     )
 
 
-def missed_by_best(table: np.ndarray, step: int) -> float:
+def linear_map_error(table: np.ndarray, step: int) -> float:
     """Share of the variance that the best linear map of a shift misses at held-out positions.
 
     Every fourth position is held out: with fewer positions than dimensions some map always fits.
     """
     before, after = table[:-step], table[step:]
     is_test = np.arange(len(before)) % TEST_INTERVAL == TEST_INTERVAL // 2
-    residual = after[is_test] - before[is_test] @ best_map(before[~is_test], after[~is_test])
+    residual = after[is_test] - before[is_test] @ fit_linear_map(before[~is_test], after[~is_test])
     deviation = after[is_test] - after.mean(0)
     return float((residual**2).sum() / max((deviation**2).sum(), 1e-300))
 
 
-def best_map(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def fit_linear_map(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """(D, D) ridge regression with the penalty of lowest leave-one-out error.
 
     Without a penalty as many positions as dimensions are fitted exactly, by a map that generalizes badly.

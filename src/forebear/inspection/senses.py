@@ -149,7 +149,7 @@ def _describe_layers(layers: LayerChoice) -> str:
     return f"mean of layers {', '.join(map(str, layers[:-1]))} and {layers[-1]}"
 
 
-MOST = 200  # default maximum number of occurrences
+MAX_OCCURRENCES = 200  # default maximum number of occurrences
 NEAR = 6  # characters of context on either side that identify near-duplicates
 SHOWN = 4  # spellings listed
 SAME = "every occurrence has the same vector"
@@ -312,7 +312,7 @@ def analyze_senses(
     senses: Sequence[str] | None = None,
     layers: LayerChoice | None = None,
     groups: int | None = None,
-    max_occurrences: int = MOST,
+    max_occurrences: int = MAX_OCCURRENCES,
     beside: Sequence[Run] | None = None,
     sentences: SentenceMode = "split",
     reading: TextFormat | None = None,
@@ -600,7 +600,7 @@ def silhouettes(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
     )
 
 
-def apart(vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def project_to_means(vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(n, clusters - 1) vectors projected onto the span of the cluster means."""
     center = vectors.mean(0)
     means = np.stack([vectors[labels == number].mean(0) for number in range(int(labels.max()) + 1)])
@@ -614,7 +614,7 @@ def _score_candidates(
     labels, candidates = cut_tree(merges, max_clusters), []
     for count in range(max_clusters, 1, -1):
         compact_labels = np.unique(labels, return_inverse=True)[1]
-        separations = silhouettes(cosine_distances(apart(vectors, compact_labels)), compact_labels)
+        separations = silhouettes(cosine_distances(project_to_means(vectors, compact_labels)), compact_labels)
         candidates.append(
             ClusterCandidate(count, float(silhouettes(distances, compact_labels).mean()), float(separations.mean()))
         )
@@ -678,8 +678,8 @@ class ClusterAgreement:
     @classmethod
     def from_clusters(cls, cluster_ids: np.ndarray, labels: Sequence[str]) -> ClusterAgreement:
         majority_ids = _contingency_table(cluster_ids, labels).argmax(1)[cluster_ids]
-        scores = purity(cluster_ids, labels), purity_by_chance(cluster_ids, labels), rand_index(cluster_ids, labels)
-        return cls(int(cluster_ids.max()) + 1, *scores, rand_index(majority_ids, labels))
+        scores = purity(cluster_ids, labels), chance_purity(cluster_ids, labels), adjusted_rand_index(cluster_ids, labels)
+        return cls(int(cluster_ids.max()) + 1, *scores, adjusted_rand_index(majority_ids, labels))
 
     def to_dict(self) -> dict[str, Any]:
         data = {"purity": self.purity, "purity_by_chance": self.chance}
@@ -692,13 +692,13 @@ def purity(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
     return float(_contingency_table(cluster_ids, labels).max(1).sum()) / len(cluster_ids)
 
 
-def purity_by_chance(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
+def chance_purity(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
     """Mean purity for shuffled senses, which grows with the number of clusters."""
     rng, label_array = np.random.default_rng(0), np.array(labels)
     return float(np.mean([purity(cluster_ids, rng.permutation(label_array).tolist()) for _ in range(NUM_SHUFFLES)]))
 
 
-def rand_index(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
+def adjusted_rand_index(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
     """Adjusted Rand index (Hubert and Arabie 1985): agreement on pairs, corrected for chance.
 
     1 is a perfect match; 0 is chance level, and always the value of a single cluster.

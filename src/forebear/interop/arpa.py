@@ -23,7 +23,7 @@ from forebear.interop.compressed_files import PeekableStream, atomic_compressed_
 if TYPE_CHECKING:
     from forebear.kernels.arpa import WordHashTable
 
-DATA = "\\data\\"  # first line of the format
+DATA_HEADER = "\\data\\"  # first line of the format
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
 UNK_UPPER = "<UNK>"  # spelling of some programs
 BOS_ID, EOS_ID = -1, 1  # while reading; <unk> is 0
@@ -119,8 +119,8 @@ class ArpaLineReader:
 
     def read_header(self) -> list[int]:
         """The declared number of n-grams of each order."""
-        if (line := self.read_line(DATA).strip()) != DATA:
-            raise self.error(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", FORMAT_HINT)
+        if (line := self.read_line(DATA_HEADER).strip()) != DATA_HEADER:
+            raise self.error(f"no ARPA file: begins with {line[:40]!r} instead of {DATA_HEADER}", FORMAT_HINT)
         sizes: list[int] = []
         while (line := self.line()) is not None:
             match = re.fullmatch(rf"ngram\s+(\d{{1,{MAX_COUNT_DIGITS}}})\s*=\s*(\d{{1,{MAX_COUNT_DIGITS}}})\s*", line)
@@ -359,7 +359,7 @@ def _escape_character(character: str) -> str:
     return rf"\u{ord(character):04x}" if needs_escape else character
 
 
-def unescaped(word: str) -> str:
+def unescape_word(word: str) -> str:
     """The original word. An escaped marker stays escaped, so that it is not taken for the marker here either."""
 
     def plain(match: re.Match[str]) -> str:
@@ -415,7 +415,7 @@ def write_arpa(
     )
     with atomic_compressed_file(path) as file:
         sizes = "".join(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
-        file.write(f"{DATA}\n{sizes}".encode())
+        file.write(f"{DATA_HEADER}\n{sizes}".encode())
         for n, ((rows, values), tails) in enumerate(zip(levels, weights, strict=True), start=1):
             file.write(f"\n\\{n}-grams:\n".encode())
             for start in range(0, len(rows), BLOCK_NGRAMS):
@@ -437,13 +437,13 @@ def _line_formatter(
 ) -> Callable[[np.ndarray, np.ndarray, np.ndarray | None], bytes | memoryview]:
     """A function from n-grams (size, n), log10 P and back-off weights to lines."""
     if not quickly:
-        return partial(lines_of, words)
+        return partial(format_lines, words)
     from forebear.kernels.arpa import format_ngram_lines, word_bytes
 
     return partial(format_ngram_lines, word_bytes(words))
 
 
-def lines_of(names: list[str], rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
+def format_lines(names: list[str], rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
     """The lines of n-grams (size, n); the readable twin of `kernels.arpa.format_ngram_lines`."""
     words = [map(names.__getitem__, column.tolist()) for column in rows.T]
     fields = [map("%.9g".__mod__, log_probs.tolist()), map(" ".join, zip(*words, strict=True))]
@@ -484,7 +484,7 @@ def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> A
         for values in (*log_probs, *backoffs):
             values *= math.log(10)  # in place: copies would determine the peak of memory
     return ArpaModel(
-        [unescaped(word) for word in reader.words], [level.rows for level in levels], log_probs, backoffs, notes
+        [unescape_word(word) for word in reader.words], [level.rows for level in levels], log_probs, backoffs, notes
     )
 
 
@@ -526,7 +526,7 @@ def _merge_sentence_markers(path: Path, level: ArpaSection) -> tuple[ArpaSection
 
 def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickly: bool) -> None:
     """Checks that every n-gram occurs once and its prefix has an entry; lookup relies on both."""
-    check: Callable[[list[Any], np.ndarray], tuple[int, int]] = partial(checked, vocabulary)
+    check: Callable[[list[Any], np.ndarray], tuple[int, int]] = partial(check_prefixes, vocabulary)
     if quickly:
         from forebear.kernels.arpa import check_ngram_prefixes as check
     known: list[Any] = []
@@ -539,7 +539,7 @@ def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickl
             raise InputError("this n-gram is there twice", file=path, line=level.line + duplicate, hint=REPAIR_HINT)
 
 
-def checked(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
+def check_prefixes(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
     """The first n-gram (size, n) without an entry for its prefix, and the first duplicate; -1 if there is none.
 
     `known` is extended by the sorted keys prefix · vocabulary + word of this order.

@@ -67,7 +67,7 @@ def import_model(
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError("exists already", file=target, hint="choose another folder with --to")
-    is_openai_or_recurrent = openai_gpt.is_openai_gpt(path) or recurrent.is_foreign_recurrent(path)
+    is_openai_or_recurrent = openai_gpt.is_openai_gpt(path) or recurrent.is_elmo_or_lstm_npz(path)
     if task is not None and path.exists() and (path.is_file() or is_openai_or_recurrent):
         raise InputError("--task is for Hugging Face's folders; others have none", file=source, hint="leave it out")
     if path.exists() and openai_gpt.is_openai_gpt(path):
@@ -84,9 +84,9 @@ def import_model(
         raise InputError(
             "there is no such folder or file", file=source, hint=f"check its name and place; give {ACCEPTED_SOURCES}"
         )
-    if "form" not in vectors and recurrent.is_foreign_recurrent(path):
+    if "form" not in vectors and recurrent.is_elmo_or_lstm_npz(path):
         _reject_vector_options(source, vectors)
-        return recurrent.import_recurrent(path, target)
+        return recurrent.import_elmo_or_lstm_npz(path, target)
     file_format = vectors.get("form") or word_vectors.detect_vector_format(path)
     if file_format is not None:
         return import_vectors(path, target, **{**vectors, "form": file_format})
@@ -190,7 +190,7 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
 
     text = head.decode(errors="replace").removeprefix("\ufeff")
     first_line = text.strip().split("\n", 1)[0].strip()
-    if first_line != arpa.DATA:
+    if first_line != arpa.DATA_HEADER:
         message = f"neither word vectors nor an ARPA file: it begins with {first_line[:40]!r}"
         formats = ", ".join(word_vectors.VECTOR_FORMATS)
         hint = f"say with --format what vectors they are ({formats}); text is trained on with forebear pretrain"

@@ -18,7 +18,7 @@ import numpy as np
 
 from forebear.data.tokenizers import word_level
 from forebear.data.tokenizers.tokenizer import Tokenizer
-from forebear.errors import ForebearError, InputError, join_faults
+from forebear.errors import ForebearError, InputError, join_errors
 from forebear.interop.elmo_options import (
     CHARACTERS,
     CORRUPT_HINT,
@@ -161,7 +161,7 @@ class ElmoCheckpoint:
         """The import report as messages."""
         notes = [f"{self.num_matched:,} arrays are those of ELMo, and were read", *self.import_notes]
         return notes + [
-            f"left out ({reason}): {join_faults(names, 4)}" for reason, names in self.skipped_tensors.items()
+            f"left out ({reason}): {join_errors(names, 4)}" for reason, names in self.skipped_tensors.items()
         ]
 
 
@@ -207,7 +207,7 @@ def _read_network_arrays(
         elif name not in expected and name not in softmax_names:
             faults.append(f"{name} is not expected")
     if faults:
-        message = f"these are not the weights that {files.options.name} tells of: {join_faults(faults, MAX_FAULTS)}"
+        message = f"these are not the weights that {files.options.name} tells of: {join_errors(faults, MAX_FAULTS)}"
         raise InputError(message, file=files.weights, hint=MISMATCH_HINT)
     return sizes, {name: arrays.read(name) for name in expected}
 
@@ -271,7 +271,7 @@ def _check_projections(file: Path, sizes: ElmoSizes, arrays: Mapping[str, np.nda
     projections = [name for name in arrays if name.endswith("/W_P_0")]
     effective = [name for name in projections if clips or not np.array_equal(arrays[name], identity)]
     if not sizes.narrows and effective:
-        message = f"dim equals projection_dim, and there still is a projection between them: {join_faults(effective)}"
+        message = f"dim equals projection_dim, and there still is a projection between them: {join_errors(effective)}"
         raise InputError(message, file=file, hint="give an ELMo with more cells than its projection has numbers")
 
 
@@ -286,7 +286,7 @@ def _read_softmax(
         expected = dict(zip(SOFTMAX, ((size, sizes.width), (size,)), strict=True))
         mismatched = [name for name, shape in expected.items() if arrays.shapes[name] != shape]
         if faults := [f"{name} is {_format_shape(arrays.shapes[name])}" for name in mismatched]:
-            message = f"no softmax over words for vectors of {sizes.width} numbers: {join_faults(faults)}"
+            message = f"no softmax over words for vectors of {sizes.width} numbers: {join_errors(faults)}"
             raise InputError(message, file=files.softmax, hint=CORRUPT_HINT)
         if words is None:
             return {}, "there is no vocabulary to name its words"
@@ -373,14 +373,14 @@ TOKENIZER_FILE = "tokenizer.json"
 SPACES_NOTE = "words are what stands between spaces: write text for it as it was cut for its training"
 
 
-def is_foreign_recurrent(path: Path) -> bool:
+def is_elmo_or_lstm_npz(path: Path) -> bool:
     """Whether a path holds a published ELMo or an LSTM in a NumPy archive."""
     from forebear.interop import lstm_npz
 
     return is_elmo(path) or lstm_npz.is_rnnlm(path)
 
 
-def import_recurrent(path: Path, target: Path) -> RunFolder:
+def import_elmo_or_lstm_npz(path: Path, target: Path) -> RunFolder:
     """Create a run from such a folder or file."""
     from forebear.interop import lstm_npz
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.errors import InputError, join_faults
+from forebear.errors import InputError, join_errors
 
 if TYPE_CHECKING:
     import h5py
@@ -185,7 +185,7 @@ def read_elmo_options(file: Path) -> ElmoSizes:
     if "char_cnn" in options:
         common |= {"reads": CHARACTERS} | _read_char_cnn(reader, reader.section(options, "char_cnn"))
     if reader.told:
-        raise InputError(join_faults(reader.told, MAX_LAYERS), file=file, hint=REFETCH_HINT)
+        raise InputError(join_errors(reader.told, MAX_LAYERS), file=file, hint=REFETCH_HINT)
     return ElmoSizes(**common)
 
 
@@ -313,7 +313,7 @@ class ElmoFiles:
     notes: list[str] = field(default_factory=list)
 
 
-def library() -> ModuleType:
+def import_h5py() -> ModuleType:
     """h5py, an optional dependency."""
     try:
         import h5py
@@ -343,7 +343,7 @@ def find_elmo_files(path: Path) -> ElmoFiles:
     names_by_file, notes = {}, []
     for file in hdf5_files:
         try:
-            names_by_file[file] = names_in(file)
+            names_by_file[file] = hdf5_names(file)
         except InputError:
             if len(hdf5_files) == 1 or file == path:
                 raise
@@ -368,7 +368,7 @@ def _find_options(files: Sequence[Path], folder: Path, weights: Path | None) -> 
         hint = f"put the {OPTIONS} there that was published with the weights: it says how they are used"
         raise InputError(f"there is no {OPTIONS}", file=folder, hint=hint)
     if len(matches) > 1:
-        listing = join_faults([item.name for item in matches])
+        listing = join_errors([item.name for item in matches])
         raise InputError(f"there are several: {listing}", file=folder, hint=f"call the one that is meant {OPTIONS}")
     return matches[0]
 
@@ -380,7 +380,7 @@ def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, fo
     if not candidates:
         if len(names_by_file) == 1:  # the missing arrays are listed later
             return next(iter(names_by_file))
-        listing = join_faults([file.name for file in names_by_file]) or "; ".join(notes)
+        listing = join_errors([file.name for file in names_by_file]) or "; ".join(notes)
         raise InputError(f"none of its HDF5 files has weights of an ELMo: {listing}", file=folder, hint=CORRUPT_HINT)
     expected_names = (WEIGHTS, *(_stem(options, OPTIONS) + "weights" + suffix for suffix in SUFFIXES))
     chosen = (
@@ -389,7 +389,7 @@ def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, fo
         else [file for name in expected_names for file in candidates if file.name == name]
     )
     if not chosen:
-        listing = join_faults([file.name for file in candidates])
+        listing = join_errors([file.name for file in candidates])
         hint = f"give the one that is meant: {candidates[0]}"
         raise InputError(f"several files have weights: {listing}", file=folder, hint=hint)
     return chosen[0]
@@ -404,7 +404,7 @@ def _find_vocabulary(files: Sequence[Path], notes: list[str]) -> Path | None:
     candidates = [item for item in candidates if item.name == VOCABULARY] or candidates
     if len(candidates) > 1:
         notes.append(
-            f"which vocabulary is meant is not clear, and none is read: {join_faults([f.name for f in candidates])}"
+            f"which vocabulary is meant is not clear, and none is read: {join_errors([f.name for f in candidates])}"
         )
     return candidates[0] if len(candidates) == 1 else None
 
@@ -415,7 +415,7 @@ def _find_vocabulary(files: Sequence[Path], notes: list[str]) -> Path | None:
 @contextlib.contextmanager
 def open_hdf5(file: Path) -> Iterator[HDF5Arrays]:
     """Open the arrays of an HDF5 file; errors of h5py become InputError."""
-    h5py = library()
+    h5py = import_h5py()
     try:
         with h5py.File(file, "r") as h5_file:
             yield HDF5Arrays(file, h5py, h5_file)
@@ -426,7 +426,7 @@ def open_hdf5(file: Path) -> Iterator[HDF5Arrays]:
         raise InputError(f"this is not a whole HDF5 file ({reason})", file=file, hint=CORRUPT_HINT) from None
 
 
-def names_in(file: Path) -> list[str]:
+def hdf5_names(file: Path) -> list[str]:
     """The names of all arrays in a file."""
     with open_hdf5(file) as arrays:
         return list(arrays.shapes)
@@ -466,7 +466,7 @@ class HDF5Arrays:
 
 def write_hdf5(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name; the same arrays give the same bytes."""
-    with library().File(file, "w") as h5_file:
+    with import_h5py().File(file, "w") as h5_file:
         for name, values in arrays.items():
             h5_file.create_dataset(name, data=np.ascontiguousarray(values, "<f4"))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.labeled import tag_schemes
-from forebear.errors import InputError, join_faults
+from forebear.errors import InputError, join_errors
 from forebear.interop.tensor_names import (
     FAMILIES,
     UNUSED_HEAD_NOTE,
@@ -40,7 +40,7 @@ FINAL_NORM_BIASES = (
     "encoder.final_norm.bias",
     "encoder.blocks.{}.feedforward_norm.bias",
 )  # of GPT-2 and of GPT
-TASKS = {"classification": "label", "pairs": "label", "tagging": "tag", "answering": "place", "choice": "choice"}
+TASK_KINDS = {"classification": "label", "pairs": "label", "tagging": "tag", "answering": "place", "choice": "choice"}
 # Kind of head → end of the class name.
 CLASS_SUFFIXES = {"label": "ForSequenceClassification", "tag": "ForTokenClassification"}
 CLASS_SUFFIXES |= {"place": "ForQuestionAnswering", "choice": "ForMultipleChoice"}
@@ -161,10 +161,10 @@ def head_for_class(model: str, class_name: str) -> TaskHeadMapping | None:
 def head_for_task(model: str, task: str) -> TaskHeadMapping:
     """The head for one of our tasks; an error if transformers has none."""
     for head in HEADS[model]:
-        if head.kind == TASKS[task]:
+        if head.kind == TASK_KINDS[task]:
             return head
     title = FAMILIES[model].name_map.title
-    supported = ", ".join(name for name, kind in TASKS.items() if kind in {head.kind for head in HEADS[model]})
+    supported = ", ".join(name for name, kind in TASK_KINDS.items() if kind in {head.kind for head in HEADS[model]})
     message = f"{title} of transformers has no class for {task}"
     raise InputError(message, hint=f"it has classes for: {supported}; adapt another milestone to write {task}")
 
@@ -268,7 +268,7 @@ def task_from_config(
     num_outputs = len(tensors[f"heads.{head.kind}.choose.weight"])
     saved = _saved_task(head, config, file)
     if head.kind == "tag":
-        return {"name": "tagging", **saved, "tags": labels_of(config, num_outputs, file)}
+        return {"name": "tagging", **saved, "tags": read_labels(config, num_outputs, file)}
     if head.kind != "label":
         expected = {"place": 2, "choice": 1}[head.kind]
         if num_outputs != expected:
@@ -276,11 +276,11 @@ def task_from_config(
             raise InputError(message, file=file, hint=WITHOUT_HEAD_HINT)
         return {"name": "answering" if head.kind == "place" else "choice", **saved}
     kind = _label_type(config, num_outputs, file)
-    labels = [] if kind == "number" else labels_of(config, num_outputs, file)
+    labels = [] if kind == "number" else read_labels(config, num_outputs, file)
     return {"name": "classification", **saved, "labels": labels, "kind": kind}
 
 
-def labels_of(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
+def read_labels(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
     """The label names in id2label; without it, LABEL_0, LABEL_1, … as in transformers."""
     id2label = config.get("id2label")
     if id2label is None:
@@ -292,7 +292,7 @@ def labels_of(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
     labels = [str(id2label[str(label_id)]) for label_id in range(count)]
     if duplicates := sorted({label for label in labels if labels.count(label) > 1}):
         raise InputError(
-            f"id2label has labels twice: {join_faults(duplicates)}", file=file, hint="correct it in the file"
+            f"id2label has labels twice: {join_errors(duplicates)}", file=file, hint="correct it in the file"
         )
     return labels
 
@@ -374,7 +374,7 @@ def _saved_task(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) ->
         return {}
     is_valid = (
         isinstance(task, dict)
-        and TASKS.get(str(task.get("name"))) == head.kind
+        and TASK_KINDS.get(str(task.get("name"))) == head.kind
         and all(
             name in TASK_FIELDS
             and type(value) in TASK_FIELDS[name]

@@ -13,13 +13,13 @@ from forebear.interop import hf_tasks, tensor_names
 from forebear.interop.hf_tasks import head_dropout, lm_weight, task_config, task_from_config
 from forebear.interop.tensor_names import (
     ALBERT,
+    Architecture,
     CURVES,
     ERNIE,
+    ERNIE_TASK_TABLE,
     FAMILIES,
-    TASKS,
     TOKEN_BIAS,
     TOKEN_TABLE,
-    Architecture,
 )
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class TaskExport:
     lm_weight: float = 0.0
 
 
-def milestone_of(folder: Path) -> str:
+def model_name_of(folder: Path) -> str:
     """The name of our model for a folder, by the model_type in its config.json."""
     return _architecture_of(folder, _read_config(folder)).model
 
@@ -216,7 +216,7 @@ def write_huggingface(
     from safetensors.torch import save_file
 
     architecture = FAMILIES[model]
-    config, hf_tensors = written(model, fields, tensors, special_tokens, task_export)
+    config, hf_tensors = to_hf_checkpoint(model, fields, tensors, special_tokens, task_export)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(hf_tensors, folder / WEIGHTS, metadata={"format": "pt"})
     write_hf_json(folder / CONFIG, config)
@@ -231,7 +231,7 @@ def write_huggingface(
     ]
 
 
-def written(
+def to_hf_checkpoint(
     model: str,
     fields: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
@@ -301,7 +301,7 @@ def _position_rows_before(architecture: Architecture, special_tokens: SpecialTok
 def _check_ernie_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Rejects ERNIE with task embeddings: it adds the vector of task 0 to every token by default."""
     task_table = next(
-        (tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == TASKS), None
+        (tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == ERNIE_TASK_TABLE), None
     )
     if config.get("use_task_id") and (task_table is None or bool(task_table[:1].count_nonzero())):
         message = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
@@ -455,11 +455,11 @@ def write_tokenizer(
     token_names, input_names = CAUSAL_TOKEN_NAMES, ["input_ids", "attention_mask"]
     if architecture.implicit_heads:
         if add_special:
-            tokenizer_json = {**tokenizer_json, "post_processor": marks(special_tokens["end"], special_tokens["end"])}
+            tokenizer_json = {**tokenizer_json, "post_processor": template_post_processor(special_tokens["end"], special_tokens["end"])}
     else:
         token_names = ROBERTA_TOKEN_NAMES if architecture.offset_positions else BERT_TOKEN_NAMES
         if {"start", "end"} <= special_tokens.keys():
-            post_processor = marks(
+            post_processor = template_post_processor(
                 special_tokens["start"],
                 special_tokens["end"],
                 segments=not architecture.offset_positions,
@@ -483,7 +483,7 @@ def write_tokenizer(
         (folder / "vocab.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
-def marks(
+def template_post_processor(
     start: tuple[int, str], end: tuple[int, str], *, segments: bool = False, double_separator: bool = False
 ) -> dict[str, Any]:
     """The post-processor for [CLS] A [SEP] and [CLS] A [SEP] B [SEP].

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.errors import InputError, join_faults
+from forebear.errors import InputError, join_errors
 
 ARCHIVE, VOCABULARY = "rnnlm.npz", "vocab.txt"
 RNNLM_MARKERS = {"unknown": "<unk>", "end": "<eos>"}  # by our roles
@@ -58,7 +58,7 @@ def read_rnnlm(path: Path) -> RnnlmCheckpoint:
             for name, shape in mismatched.items()
         ]
         message = (
-            f"its arrays do not fit together and to the {len(words):,} words of {VOCABULARY}: {join_faults(faults)}"
+            f"its arrays do not fit together and to the {len(words):,} words of {VOCABULARY}: {join_errors(faults)}"
         )
         raise InputError(message, file=file, hint=f"take both from the same place; {REFETCH_HINT}")
     tensors = {
@@ -102,7 +102,7 @@ def _read_arrays(file: Path) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(file) as archive:
             if too_large := [member.filename for member in archive.infolist() if member.file_size > MAX_ARRAY_BYTES]:
                 raise InputError(
-                    f"these are too large to be true: {join_faults(too_large)}", file=file, hint=REFETCH_HINT
+                    f"these are too large to be true: {join_errors(too_large)}", file=file, hint=REFETCH_HINT
                 )
         with np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
@@ -120,7 +120,7 @@ def _read_arrays(file: Path) -> dict[str, np.ndarray]:
     ]
     if faults:
         hint = f"give an archive with {', '.join(RANKS)}, floating point numbers all"
-        raise InputError(f"no LSTM language model as it is known here: {join_faults(faults, 40)}", file=file, hint=hint)
+        raise InputError(f"no LSTM language model as it is known here: {join_errors(faults, 40)}", file=file, hint=hint)
     return arrays
 
 

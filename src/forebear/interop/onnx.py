@@ -279,7 +279,7 @@ class PaddedModel(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
         layers = self.layers(ids, mask.bool(), segments)
-        return (layers[-1], *(of_head(head, layers, mask.bool()) for head in self.model.heads.values()))
+        return (layers[-1], *(head_logits(head, layers, mask.bool()) for head in self.model.heads.values()))
 
     def layers(self, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
         """(B, n, D) of each layer, the embedding first; values at padding are meaningless."""
@@ -323,7 +323,7 @@ def _attend(block: TransformerBlock, x: Tensor, attention_mask: Tensor) -> Tenso
     return attention.output(mixed.transpose(1, 2).reshape(rows, length, width))
 
 
-def of_head(head: nn.Module, layers: list[Tensor], mask: Tensor) -> Tensor:
+def head_logits(head: nn.Module, layers: list[Tensor], mask: Tensor) -> Tensor:
     """The logits of one head: (B, n, …) per token or (B, …) per sequence."""
     if isinstance(head, LMHead):
         return head(States(layers, ()))

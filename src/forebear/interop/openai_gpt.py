@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.errors import InputError, join_faults
+from forebear.errors import InputError, join_errors
 from forebear.interop.huggingface import ForeignCheckpoint
 from forebear.interop.tensor_names import GPT, to_our_names
 
@@ -124,7 +124,7 @@ def _read_parameters(path: Path, files: Files, expected: int) -> np.ndarray:
     """All parameters concatenated; their number must be `expected`."""
     known = {int(match[1]): name for name in files if (match := PARAMS.fullmatch(name))}
     if missing := [f"params_{n}.npy" for n in range(max(known, default=0) + 1) if n not in known]:
-        raise InputError(f"missing: {join_faults(missing)}", file=path, hint=REFETCH_HINT)
+        raise InputError(f"missing: {join_errors(missing)}", file=path, hint=REFETCH_HINT)
     arrays, size = [], 0
     for index in sorted(known):
         arrays.append(_read_array(path, known[index], files))

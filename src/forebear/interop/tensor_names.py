@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from forebear.errors import InputError, join_faults
+from forebear.errors import InputError, join_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +17,7 @@ OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}  # LayerNorm in old check
 BLOCK_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 TASK_HEAD_NAMES = r"(classifier|qa_outputs|score|multiple_choice_head)\..+"
 UNUSED_HEAD_NOTE = "read by a head that is not there"
-OF_TASKS = "of a head for a task that is not imported"
+UNUSED_TASK_NOTE = "of a head for a task that is not imported"
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class NameMappingReport:
         """The report as messages."""
         notes = [f"{self.num_matched:,} names are those of {self.title}, and were read"]
         for head, names in self.missing.items():
-            notes.append(f"it has no head {head!r}, because these are missing: {join_faults(names, 4)}")
+            notes.append(f"it has no head {head!r}, because these are missing: {join_errors(names, 4)}")
         for reason, names in self.skipped_tensors.items():
-            notes.append(f"left out ({reason}): {join_faults(names, 4)}")
+            notes.append(f"left out ({reason}): {join_errors(names, 4)}")
         return notes
 
 
@@ -186,7 +186,7 @@ def to_hf_names(
     heads = head_names(our_tensors)
     rules = tuple(rule for rule in name_map.to_foreign(depth) if not rule.head or rule.head in heads)
     if unequal := sorted({rule.our_name for rule in rules} ^ our_tensors.keys()):
-        raise InputError(f"not the tensors of {name_map.title} with {depth} blocks: {join_faults(unequal)}")
+        raise InputError(f"not the tensors of {name_map.title} with {depth} blocks: {join_errors(unequal)}")
     hf_tensors: dict[str, Tensor] = {}
     for rule in rules:
         prefix = name_map.prefix if has_prefix and (rule.lent or not rule.head) else ""
@@ -218,7 +218,7 @@ def _raise_mismatch(
 ) -> NoReturn:
     """Raises an error that lists the faults and suggests a better matching architecture."""
     own_matches, closest = name_map.likeness(names), closest_architecture(names, [name_map, *alternatives])
-    message = f"not {name_map.title}'s weights: {join_faults(faults)}"
+    message = f"not {name_map.title}'s weights: {join_errors(faults)}"
     if not own_matches[0]:
         message = f"none of its names is one of {name_map.title}'s"
     hint = f"give the folder of a whole {name_map.title}, as save_pretrained wrote it"
@@ -250,7 +250,7 @@ def _rules_present(
 def _group_ignored(name_map: TensorNameMap, names: set[str], shared: set[str]) -> dict[str, tuple[str, ...]]:
     """The names that may be ignored, grouped by reason."""
     reasons = {re.escape(name): UNUSED_HEAD_NOTE for name in sorted(shared)}
-    reasons |= {**name_map.ignored_names, TASK_HEAD_NAMES: OF_TASKS}
+    reasons |= {**name_map.ignored_names, TASK_HEAD_NAMES: UNUSED_TASK_NOTE}
     groups: dict[str, list[str]] = {}
     for name in sorted(names):
         reason = next((reason for pattern, reason in reasons.items() if re.fullmatch(pattern, name)), None)
@@ -461,7 +461,7 @@ BERT_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 BERT_DEFAULTS: dict[str, int | float] = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
 BERT_DEFAULTS |= {"max_position_embeddings": 512, "layer_norm_eps": 1e-12, "intermediate_size": 3072}
 BERT_DEFAULTS |= dict.fromkeys(BERT_DROPOUTS, 0.1)
-BOTH_WAYS = PLAIN | {
+ENCODER_VALUES = PLAIN | {
     "type_vocab_size": (2,),
     "position_embedding_type": ("absolute",),
     "is_decoder": (False,),
@@ -488,11 +488,11 @@ BERT = Architecture(
     dropouts=BERT_DROPOUTS,
     ffn_key="intermediate_size",
     activation_key="hidden_act",
-    built=BOTH_WAYS,
+    built=ENCODER_VALUES,
     sentence_task="next",
 )
 
-TASKS = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: a vector per pre-training task
+ERNIE_TASK_TABLE = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: a vector per pre-training task
 ERNIE = Architecture(
     model="ernie",
     kind="ernie",
@@ -501,7 +501,7 @@ ERNIE = Architecture(
         "ernie.",
         (*EMBEDDING, POSITION, *ENCODER_BLOCK, *BERT_HEADS),
         BERT_COPIES,
-        PLACES | {TASKS: "vectors for tasks, which this model does not add to its input"},
+        PLACES | {ERNIE_TASK_TABLE: "vectors for tasks, which this model does not add to its input"},
     ),
     classes=_classes("Ernie"),
     fields=BERT_FIELDS,
@@ -509,7 +509,7 @@ ERNIE = Architecture(
     dropouts=BERT_DROPOUTS,
     ffn_key="intermediate_size",
     activation_key="hidden_act",
-    built=BOTH_WAYS,
+    built=ENCODER_VALUES,
     sentence_task="next",
 )
 
@@ -537,7 +537,7 @@ ROBERTA = Architecture(
     ffn_key="intermediate_size",
     activation_key="hidden_act",
     # Their LM head always uses the exact GELU, whatever the blocks use.
-    built=BOTH_WAYS | {"type_vocab_size": (1,), "hidden_act": ("gelu", "gelu_python")},
+    built=ENCODER_VALUES | {"type_vocab_size": (1,), "hidden_act": ("gelu", "gelu_python")},
     offset_positions=True,
 )
 
@@ -581,7 +581,7 @@ ALBERT = Architecture(
     ffn_key="intermediate_size",
     activation_key="hidden_act",
     default_activation="gelu_new",
-    built=BOTH_WAYS | {"num_hidden_groups": (1,), "inner_group_num": (1,)},
+    built=ENCODER_VALUES | {"num_hidden_groups": (1,), "inner_group_num": (1,)},
     sentence_task="order",
 )
 

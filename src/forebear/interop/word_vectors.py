@@ -199,7 +199,7 @@ def write_word_vectors(
     _validate_table(words, matrix, counts)
     notes: list[str] = []
     if file_format != "safetensors":
-        words, notes = writable(words)
+        words, notes = escape_words(words)
         if counts is not None:
             notes.append("how often words were seen is not kept: only safetensors has a place for it")
     elif path.suffix in (".gz", ".zst"):
@@ -251,7 +251,7 @@ def _validate_table(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray
             raise InputError(f"the vector of {word!r} holds a number that is none", hint="train these vectors again")
 
 
-def writable(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def escape_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Words without whitespace, as text formats need them, and notes on those that were changed.
 
     Whitespace becomes _, as in word2vec's phrases: some readers split lines at any whitespace.

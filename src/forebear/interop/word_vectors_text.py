@@ -253,7 +253,7 @@ def read_text_vectors(
     builder = VectorTableBuilder(
         WordDecoder(stream.path, "line", on_bad_bytes), layout.width, min(capacity, limit or capacity)
     )
-    reader = _TextVectorReader(builder, layout, parse or parsed)
+    reader = _TextVectorReader(builder, layout, parse or parse_lines)
     stream.read(layout.first)
     for block in _line_blocks(stream, reader):
         reader.take(block)
@@ -400,7 +400,7 @@ def _line_ends(block: bytes) -> np.ndarray:
     return np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
 
 
-def parsed(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
+def parse_lines(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Vectors and word ends of complete lines; -1 for a line that is not a word and D numbers separated by spaces."""
     lines = block.split(b"\n")[:-1]
     rows, ends = np.zeros((len(lines), width), np.float32), np.full(len(lines), -1)
@@ -441,12 +441,12 @@ def write_text_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray
                 for word, value in zip(words[start : start + ROWS_PER_BLOCK], rows[:, 0], strict=True)
             ]
         else:
-            pairs = zip(words[start : start + ROWS_PER_BLOCK], shortest(rows).tolist(), strict=True)
+            pairs = zip(words[start : start + ROWS_PER_BLOCK], shortest_decimals(rows).tolist(), strict=True)
             lines = [line % (word, *row) for word, row in pairs]
         file.write("".join(lines).encode())
 
 
-def shortest(rows: np.ndarray) -> np.ndarray:
+def shortest_decimals(rows: np.ndarray) -> np.ndarray:
     """float64 rounded to the fewest digits (6 to 9) that identify the float32, except for huge and tiny numbers."""
     exact = rows.astype(np.float64)
     sizes = np.abs(exact)

@@ -12,7 +12,7 @@ import numpy as np
 
 from forebear.kernels.jit import compile_kernel
 
-ROW_BORDER = -1  # between units of text
+UNIT_BORDER = -1  # between units of text
 EIGHT = 8  # marks are looked at so many at a time
 
 
@@ -33,16 +33,16 @@ def row_accumulator(words: int) -> RowAccumulator:
 # -- numpy's way
 
 
-def counted_in_numpy(
+def count_rows_reference(
     text: np.ndarray, words: int, shares: np.ndarray, first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and weighted counts (n,) of the words at positions `first` to `last`, sorted by row and column."""
-    units, places = np.cumsum(text == ROW_BORDER), np.arange(len(text))
+    units, places = np.cumsum(text == UNIT_BORDER), np.arange(len(text))
     keys, fractions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for distance, share in enumerate(shares.tolist(), start=1):
         left, right = places[:-distance], places[distance:]
         same_unit = (units[left] == units[right]) & (
-            text[left] != ROW_BORDER
+            text[left] != UNIT_BORDER
         )  # the border itself belongs to what follows it
         for centre, context in ((left[same_unit], right[same_unit]), (right[same_unit], left[same_unit])):
             in_range = (centre >= first) & (centre < last)

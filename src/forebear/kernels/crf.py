@@ -26,7 +26,7 @@ def padded_labels(labels: int) -> int:
 
 
 @compile_kernel
-def emission_scores(features, offsets, labels, weights, first, last, scores):
+def emission_scores_reference(features, offsets, labels, weights, first, last, scores):
     """Write the scores (last - first, K) of the labels of each word, given its features (N, T); -1: no feature.
 
     The weights of feature f are weights[offsets[f] : offsets[f + 1]], for the labels given beside them, or for all K.
@@ -70,7 +70,7 @@ def _gradient_loops(features, offsets, labels, surplus, first, last, begin_templ
                     feature_gradient[pair] += row[feature_labels[pair]]
 
 
-emission_gradient = compile_kernel(_gradient_loops)
+emission_gradient_reference = compile_kernel(_gradient_loops)
 
 
 def _exponentials_loops(scores, count, room, whole):
@@ -315,7 +315,7 @@ def gradient(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, surp
     return sums
 
 
-def chain(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray):
+def forward_backward_reference(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray):
     """Of one sentence: log-partition function, (n, K) marginals, and (K, K) expected transitions."""
     before, after = np.empty_like(scores), np.empty_like(scores)
     before[0], after[-1] = start + scores[0], end

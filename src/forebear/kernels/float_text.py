@@ -21,10 +21,10 @@ def parse_decimals(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows (n, width) of complete lines, and the offset where each word ends (-1: a line left to Python)."""
     text = np.frombuffer(block, np.uint8)
     rows = np.empty((np.count_nonzero(text == END), width), np.float32)
-    return rows, compile_kernel(parsed_in_loops)(text, rows, TENS)
+    return rows, compile_kernel(parse_decimals_kernel)(text, rows, TENS)
 
 
-def parsed_in_loops(text: np.ndarray, rows: np.ndarray, tens: np.ndarray) -> np.ndarray:
+def parse_decimals_kernel(text: np.ndarray, rows: np.ndarray, tens: np.ndarray) -> np.ndarray:
     """Fill the rows of lines that consist of a word, D spaces and D numbers; returns the word ends, -1 for other lines.
 
     An integer below 2⁵³ times or divided by an exact power of ten is rounded once, as in Python's float. Other numbers

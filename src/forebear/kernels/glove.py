@@ -25,7 +25,7 @@ FAST_MATH = {"reassoc", "contract", "arcp", "afn", "nsz"}
 # -- numpy's way
 
 
-def sweep_in_numpy(
+def sweep_reference(
     order: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
@@ -57,7 +57,7 @@ def sweep_in_numpy(
     return total
 
 
-def moments_in_numpy(
+def batch_moments_reference(
     rows: np.ndarray,
     columns: np.ndarray,
     logs: np.ndarray,
@@ -79,7 +79,7 @@ def moments_in_numpy(
     )
 
 
-def blocks_in_numpy(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def group_blocks_reference(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
     """A blocked order of the entries (n,), stable within each block, and the block boundaries (ROW_GROUPS² + 1,).
 
     The vocabulary is split into contiguous groups with about equally many entries, by row and again by column. Block

@@ -303,7 +303,7 @@ def _baum_welch_kernel(tokens, ends, moves, back, emissions, room, marks, expect
 # --- numpy reference ---
 
 
-def filtered_in_numpy(
+def forward_filter_reference(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Readable twin of `forward_filter`."""
@@ -319,7 +319,7 @@ def filtered_in_numpy(
     return logs, last
 
 
-def posteriors_in_numpy(
+def state_posteriors_reference(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Readable twin of `state_posteriors`; also returns (S, S) expected transitions."""
@@ -344,7 +344,7 @@ def posteriors_in_numpy(
     return posteriors, expected_moves
 
 
-def best_in_numpy(
+def hmm_viterbi_reference(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> np.ndarray:
     """Readable twin of `hmm_viterbi`."""

@@ -16,14 +16,14 @@ FAST_MATH = frozenset({"nnan", "nsz", "contract", "reassoc"})  # largest and sma
 
 
 def float32_to_bfloat16() -> Callable[..., np.ndarray]:
-    return compile_kernel(rounded_in_loops, FAST_MATH)
+    return compile_kernel(float32_to_bfloat16_kernel, FAST_MATH)
 
 
 def bfloat16_to_float32() -> Callable[..., np.ndarray]:
-    return compile_kernel(restored_in_loops, FAST_MATH)
+    return compile_kernel(bfloat16_to_float32_kernel, FAST_MATH)
 
 
-def rounded_in_loops(x: np.ndarray, levels: np.float32, smallest: np.float32, ends: np.ndarray) -> np.ndarray:
+def float32_to_bfloat16_kernel(x: np.ndarray, levels: np.float32, smallest: np.float32, ends: np.ndarray) -> np.ndarray:
     """(n, D) x in quantization steps above its minimum, not yet rounded; `ends` (n, 2) become step and minimum."""
     rows, width = x.shape
     scaled = np.empty((rows, width), np.float32)
@@ -39,7 +39,7 @@ def rounded_in_loops(x: np.ndarray, levels: np.float32, smallest: np.float32, en
     return scaled
 
 
-def restored_in_loops(y: np.ndarray, ends: np.ndarray, sums: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def bfloat16_to_float32_kernel(y: np.ndarray, ends: np.ndarray, sums: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """In place: y · step + low · sums + bias."""
     rows, width = y.shape
     for row in range(rows):

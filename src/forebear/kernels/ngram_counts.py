@@ -20,7 +20,7 @@ from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import narrow_ints
 
 TEXT_BORDER = -1  # behind each row
-APART = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
+PARTITION_STEP = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
 MAX_INSERTION_SORT = 24  # places of a group that are sorted by putting each where it belongs
 
 
@@ -123,14 +123,14 @@ class _NgramPartition(NamedTuple):
 
 def _partition(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
     """Groups split into runs with about equally many positions, for the threads."""
-    if threads == 1 or len(sizes) < threads * APART:
+    if threads == 1 or len(sizes) < threads * PARTITION_STEP:
         return [_NgramPartition(0, len(sizes), 0)]
-    begins = np.arange(0, len(sizes), APART)
+    begins = np.arange(0, len(sizes), PARTITION_STEP)
     ends = np.cumsum(np.add.reduceat(sizes, begins, dtype=np.int64))
     before = np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist()
     cuts = sorted({0, *before, len(begins)})
     return [
-        _NgramPartition(first * APART, min(last * APART, len(sizes)), int(ends[first - 1]) if first else 0)
+        _NgramPartition(first * PARTITION_STEP, min(last * PARTITION_STEP, len(sizes)), int(ends[first - 1]) if first else 0)
         for first, last in pairwise(cuts)
     ]
 

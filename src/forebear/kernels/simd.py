@@ -165,7 +165,7 @@ def _input_order(lanes: int) -> list[int]:
 
 
 intrinsic: Any = extending.intrinsic
-KINDS = 6  # the longest block, so that its sums stay in registers
+MAX_BLOCK_TARGETS = 6  # the longest block, so that its sums stay in registers
 TOGETHER = (4, 2, 1) if MANY_REGISTERS else (1,)  # rows whose products with a block are summed at once
 COLUMNS = 2 if MANY_REGISTERS else 1  # vectors of columns that are changed at once
 ABREAST = 8  # vectors of columns that are only added up, or what is left of them: few long loops

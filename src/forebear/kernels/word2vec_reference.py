@@ -23,7 +23,7 @@ class TrainingWindow:
     blocks: list[tuple[np.ndarray, np.ndarray]]
 
 
-def windows_of(
+def training_windows(
     tokens: np.ndarray,
     ends: np.ndarray,
     first: int,
@@ -56,7 +56,7 @@ def windows_of(
     return windows
 
 
-def loss_of(inputs: np.ndarray, outputs: np.ndarray, window: TrainingWindow, mean: bool) -> float:
+def window_loss(inputs: np.ndarray, outputs: np.ndarray, window: TrainingWindow, mean: bool) -> float:
     """Summed negative log-likelihood of the targets, given the context words one by one or their mean."""
     if not window.blocks:
         return 0.0
@@ -68,7 +68,7 @@ def loss_of(inputs: np.ndarray, outputs: np.ndarray, window: TrainingWindow, mea
     )
 
 
-def learn(inputs: np.ndarray, outputs: np.ndarray, windows: list[TrainingWindow], rate: float, mean: bool) -> None:
+def train_windows(inputs: np.ndarray, outputs: np.ndarray, windows: list[TrainingWindow], rate: float, mean: bool) -> None:
     """Update in place from windows that are scored together, then applied one after the other."""
     windows = [window for window in windows if window.blocks]
     rows = [inputs[window.around].mean(0, keepdims=True) if mean else inputs[window.around] for window in windows]
@@ -91,13 +91,13 @@ def learn(inputs: np.ndarray, outputs: np.ndarray, windows: list[TrainingWindow]
             np.add.at(inputs, window.around, sums)
 
 
-def spelled(inputs: np.ndarray, spelling: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def subword_vectors(inputs: np.ndarray, spelling: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """The vectors of all words as means of subword rows."""
     indptr, rows = spelling
     return np.stack([inputs[rows[begin:end]].mean(0) for begin, end in pairwise(indptr.tolist())])
 
 
-def spread(inputs: np.ndarray, spelling: tuple[np.ndarray, np.ndarray], changes: np.ndarray) -> None:
+def apply_subword_updates(inputs: np.ndarray, spelling: tuple[np.ndarray, np.ndarray], changes: np.ndarray) -> None:
     """Add the change of each word's vector to all of its subword rows."""
     indptr, rows = spelling
     np.add.at(inputs, rows, np.repeat(changes, np.diff(indptr), axis=0))

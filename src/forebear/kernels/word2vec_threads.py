@@ -13,7 +13,7 @@ import numpy as np
 from forebear.kernels import simd, word2vec
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import CACHE_LINE, aligned_table
-from forebear.kernels.simd import KINDS, WIDE
+from forebear.kernels.simd import MAX_BLOCK_TARGETS, WIDE
 from forebear.kernels.word2vec import (
     GATE_OPEN,
     ContextGradients,
@@ -50,13 +50,13 @@ def split_at_bursts(
     """
     last_positions, weights = np.full(vocabulary, -1, np.int64), np.zeros(vocabulary)
     borders = np.empty(len(tokens) + 1, np.int64)
-    num_borders = compile_kernel(cut_in_loops)(
+    num_borders = compile_kernel(split_at_bursts_kernel)(
         tokens, max_words, word_weight, repeat_weight, max_distance, max_weight, last_positions, weights, borders
     )
     return borders[:num_borders].copy()
 
 
-def cut_in_loops(tokens, longest, each, again, near, most, seen, weights, borders):
+def split_at_bursts_kernel(tokens, longest, each, again, near, most, seen, weights, borders):
     """`seen` is the last position of each word, `weights` its weight in this stretch."""
     begin, many = 0, 0
     for here in range(len(tokens)):
@@ -78,18 +78,18 @@ PARTS_IN_STEP = 8  # parts trained together in deterministic training: the maxim
 MAX_STRETCH = 4096  # maximum words trained together in deterministic training
 # With frozen tables, updates of a row add up. The sum of the learning rates with which a row is updated is kept below
 # this; at a few times as much, vectors diverge.
-STILL = 2.0
-MAX_BURST_RATE = 2 * STILL  # the same for a word in a burst, beyond what its frequency says
-MAX_WORD_RATE = STILL / 2  # the same for one occurrence: a little more than with 5 negatives and window 5
+MAX_RATE_SUM = 2.0
+MAX_BURST_RATE = 2 * MAX_RATE_SUM  # the same for a word in a burst, beyond what its frequency says
+MAX_WORD_RATE = MAX_RATE_SUM / 2  # the same for one occurrence: a little more than with 5 negatives and window 5
 HOGWILD_DIVISOR = 8  # in Hogwild training, tables are frozen for so many times fewer words, at no cost
 # Maximum sum of the learning rates with which context words update a target at once: those of a wide window have
 # similar gradients.
 MAX_TARGET_RATE = 0.25
 MIN_CONTEXT_AT_ONCE = 10  # context words that may always update a target at once
-WORTH = 6_000  # nanoseconds of work that make a thread worthwhile
+MIN_THREAD_WORK = 6_000  # nanoseconds of work that make a thread worthwhile
 MIN_REPORTS = 128  # minimum number of windows that report their loss
 MAX_REPORT_INTERVAL = 64  # at least one of so many windows reports its loss
-BESIDE = (word2vec, simd)  # modules whose functions are inlined into the loops
+INLINED_MODULES = (word2vec, simd)  # modules whose functions are inlined into the loops
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Word2VecVariant:
 
     def is_idle(self, rate: float) -> int:
         """Maximum number of words to learn from while the tables are frozen."""
-        return int(min(max(STILL / max(rate * self.busiest, STILL / MAX_STRETCH), 1), MAX_STRETCH))
+        return int(min(max(MAX_RATE_SUM / max(rate * self.busiest, MAX_RATE_SUM / MAX_STRETCH), 1), MAX_STRETCH))
 
     def is_wide(self, rate: float) -> bool:
         """Whether a window is too wide to be scored together with others."""
@@ -165,8 +165,8 @@ class Word2VecVariant:
     def kinds(self) -> tuple[int, ...]:
         """A tuple as long as a block of targets, so that the kernels know the length by its type."""
         if not len(self.supply.stream):
-            return (0,) * KINDS  # paths differ in length
-        blocks = -(-self.max_window // KINDS)
+            return (0,) * MAX_BLOCK_TARGETS  # paths differ in length
+        blocks = -(-self.max_window // MAX_BLOCK_TARGETS)
         return (0,) * -(-self.max_window // blocks)
 
     @property
@@ -202,7 +202,7 @@ class Word2VecVariant:
     def helpers(self, num_windows: int, width: int) -> int:
         """Number of threads worth their overhead in deterministic training; it affects the time, not the result."""
         work = num_windows * (50 + self.buffers(1) * width / 64)  # nanoseconds, about
-        return max(1, min(int(work / WORTH), width // CACHE_LINE))
+        return max(1, min(int(work / MIN_THREAD_WORK), width // CACHE_LINE))
 
     def subword_rows(self, many: int, width: int, vocabulary: int) -> SubwordRows | None:
         """Allocate buffers for a span of so many words."""
@@ -281,7 +281,7 @@ def train_hogwild_threads(
     threads: int,
 ) -> None:
     """Hogwild: each thread has parts and buffers of its own; none waits for another."""
-    run, parts = compile_kernel(train_hogwild, bare=True, beside=BESIDE), len(text.states)
+    run, parts = compile_kernel(train_hogwild, bare=True, beside=INLINED_MODULES), len(text.states)
     part_words = int(text.starts[1])  # the first part is the longest
 
     def run_part(thread: int) -> None:
@@ -312,7 +312,7 @@ def train_deterministic_threads(
 ) -> None:
     """All threads work on the same group of parts, in shared buffers."""
     part_words = int(np.diff(text.starts).max())
-    run, buffer_size = compile_kernel(train_deterministic, bare=True, beside=BESIDE), variant.buffers(part_words)
+    run, buffer_size = compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES), variant.buffers(part_words)
     threads = min(threads, pieces, variant.helpers(len(text.tokens) * pieces // len(text.states), inputs.shape[1]))
     if variant.use_mean and threads == 2:
         threads = 1  # there is so little to score that a second thread loses more by waiting than it gains

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.nn.model import Model
 
-LONG = ("windows", "truncate")
+LONG_SENTENCE_POLICIES = ("windows", "truncate")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class BertSpec(ModelSpec):
         spec.validate_transformer(self)
         spec.require_choice("activation", self.activation, spec.ACTIVATIONS)
         spec.require_choice("pairs", self.pairs, tuple(SENTENCE_TASKS))
-        spec.require_choice("long", self.long, LONG)
+        spec.require_choice("long", self.long, LONG_SENTENCE_POLICIES)
         if self.pairs != "none" and self.segments < 2:
             message = f"pairs is {self.pairs!r}, but this milestone has no vectors for two halves"
             raise InputError(message, hint="choose bert, or pairs 'none'")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.statistical.crf import CRFModel
 
-LONGEST = 256  # bytes stored per out-of-vocabulary word; features use the word itself
+MAX_WORD_BYTES = 256  # bytes stored per out-of-vocabulary word; features use the word itself
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CRFSpec(ModelSpec):
         from forebear.data.tokenizers.char_ids import char_ids_for
 
         base = self._plain(tokenizer)
-        return char_ids_for(base.vocabulary(), LONGEST, base.special_roles, base.digest)
+        return char_ids_for(base.vocabulary(), MAX_WORD_BYTES, base.special_roles, base.digest)
 
     @staticmethod
     def _plain(tokenizer: Tokenizer) -> Tokenizer:

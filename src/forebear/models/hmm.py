@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from forebear.statistical.hmm import HMMModel
     from forebear.statistical.hmm_tagger import HMMTagger
 
-LONGEST = 64  # bytes stored per word, as for the other taggers
+MAX_WORD_BYTES = 64  # bytes stored per word, as for the other taggers
 
 
 @dataclass(frozen=True)
@@ -107,4 +107,4 @@ class HMMSpec(ModelSpec):
 def _spelling(tokenizer: Tokenizer) -> CharIds:
     from forebear.data.tokenizers.char_ids import char_ids_for
 
-    return char_ids_for(tokenizer.vocabulary(), LONGEST, tokenizer.special_roles, tokenizer.digest)
+    return char_ids_for(tokenizer.vocabulary(), MAX_WORD_BYTES, tokenizer.special_roles, tokenizer.digest)

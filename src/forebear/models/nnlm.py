@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 SOFTMAXES = ("full", "adaptive")
-ROW = 32  # targets per sequence: more would be mixed less, fewer would repeat more context
+ROW_TARGETS = 32  # targets per sequence: more would be mixed less, fewer would repeat more context
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class NNLMSpec(ModelSpec):
 
     def objective(self, tokenizer: Tokenizer) -> NextToken:
         (end,) = spec.special_ids(tokenizer, self.needs)
-        return NextToken(ROW, end, lead_tokens=self.context - 1)
+        return NextToken(ROW_TARGETS, end, lead_tokens=self.context - 1)
 
     def build(self, tokenizer: Tokenizer) -> Model:
         from forebear.nn.model import Model

@@ -120,7 +120,7 @@ def char_cnn_embedding(model_spec: CharCNNSpec | ElmoSpec, tokenizer: Tokenizer)
         char_ids_for(tokenizer.vocabulary(), model_spec.longest, tokenizer.special_roles, tokenizer.digest),
         model_spec.width,
         symbol=model_spec.characters,
-        filters=filters(model_spec.filters),
+        filters=parse_filters(model_spec.filters),
         highways=model_spec.highways,
         activation=model_spec.activation,
     )
@@ -150,7 +150,7 @@ def build_recurrent_task_encoder(
     return Model(ScalarMixEncoder(model.encoder, reader=reader.kind, width=reader.width, **options), {})
 
 
-def filters(text: str) -> list[tuple[int, int]]:
+def parse_filters(text: str) -> list[tuple[int, int]]:
     """Parse "1:32,2:64": 32 filters of width one and 64 of width two."""
     try:
         pairs = [(int(span), int(count)) for span, _, count in (part.partition(":") for part in text.split(","))]
@@ -164,7 +164,7 @@ def filters(text: str) -> list[tuple[int, int]]:
 
 def validate_char_cnn(model_spec: CharCNNSpec | ElmoSpec) -> None:
     """Reject fields that define no valid character CNN."""
-    widest = max(span for span, _ in filters(model_spec.filters))
+    widest = max(span for span, _ in parse_filters(model_spec.filters))
     if model_spec.longest < max(widest, 4):
         message = f"longest is {model_spec.longest}, and a filter sees {widest} symbols"
         raise InputError(message, hint=f"give --longest {max(widest, 4)} or more, or narrower filters")

@@ -148,7 +148,7 @@ class ModelSpec(ABC):
 
 
 WORD_INPUT_FORMAT = InputFormat(segments=True)  # plain texts, with segment ids for pairs
-WIDTH = 100  # size of vectors that are learned with a task, by default
+DEFAULT_EMBEDDING_SIZE = 100  # size of vectors that are learned with a task, by default
 
 
 def word_encoder_model(vocabulary: int, width: int | None, reader: TaskEncoderConfig) -> Model:
@@ -157,7 +157,7 @@ def word_encoder_model(vocabulary: int, width: int | None, reader: TaskEncoderCo
     from forebear.nn.nnlm import WordEmbedding
     from forebear.nn.task_encoders import TaskEncoder
 
-    words = WordEmbedding(vocabulary, width or reader.width or WIDTH)
+    words = WordEmbedding(vocabulary, width or reader.width or DEFAULT_EMBEDDING_SIZE)
     options: dict[str, Any] = {"reader": reader.kind, "pairs": reader.pairs, "dropout": reader.dropout}
     return Model(TaskEncoder(words, width=reader.width or words.width, **options), {})
 

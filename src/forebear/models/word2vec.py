@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
 GIVEN = "given"  # output of imported vectors, not selectable
-MOST_PULLS = 1.5  # limit of the rate times the number of updates per word; vectors diverge at about twice as much
-PASSES = 4  # maximum passes of joining phrases: up to 16 words
+MAX_UPDATES = 1.5  # limit of the rate times the number of updates per word; vectors diverge at about twice as much
+MAX_PHRASE_PASSES = 4  # maximum passes of joining phrases: up to 16 words
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Word2VecSpec(ModelSpec):
         if self.output != GIVEN:
             spec.require_choice("output", self.output, OUTPUTS)
         limits = dict.fromkeys(("width", "window", "negatives", "min_count"), (1, None))
-        spec.require_range(self, **limits, phrases=(0, PASSES), sample=(0, 1))
+        spec.require_range(self, **limits, phrases=(0, MAX_PHRASE_PASSES), sample=(0, 1))
         ContextWindows(self.unit)
 
     @property
@@ -130,5 +130,5 @@ class Word2VecSpec(ModelSpec):
     def default_recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025
         if (self.architecture, self.output) == ("skipgram", "negatives"):
-            rate = min(rate, MOST_PULLS / (1 + self.negatives))
+            rate = min(rate, MAX_UPDATES / (1 + self.negatives))
         return {"rate": rate, "batch": 50_000, "epochs": 5, "warmup": 0, "cooldown": 1.0}

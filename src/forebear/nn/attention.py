@@ -141,11 +141,11 @@ class SelfAttention(nn.Module):
             positions, ends
         ).tolist()  # how many of those positions stand before the end of each row
         counts = [end - begin for begin, end in pairwise([0, *position_bounds])]
-        return attend_from(queries, keys_values, lengths, counts, self.heads, dropout=dropout)
+        return attend_to_memory(queries, keys_values, lengths, counts, self.heads, dropout=dropout)
 
     def attention_weights(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
         """(H, n, n) attention weights of each sequence: rows are queries, columns are keys."""
-        return attend_plainly(self.query_key_value(x), lengths, self.heads, past_only=self.past_only)[1]
+        return attend_reference(self.query_key_value(x), lengths, self.heads, past_only=self.past_only)[1]
 
 
 class CrossAttention(nn.Module):
@@ -163,7 +163,7 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
         """(T, D) queries and (S, D) memory → (T, D)."""
         queries, keys_values = self.query(x), self.key_value(memory)
-        return self.output(attend_from(queries, keys_values, memory_lengths, lengths, self.heads))
+        return self.output(attend_to_memory(queries, keys_values, memory_lengths, lengths, self.heads))
 
     def attention_weights(
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
@@ -192,7 +192,7 @@ def attend(
     return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
 
-def attend_from(
+def attend_to_memory(
     queries: Tensor,
     keys_values: Tensor,
     lengths: tuple[int, ...],
@@ -218,7 +218,7 @@ def attend_from(
     return torch.cat(outputs) if outputs else queries
 
 
-def attend_plainly(
+def attend_reference(
     query_key_value: Tensor, lengths: tuple[int, ...], heads: int, *, past_only: bool
 ) -> tuple[Tensor, list[Tensor]]:
     """Reference implementation of `attend`, one sequence at a time: the (T, D) output and the (H, n, n) weights of

@@ -16,10 +16,10 @@ from forebear.data.tokenizers.char_ids import CHAR_MARKERS, NUM_SYMBOLS, CharIds
 from forebear.nn.encoder import TokenVectors
 from forebear.nn.layers import deferred_embedding, deferred_linear, set_initial_values
 
-AT_ONCE = 1024  # words per batch when the whole vocabulary is embedded
+MAX_WORDS_PER_BATCH = 1024  # words per batch when the whole vocabulary is embedded
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-APART = 8.0  # words look alike: their differences must not start too small
-AS_BEFORE = -2.0  # highway gates start mostly closed (carry)
+PROJECTION_INIT_SCALE = 8.0  # words look alike: their differences must not start too small
+HIGHWAY_GATE_BIAS = -2.0  # highway gates start mostly closed (carry)
 
 
 class Highway(nn.Module):
@@ -28,7 +28,7 @@ class Highway(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.carry, self.transform = deferred_linear(width, width), deferred_linear(width, width)
-        set_initial_values(self.carry, bias=torch.full((width,), AS_BEFORE))
+        set_initial_values(self.carry, bias=torch.full((width,), HIGHWAY_GATE_BIAS))
 
     def forward(self, x: Tensor) -> Tensor:
         new = torch.sigmoid(self.carry(x))
@@ -64,7 +64,7 @@ class CharCNNEmbedding(TokenVectors):
         self.filters = nn.ModuleList(deferred_linear(span * symbol, count) for span, count in filters)
         inner = sum(count for _, count in filters)
         self.highways = nn.ModuleList(Highway(inner) for _ in range(highways))
-        self.project = deferred_linear(inner, width, scale=APART)
+        self.project = deferred_linear(inner, width, scale=PROJECTION_INIT_SCALE)
 
     @property
     def vocabulary(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -79,7 +79,7 @@ class CharCNNEmbedding(TokenVectors):
     @torch.inference_mode()
     def word_table(self, numbers: np.ndarray) -> np.ndarray:
         """(N, D) vectors of the tokens with these ids, computed in batches."""
-        parts = [numbers[start : start + AT_ONCE] for start in range(0, len(numbers), AT_ONCE)]
+        parts = [numbers[start : start + MAX_WORDS_PER_BATCH] for start in range(0, len(numbers), MAX_WORDS_PER_BATCH)]
         vectors = [self.embed_words(self.spelling.char_rows(ids)).float().cpu().numpy() for ids in parts]
         return np.concatenate(vectors) if vectors else np.empty((0, self.width), np.float32)
 

@@ -26,19 +26,19 @@ from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer, TransformerBlock
 from forebear.nn.weight_packing import LinearFn, can_pack, pack_for_matrix, packed_linear
 
-ENOUGH = 4096  # tokens; packing MiniLM pays off from about 2,200, and both costs grow with the model
-MOST_COPIED = 4 << 30  # bytes of weights, which packing duplicates
+MIN_PACKED_TOKENS = 4096  # tokens; packing MiniLM pays off from about 2,200, and both costs grow with the model
+MAX_COPIED_BYTES = 4 << 30  # bytes of weights, which packing duplicates
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"gelu": torch.ops.aten.gelu_, "relu": torch.relu_}
 
 
 def pack_for_batch(model: Model, tokens: int) -> Model:
     """The model with packed weights if that pays off for this many tokens; it must not be trained meanwhile."""
     encoder = model.encoder
-    if tokens < ENOUGH or not isinstance(encoder, Transformer) or not can_pack(encoder.embedding.token.weight):
+    if tokens < MIN_PACKED_TOKENS or not isinstance(encoder, Transformer) or not can_pack(encoder.embedding.token.weight):
         return model
     compiled = any("feedforward" in vars(block) for block in encoder.blocks)  # see compile_blocks
     size = sum(value.numel() * value.element_size() for value in encoder.blocks.parameters())
-    return model if compiled or size > MOST_COPIED else Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
+    return model if compiled or size > MAX_COPIED_BYTES else Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
 
 
 @dataclass(frozen=True)
@@ -194,13 +194,13 @@ def pooled_vectors(
     for batch, states in _mixed_batches(model, rows, mixture):
         lengths = torch.tensor([len(rows[number]) for number in batch], device=states.device)
         with torch.inference_mode():
-            pooled = of_rows(states, lengths, pooling).float().cpu().numpy()
+            pooled = pool_rows(states, lengths, pooling).float().cpu().numpy()
         vectors = np.empty((len(rows), pooled.shape[1]), np.float32) if vectors is None else vectors
         vectors[batch] = pooled
     return np.empty((0, 0), np.float32) if vectors is None else vectors
 
 
-def of_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+def pool_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
     """(T, D) → (B, D)."""
     if pooling in ("mean", "max"):
         return torch.segment_reduce(x, pooling, lengths=lengths, axis=0)

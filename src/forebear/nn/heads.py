@@ -15,7 +15,7 @@ from forebear.nn.encoder import ScalarMix, States
 from forebear.nn.layers import (
     ACTIVATIONS,
     DeferredEmbedding,
-    Initial,
+    Initializable,
     deferred_layer_norm,
     deferred_linear,
     set_initial_values,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from forebear.nn.crf import CRFLayer
 
 
-class LMHead(nn.Module, Initial):
+class LMHead(nn.Module, Initializable):
     """Scores every token of the vocabulary with the weights of the input embedding (tied).
 
     Args:
@@ -195,7 +195,7 @@ class PooledHead(_TaskHead):
         if self.read == "max":
             pooled = torch.segment_reduce(x, "max", lengths=lengths, unsafe=True)
             return pooled.masked_fill((lengths == 0)[:, None], 0.0)
-        return averaged(x, torch.arange(len(lengths), device=x.device).repeat_interleave(lengths), len(lengths))
+        return group_means(x, torch.arange(len(lengths), device=x.device).repeat_interleave(lengths), len(lengths))
 
     def logits(self, x: Tensor) -> Tensor:
         """(n, D) → (n, answers)."""
@@ -238,7 +238,7 @@ class LabelHead(PooledHead):
         """(examples, answers) logits, or values for regression."""
         x = self.pool_rows(states)
         if states.groups is not None and len(states.groups):
-            x = averaged(x, states.groups, int(states.groups[-1]) + 1)
+            x = group_means(x, states.groups, int(states.groups[-1]) + 1)
         return self.logits(x)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
@@ -338,7 +338,7 @@ def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
     return rows.masked_fill(is_padding, float("-inf"))
 
 
-def averaged(x: Tensor, groups: Tensor, count: int) -> Tensor:
+def group_means(x: Tensor, groups: Tensor, count: int) -> Tensor:
     """(n, D) → (count, D): mean vector of each group."""
     sums = x.new_zeros(count, x.shape[1]).index_add(0, groups, x)
     return sums / torch.bincount(groups, minlength=count).clamp(min=1)[:, None]

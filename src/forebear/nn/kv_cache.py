@@ -34,7 +34,7 @@ from forebear.nn.weight_packing import (
 # → 1,024 by addmv 29 instead of 23, attention over 100 tokens by two batched products and a softmax 12 instead of 10.
 
 
-MOST_COPIED = 4 << 30  # bytes of weights; packing copies them, which does not pay off for larger models
+MAX_COPIED_BYTES = 4 << 30  # bytes of weights; packing copies them, which does not pay off for larger models
 NormValues = tuple[Tensor, Tensor]
 
 
@@ -74,7 +74,7 @@ class IncrementalDecoder:
         self.like = first.attention_norm.weight  # template for dtype and device; norms are never quantized
         self._project = encoder.project if isinstance(encoder, Transformer) else None
         weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
-        self._should_pack = weights <= MOST_COPIED
+        self._should_pack = weights <= MAX_COPIED_BYTES
 
     def run_layers(self, rows: int) -> tuple[list[PackedDecoderBlock], LinearFn]:
         """The blocks in order and the output projection, packed for this many sequences at a time."""
@@ -269,7 +269,7 @@ def long_text_windows(length: int, context: int) -> Iterator[tuple[int, int, int
         first = end + 1
 
 
-AT_ONCE = 4096  # tokens of prompts encoded per call: bounds memory
+MAX_PROMPT_TOKENS = 4096  # tokens of prompts encoded per call: bounds memory
 
 
 class TransformerDecodingState:
@@ -387,7 +387,7 @@ class TransformerDecodingState:
         while pending:
             group: list[tuple[int, ...]] = []
             size = 0
-            while pending and (not group or size + len(pending[0]) <= AT_ONCE):
+            while pending and (not group or size + len(pending[0]) <= MAX_PROMPT_TOKENS):
                 group.append(pending.pop(0))
                 size += len(group[-1])
             ends = np.cumsum([len(text) for text in group]) - 1

@@ -14,24 +14,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-SPREAD = 0.02  # standard deviation of GPT and BERT at hidden size WIDE
-WIDE = 768
+INIT_STD = 0.02  # standard deviation of GPT and BERT at hidden size WIDE
+REFERENCE_WIDTH = 768
 
 
-class Initial:
+class Initializable:
     """Initialization of a module's parameters, where it differs from the default."""
 
-    spread: float = SPREAD  # standard deviation of random parameters
+    spread: float = INIT_STD  # standard deviation of random parameters
     first_values: Mapping[str, Tensor] | None = None  # fixed initial values by parameter name
 
 
-class DeferredLinear(nn.Linear, Initial):
+class DeferredLinear(nn.Linear, Initializable):
     """`nn.Linear` without initialization, which is wasted on the meta device and takes seconds to import."""
 
     def reset_parameters(self) -> None: ...
 
 
-class DeferredEmbedding(nn.Embedding, Initial):
+class DeferredEmbedding(nn.Embedding, Initializable):
     """`nn.Embedding` without initialization; also used as an output projection."""
 
     def reset_parameters(self) -> None: ...
@@ -51,13 +51,13 @@ class DeferredLayerNorm(nn.LayerNorm):
     def reset_parameters(self) -> None: ...
 
 
-def spread_for(width: int) -> float:
+def init_std_for(width: int) -> float:
     """Initial standard deviation for a hidden size, larger for narrow networks.
 
     Sums over fewer numbers are smaller: with the published 0.02 a narrow network starts learning slowly. From the
     published size on it is 0.02.
     """
-    return SPREAD * max(1.0, WIDE / width) ** 0.5
+    return INIT_STD * max(1.0, REFERENCE_WIDTH / width) ** 0.5
 
 
 def deferred_linear(
@@ -67,14 +67,14 @@ def deferred_linear(
     `scale`.
     """
     layer = DeferredLinear(inputs, outputs, bias=bias, device="meta")
-    layer.spread = scale * spread_for(width or inputs)
+    layer.spread = scale * init_std_for(width or inputs)
     return layer
 
 
 def deferred_embedding(entries: int, width: int, *, spread: float | None = None) -> DeferredEmbedding:
     """An embedding table on the meta device."""
     layer = DeferredEmbedding(entries, width, device="meta")
-    layer.spread = spread_for(width) if spread is None else spread
+    layer.spread = init_std_for(width) if spread is None else spread
     return layer
 
 
@@ -82,7 +82,7 @@ def deferred_layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
     return DeferredLayerNorm(width, epsilon, device="meta")
 
 
-def set_initial_values(module: Initial, **values: Tensor) -> None:
+def set_initial_values(module: Initializable, **values: Tensor) -> None:
     """Give parameters of the module fixed initial values, independent of the seed."""
     module.first_values = {name: value.float() for name, value in values.items()}
 
@@ -108,7 +108,7 @@ def initial_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
 
 
 def _initial_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> Tensor:
-    fixed_values = module.first_values if isinstance(module, Initial) else None
+    fixed_values = module.first_values if isinstance(module, Initializable) else None
     fixed_value = None if fixed_values is None else fixed_values.get(name.rpartition(".")[2])
     if fixed_value is not None:
         return fixed_value.clone()
@@ -118,17 +118,17 @@ def _initial_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -
         return torch.zeros(shape)
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
-    std = module.spread if isinstance(module, Initial) else SPREAD
+    std = module.spread if isinstance(module, Initializable) else INIT_STD
     return torch.empty(shape).normal_(0.0, std, generator=generator)
 
 
 # --- Activation functions, by the names used in model specs ---
 
 
-SCALE = 2 * math.sqrt(2 / math.pi)
-CUBE = 0.044715
-BLOCK = 1 << 16  # elements per block: fits the cache and amortizes the call overhead
-FEW = 1 << 12  # elements; below, one operation on all is faster
+TANH_SCALE = 2 * math.sqrt(2 / math.pi)
+CUBE_COEFFICIENT = 0.044715
+BLOCK_SIZE = 1 << 16  # elements per block: fits the cache and amortizes the call overhead
+MIN_BLOCKED_SIZE = 1 << 12  # elements; below, one operation on all is faster
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -137,12 +137,12 @@ def gelu_tanh(x: Tensor) -> Tensor:
     Computed as x·σ(u) with u = √(8/π)·(x + 0.044715·x³), which is exact since (1 + tanh(u/2)) / 2 = σ(u). On a CPU,
     where tanh is slow and σ is fast, it takes little more than half the time of torch's own.
     """
-    if x.device.type != "cpu" or x.dtype != torch.float32 or x.numel() < FEW or not x.is_contiguous():
+    if x.device.type != "cpu" or x.dtype != torch.float32 or x.numel() < MIN_BLOCKED_SIZE or not x.is_contiguous():
         return functional.gelu(x, approximate="tanh")
     if torch.is_grad_enabled() and x.requires_grad:
         return _GeluTanh.apply(x)  # pyright: ignore[reportReturnType]
     output = torch.empty_like(x)
-    for block, output_block in zip(x.view(-1).split(BLOCK), output.view(-1).split(BLOCK), strict=True):
+    for block, output_block in zip(x.view(-1).split(BLOCK_SIZE), output.view(-1).split(BLOCK_SIZE), strict=True):
         _sigmoid_argument(block, output_block)
         output_block.sigmoid_().mul_(block)
     return output
@@ -150,7 +150,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 def _sigmoid_argument(x: Tensor, u: Tensor) -> None:
     torch.mul(x, x, out=u)
-    torch.addcmul(x, u, x, value=CUBE, out=u).mul_(SCALE)
+    torch.addcmul(x, u, x, value=CUBE_COEFFICIENT, out=u).mul_(TANH_SCALE)
 
 
 class _GeluTanh(torch.autograd.Function):
@@ -162,11 +162,11 @@ class _GeluTanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         output, slopes = torch.empty_like(x), torch.empty_like(x)
-        buffer = torch.empty(min(BLOCK, x.numel()))
-        flat = (tensor.view(-1).split(BLOCK) for tensor in (x, output, slopes))
+        buffer = torch.empty(min(BLOCK_SIZE, x.numel()))
+        flat = (tensor.view(-1).split(BLOCK_SIZE) for tensor in (x, output, slopes))
         for block, sigma, slope in zip(*flat, strict=True):
             _sigmoid_argument(block, sigma)
-            torch.sub(sigma, block, alpha=2 * SCALE / 3, out=slope)  # a third of x·u′
+            torch.sub(sigma, block, alpha=2 * TANH_SCALE / 3, out=slope)  # a third of x·u′
             sigma.sigmoid_()
             derivative = torch.addcmul(sigma, sigma, sigma, value=-1, out=buffer[: len(block)])
             torch.addcmul(sigma, slope, derivative, value=3, out=slope)

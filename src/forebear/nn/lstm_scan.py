@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from forebear.nn.weight_packing import LinearFn, pack_for_matrix
 
-PACKED = 2**18  # weights; from here on packing pays off for products with few rows
+MIN_PACKED_WEIGHTS = 2**18  # weights; from here on packing pays off for products with few rows
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _split_steps(sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:
 
 def _packed_product(weight: Tensor) -> LinearFn:
     """x · weightᵀ as a function, for many calls with few rows."""
-    if weight.numel() >= PACKED:
+    if weight.numel() >= MIN_PACKED_WEIGHTS:
         return pack_for_matrix(weight.contiguous(), None)
     transposed = weight.t().contiguous()
     return lambda x: torch.mm(x, transposed)

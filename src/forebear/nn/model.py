@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from forebear.errors import ForebearError, join_faults
+from forebear.errors import ForebearError, join_errors
 from forebear.nn.encoder import BPTTState, Encoder, States
 from forebear.nn.heads import LMHead
 from forebear.nn.layers import initial_values
 from forebear.nn.softmax import AdaptiveSoftmax
 
 StateDict = dict[str, Tensor]
-MUCH = 0.5  # share of tokens; from here on computing all is as fast
+MAX_PARTIAL_SHARE = 0.5  # share of tokens; from here on computing all is as fast
 
 
 class Model(nn.Module):
@@ -64,7 +64,7 @@ class Model(nn.Module):
                 return None
             is_needed[numbers] = True
         positions = is_needed.nonzero().squeeze(1)
-        return positions if len(positions) < MUCH * len(tokens) else None
+        return positions if len(positions) < MAX_PARTIAL_SHARE * len(tokens) else None
 
     def with_heads(self, heads: Iterable[str]) -> Model:
         """Drop all other heads: imported weights may lack some, which must not answer with random weights."""
@@ -91,7 +91,7 @@ class Model(nn.Module):
                 errors.append(f"{name} has the shape {shape}, not {expected_shape}")
         if errors:
             raise ForebearError(
-                f"the weights do not fit the model: {join_faults(sorted(errors))}",
+                f"the weights do not fit the model: {join_errors(sorted(errors))}",
                 file=file,
                 hint="load weights that were saved from a model with the same fields and vocabulary",
             )

@@ -31,20 +31,20 @@ from torch.nn import functional
 
 from forebear.nn.layers import DeferredEmbedding, DeferredLinear
 
-LARGEST = 127  # largest weight level
+MAX_WEIGHT_LEVEL = 127  # largest weight level
 _ENGINE = threading.Lock()  # guards torch's engine setting, which all threads share
-SMALLEST = 1e-30  # smallest step: all values of a token may be equal
+MIN_STEP = 1e-30  # smallest step: all values of a token may be equal
 _PER_CHANNEL_TENSOR: Any = getattr(
     torch, "_make_per_channel_quantized_tensor", None
 )  # torch's constructor for per-channel quantized tensors
-FEW = 64  # rows; beyond, the product dominates the calls around it
+MAX_KERNEL_ROWS = 64  # rows; beyond, the product dominates the calls around it
 
 
 def quantized_copy(model: Any) -> Any:
     """The same model with int8 encoder weights."""
     copied = copy.deepcopy(model)
     quantize_layers(copied.encoder)
-    return copied.load(quantised_tensors(copied, model.tensors())).eval()
+    return copied.load(quantized_tensors(copied, model.tensors())).eval()
 
 
 def quantize_layers(model: nn.Module) -> None:
@@ -60,18 +60,18 @@ def quantize_layers(model: nn.Module) -> None:
                 setattr(module, name, QuantizedEmbedding(child.num_embeddings, child.embedding_dim))
 
 
-def quantised_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def quantized_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of an int8 model, from those of the float model."""
     converted = dict(tensors)
     for name, module in model.named_modules():
         if isinstance(module, _QuantizedMatrix):
-            converted[f"{name}.weight"], converted[f"{name}.scale"] = integers(tensors[f"{name}.weight"].float())
+            converted[f"{name}.weight"], converted[f"{name}.scale"] = quantize_rows(tensors[f"{name}.weight"].float())
     return converted
 
 
-def integers(weight: Tensor) -> tuple[Tensor, Tensor]:
+def quantize_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(out, in) floats → int8 weights and (out,) scales."""
-    scale = weight.abs().amax(1).clamp_min(SMALLEST) / LARGEST
+    scale = weight.abs().amax(1).clamp_min(MIN_STEP) / MAX_WEIGHT_LEVEL
     return (weight / scale[:, None]).round_().to(torch.int8), scale
 
 
@@ -96,8 +96,8 @@ class _QuantizedMatrix(nn.Module):
         if x.requires_grad and torch.is_grad_enabled():  # gradients are those of the dequantized weights
             return functional.linear(x, self.weight * self.scale[:, None], bias)
         packed = self.packed
-        q, step, low = rounded(x)
-        return restored(packed.multiply(q), step, low, packed.sums, bias)
+        q, step, low = quantize_activations(x)
+        return dequantize(packed.multiply(q), step, low, packed.sums, bias)
 
     def product(self, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         """The same as a function, for very many calls with few rows."""
@@ -108,10 +108,10 @@ class _QuantizedMatrix(nn.Module):
         packed, to_int8, to_float = self.packed, float32_to_bfloat16(), bfloat16_to_float32()
         multiply, sums = packed.multiply, packed.sums.numpy()
         offsets = np.zeros(len(sums), np.float32) if bias is None else bias.detach().numpy()
-        level_limit, min_step = np.float32(levels()), np.float32(SMALLEST)
+        level_limit, min_step = np.float32(max_level()), np.float32(MIN_STEP)
 
         def multiply_rows(x: Tensor) -> Tensor:
-            if len(x) > FEW:
+            if len(x) > MAX_KERNEL_ROWS:
                 return self.times(x, bias)
             ends = np.empty((len(x), 2), np.float32)
             found = multiply(torch.from_numpy(to_int8(x.numpy(), level_limit, min_step, ends)))
@@ -145,14 +145,14 @@ class QuantizedEmbedding(_QuantizedMatrix):
         return self.times(x, bias)
 
 
-def rounded(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def quantize_activations(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(n, D) → q in 0 … `levels` (not yet rounded), (n, 1) step and (n, 1) low: x = low + step · q."""
     low = x.amin(-1, keepdim=True)
-    step = (x.amax(-1, keepdim=True) - low).div_(levels()).clamp_min_(SMALLEST)
+    step = (x.amax(-1, keepdim=True) - low).div_(max_level()).clamp_min_(MIN_STEP)
     return (x - low).div_(step), step, low
 
 
-def restored(y: Tensor, step: Tensor, low: Tensor, sums: Tensor, bias: Tensor | None) -> Tensor:
+def dequantize(y: Tensor, step: Tensor, low: Tensor, sums: Tensor, bias: Tensor | None) -> Tensor:
     """In place: y · step + low · sums + bias.
 
     Elementwise, since a matrix product rounds differently for different numbers of rows, and one last digit may change
@@ -173,13 +173,13 @@ class _PackedMatrix:
     @classmethod
     def of(cls, weight: Tensor, scale: Tensor) -> _PackedMatrix:
         with torch.no_grad():
-            return cls(weight, engine(weight, scale), weight.sum(1) * scale)
+            return cls(weight, int8_product(weight, scale), weight.sum(1) * scale)
 
 
-def engine(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
+def int8_product(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
     """A function that rounds q and multiplies it by the int8 matrix."""
     if not has_fbgemm(weight.device.type):
-        return lambda q: product_in_floats(q, weight, scale)
+        return lambda q: int8_product_reference(q, weight, scale)
     with _ENGINE:
         previous = torch.backends.quantized.engine
         try:
@@ -195,13 +195,13 @@ def engine(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda q: multiply(q, 1.0, 0, packed)
 
 
-def product_in_floats(q: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+def int8_product_reference(q: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """Reference implementation, also for machines without the engine; exact while sums are below 2²⁴."""
     return functional.linear(q.round(), weight.to(q.dtype)) * scale
 
 
 @cache
-def levels() -> int:
+def max_level() -> int:
     """Largest quantized activation.
 
     Without VNNI, sums of two products are held in 16 bits, which 2 · 255 · 127 overflows and 2 · 127 · 127 does not: q

@@ -21,7 +21,7 @@ from forebear.nn.nnlm import WordEmbedding
 
 
 CellName = Literal["rnn", "lstm", "gru"]
-LASTING = (2.0, 32.0)  # tokens: range of initial memory spans, after which a third of a cell's content is left
+MEMORY_SPANS = (2.0, 32.0)  # tokens: range of initial memory spans, after which a third of a cell's content is left
 RecurrentState = tuple[Tensor, ...]  # (B, ·) each: h, and c for an LSTM
 
 
@@ -169,7 +169,7 @@ class LSTMLayer(RecurrentLayer):
     def __init__(self, inputs: int, width: int, **options: Any) -> None:
         super().__init__(inputs, width, **options)
         bias = torch.zeros(4, width)
-        bias[1] = torch.linspace(*LASTING, width).log()
+        bias[1] = torch.linspace(*MEMORY_SPANS, width).log()
         set_initial_values(self.input, bias=bias.flatten())
 
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:

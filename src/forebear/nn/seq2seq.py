@@ -30,9 +30,9 @@ from forebear.nn.weight_packing import (
     packed_lm_head,
 )
 
-LARGE = 6.0  # LSTM states start far below 1, so that usual initial weights would give almost nothing
+INIT_SCALE = 6.0  # LSTM states start far below 1, so that usual initial weights would give almost nothing
 
-Way = Literal["forward", "backward", "both"]
+ReadingDirection = Literal["forward", "backward", "both"]
 Similarity = DotProductScore | BilinearScore | ConcatScore | AdditiveScore
 
 
@@ -58,7 +58,7 @@ class Seq2SeqEncoder(nn.Module):
     way    "forward", "backward" (from the last token to the first), or "both", with half of the units each
     """
 
-    def __init__(self, embedding: InputEmbedding, *, depth: int, inner: int, way: Way, dropout: float = 0.0) -> None:
+    def __init__(self, embedding: InputEmbedding, *, depth: int, inner: int, way: ReadingDirection, dropout: float = 0.0) -> None:
         super().__init__()
         self.embedding, self.dropout = embedding, LockedDropout(dropout)
         widths = [embedding.width, *[inner] * (depth - 1)]
@@ -138,20 +138,20 @@ class GlobalAttention(nn.Module):
         super().__init__()
         self.similarity = similarity
         self.found, self.own = (
-            deferred_linear(inner, width, bias=False, width=2 * inner, scale=LARGE) for _ in range(2)
+            deferred_linear(inner, width, bias=False, width=2 * inner, scale=INIT_SCALE) for _ in range(2)
         )
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
         """(T, inner) states and (S, inner) memory → (T, D)."""
         context = self.weighed(x, lengths, memory, memory_lengths)[0]
-        return torch.tanh(self.found(only(context, lengths)) + self.own(x))
+        return torch.tanh(self.found(unpad_rows(context, lengths)) + self.own(x))
 
     def weighed(
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
         """(B, n, inner) context vectors and (B, n, m) weights, both padded."""
-        memory_mask = standing(memory_lengths)
-        queries, keys = padded(x, lengths), padded(memory, memory_lengths)
+        memory_mask = token_mask(memory_lengths)
+        queries, keys = pad_rows(x, lengths), pad_rows(memory, memory_lengths)
         allowed = None if memory_mask.all() else memory_mask[:, None].to(x.device)
         return attend_with_scores(self.similarity(queries, keys), keys, allowed)
 
@@ -223,23 +223,23 @@ class AttentionEncoderDecoder(RecurrentEncoderDecoder):
         return {"cross": [[row[None, :length, :source_length] for row, length, source_length in row_weights]]}
 
 
-def standing(lengths: Sequence[int]) -> Tensor:
+def token_mask(lengths: Sequence[int]) -> Tensor:
     """(B, n) True where a padded batch has a token."""
     return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
-def padded(x: Tensor, lengths: Sequence[int]) -> Tensor:
+def pad_rows(x: Tensor, lengths: Sequence[int]) -> Tensor:
     """(T, D) → (B, n, D), zero-padded: for attention only, which then takes all sequences in one call."""
-    mask = standing(lengths)
+    mask = token_mask(lengths)
     if not mask.all():
         positions = mask.flatten().nonzero().squeeze(1).to(x.device)
         x = x.new_zeros((mask.numel(), x.shape[1])).index_copy(0, positions, x)
     return x.view(*mask.shape, -1)
 
 
-def only(x: Tensor, lengths: Sequence[int]) -> Tensor:
+def unpad_rows(x: Tensor, lengths: Sequence[int]) -> Tensor:
     """(B, n, D) → (T, D), the inverse of `padded`."""
-    mask, flat = standing(lengths).flatten(), x.flatten(0, 1)
+    mask, flat = token_mask(lengths).flatten(), x.flatten(0, 1)
     return flat if mask.all() else flat.index_select(0, mask.nonzero().squeeze(1).to(x.device))
 
 

@@ -24,9 +24,9 @@ from forebear.nn.layers import deferred_linear, set_initial_values
 # --- Cross-entropy over the whole vocabulary, without ever holding all scores ---
 
 
-HELD = 1 << 23  # scores in memory at once
-EVEN = 16  # numbers in a SIMD register
-FEWEST, MOST = 256, 2048  # rows of scores at once: fewer waste the matrix product, more exceed the cache
+MAX_SCORES = 1 << 23  # scores in memory at once
+ROW_ALIGNMENT = 16  # numbers in a SIMD register
+MIN_ROWS, MAX_ROWS = 256, 2048  # rows of scores at once: fewer waste the matrix product, more exceed the cache
 
 
 def summed_cross_entropy(
@@ -55,7 +55,7 @@ def target_log_probs(score_fn: Callable[[Tensor], Tensor], x: Tensor, target: Te
 
 def row_slices(rows: int, vocabulary: int) -> Iterator[slice]:
     """Slices of rows whose scores fit into a bounded memory."""
-    size = min(max(HELD // vocabulary, FEWEST), MOST)
+    size = min(max(MAX_SCORES // vocabulary, MIN_ROWS), MAX_ROWS)
     return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
 
 
@@ -96,7 +96,7 @@ def _loss_and_gradients(
     loss = torch.zeros((), device=x.device)
     slices = list(row_slices(len(x), len(weight)))
     # Scores of a chunk. Aligned rows save a sixth of the time for 33,101 words.
-    buffer = x.new_empty((slices[0].stop if slices else 0, -(-len(weight) // EVEN) * EVEN))[:, : len(weight)]
+    buffer = x.new_empty((slices[0].stop if slices else 0, -(-len(weight) // ROW_ALIGNMENT) * ROW_ALIGNMENT))[:, : len(weight)]
     for slice_ in slices:
         rows, targets = x[slice_], target[slice_, None]
         products = torch.mm(rows, weight.t(), out=buffer[: len(rows)])
@@ -132,11 +132,11 @@ def _loss_and_gradients(
 def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, num_samples: int) -> Tensor:
     """Loss summed over (N,) targets, each among about `num_samples` of the (V, D) weights; x is (N, D)."""
     vocabulary = len(weight)
-    sampled = torch.unique(zipf(num_samples, vocabulary, x.device))
+    sampled = torch.unique(sample_zipf(num_samples, vocabulary, x.device))
     class_ids = torch.cat((sampled, target))
     vectors = weight.index_select(0, class_ids)
     sampled_vectors, target_vectors = vectors.split([len(sampled), len(target)])
-    offsets = -log_chance(class_ids, vocabulary, num_samples)
+    offsets = -log_inclusion_prob(class_ids, vocabulary, num_samples)
     offsets = offsets if bias is None else offsets + bias[class_ids]
     sampled_offsets, target_offsets = offsets.split([len(sampled), len(target)])
     scores = torch.addmm(sampled_offsets, x, sampled_vectors.t())
@@ -145,7 +145,7 @@ def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target:
     return (torch.logaddexp(torch.logsumexp(scores.float(), 1), target_scores.float()) - target_scores.float()).sum()
 
 
-def zipf(count: int, vocabulary: int, device: torch.device) -> Tensor:
+def sample_zipf(count: int, vocabulary: int, device: torch.device) -> Tensor:
     """(count,) sampled ids, P(id) = log((id + 2) / (id + 1)) / log(V + 1)."""
     uniform = torch.rand(count, device=device, dtype=torch.float64)
     ids = torch.exp(uniform * math.log(vocabulary + 1)).long() - 1
@@ -157,7 +157,7 @@ def zipf_probabilities(vocabulary: int) -> Tensor:
     return _draw_probs(torch.arange(vocabulary), vocabulary)
 
 
-def log_chance(ids: Tensor, vocabulary: int, num_samples: int) -> Tensor:
+def log_inclusion_prob(ids: Tensor, vocabulary: int, num_samples: int) -> Tensor:
     """log P that an id is drawn at least once in `num_samples` draws."""
     return torch.log(-torch.expm1(num_samples * torch.log1p(-_draw_probs(ids, vocabulary)))).float()
 
@@ -169,9 +169,9 @@ def _draw_probs(ids: Tensor, vocabulary: int) -> Tensor:
 # --- Adaptive softmax ---
 #
 # The shapes of saved weights depend on these three constants, so they must not change.
-FREQUENT = 1000  # words in the head; ids are sorted by descending frequency
-WIDER = 4  # each cutoff is this many times the previous one
-NARROWER = 2  # each further cluster's projection is this many times smaller
+NUM_FREQUENT = 1000  # words in the head; ids are sorted by descending frequency
+CUTOFF_GROWTH = 4  # each cutoff is this many times the previous one
+SIZE_REDUCTION = 2  # each further cluster's projection is this many times smaller
 
 
 def cluster_cutoffs(vocabulary: int) -> tuple[int, ...]:
@@ -179,10 +179,10 @@ def cluster_cutoffs(vocabulary: int) -> tuple[int, ...]:
 
     Cutoffs do not depend on the vocabulary size, so a growing vocabulary only changes the last cluster.
     """
-    cutoffs, cutoff = [], FREQUENT
+    cutoffs, cutoff = [], NUM_FREQUENT
     while cutoff < vocabulary:
         cutoffs.append(cutoff)
-        cutoff *= WIDER
+        cutoff *= CUTOFF_GROWTH
     return tuple(cutoffs)
 
 
@@ -211,7 +211,7 @@ class AdaptiveSoftmax(nn.Module):
         self.frequent = ends[0]
         self.scores = deferred_linear(inputs, self.frequent + len(borders))  # cluster entries follow the words
         self.groups = nn.ModuleList(
-            TailCluster(inputs, max(1, inputs // NARROWER**number), ends[number] - ends[number - 1])
+            TailCluster(inputs, max(1, inputs // SIZE_REDUCTION**number), ends[number] - ends[number - 1])
             for number in range(1, len(ends))
         )
         frequent, *tail = zipf_probabilities(vocabulary).tensor_split(borders)

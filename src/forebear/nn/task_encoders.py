@@ -14,14 +14,14 @@ from torch.nn import functional
 
 from forebear.errors import InputError
 from forebear.nn.encoder import Encoder, ScalarMix, States, TokenVectors
-from forebear.nn.layers import Initial, deferred_linear
+from forebear.nn.layers import Initializable, deferred_linear
 from forebear.nn.nnlm import WordEmbedding
 from forebear.nn.recurrent import LSTMLayer
 
 SPANS = (3, 4, 5)  # filter widths in words (Kim 2014)
 MARGIN = max(SPANS) - 1  # zeros between texts, so that no filter spans two
-SHARP = 10.0  # factor of the cosines: attention concentrates on similar words
-SMALLEST = 1e-6  # lower bound of vector norms
+ATTENTION_SHARPNESS = 10.0  # factor of the cosines: attention concentrates on similar words
+MIN_NORM = 1e-6  # lower bound of vector norms
 
 
 class DecomposableAttention(nn.Module):
@@ -47,7 +47,7 @@ class PointwiseLayer(nn.Module):
         return torch.relu(self.layer(x))
 
 
-class DeferredConv1d(nn.Conv1d, Initial):
+class DeferredConv1d(nn.Conv1d, Initializable):
     """`nn.Conv1d` without initialization."""
 
     def __init__(self, width: int, out: int, span: int) -> None:
@@ -166,8 +166,8 @@ def attend_other_text(x: Tensor, texts: tuple[int, ...]) -> Tensor:
     masks = [
         torch.arange(padded[index].shape[1], device=x.device) < sizes[index::2, None] for index in (0, 1)
     ]  # padding gets no attention
-    first, second = (vectors / vectors.norm(dim=2, keepdim=True).clamp(min=SMALLEST) for vectors in padded)
-    scores = SHARP * first @ second.transpose(1, 2)
+    first, second = (vectors / vectors.norm(dim=2, keepdim=True).clamp(min=MIN_NORM) for vectors in padded)
+    scores = ATTENTION_SHARPNESS * first @ second.transpose(1, 2)
     of_first = _attend_to_words(scores, padded[1], masks[1])[masks[0]]
     of_second = _attend_to_words(scores.transpose(1, 2), padded[0], masks[0])[masks[1]]
     text_index = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)

@@ -35,8 +35,8 @@ from forebear.objectives.whole_texts import TEXT_UNITS
 
 
 WEIGHT_DENOMINATOR = math.lcm(*range(1, 17))  # weight of adjacent words: divisible by all distances up to 16
-PIECE = 1 << 20  # tokens read at a time
-ROOM = 1 << 20  # entries buffered before they are written
+CHUNK_TOKENS = 1 << 20  # tokens read at a time
+BUFFER_ENTRIES = 1 << 20  # entries buffered before they are written
 BYTES_PER_TOKEN, BYTES_PER_ENTRY, BYTES_PER_WORD = (
     8,
     36,
@@ -66,13 +66,13 @@ class TokenChunks:
 
     def chunks(self) -> Iterator[np.ndarray]:
         """int32 ids with a boundary marker after every unit."""
-        from forebear.kernels.cooccurrence import ROW_BORDER
+        from forebear.kernels.cooccurrence import UNIT_BORDER
 
         spans = self.source.spans
         ends, is_blocked = np.cumsum(spans[:, 1] - spans[:, 0]), np.zeros(self.vocabulary, bool)
         is_blocked[list(self.blocked_ids)] = True
-        for begin in range(0, self.source.num_tokens, PIECE):
-            end = min(begin + PIECE, self.source.num_tokens)
+        for begin in range(0, self.source.num_tokens, CHUNK_TOKENS):
+            end = min(begin + CHUNK_TOKENS, self.source.num_tokens)
             first, last = np.searchsorted(ends, [begin, end - 1], side="right")
             starts, stops, unit_ends = (
                 spans[first : last + 1, 0].copy(),
@@ -86,7 +86,7 @@ class TokenChunks:
             if int(ids.max()) >= self.vocabulary:
                 raise InputError(f"the text holds the id {ids.max()}, and there are {self.vocabulary} words")
             boundaries = unit_ends[unit_ends <= end] - begin
-            yield np.insert(ids, boundaries, ROW_BORDER)[np.insert(~is_blocked[ids], boundaries, True)]
+            yield np.insert(ids, boundaries, UNIT_BORDER)[np.insert(~is_blocked[ids], boundaries, True)]
 
 
 class CooccurrenceRows(Protocol):
@@ -139,7 +139,7 @@ class _OnDiskRows:
         return [self.folder / f"run-{run}.{name}" for name in ("columns", "counts")]
 
     def add(self, counted_rows: _InMemoryRows) -> None:
-        paths, capacity = self._files(len(self.starts)), ROOM + self.vocabulary + 1
+        paths, capacity = self._files(len(self.starts)), BUFFER_ENTRIES + self.vocabulary + 1
         columns, counts, row = np.empty(capacity, np.int32), np.empty(capacity, np.int64), 0
         with open(paths[0], "wb") as to_columns, open(paths[1], "wb") as to_counts:
             while row < self.vocabulary:
@@ -183,15 +183,15 @@ def count_rows(
     num_words, text_size = text.vocabulary, text.source.num_tokens + len(text.source) + 1
     available = (
         max_memory
-        - BYTES_PER_ENTRY * max(MAX_CHUNK_TOKENS, ROOM + num_words)
+        - BYTES_PER_ENTRY * max(MAX_CHUNK_TOKENS, BUFFER_ENTRIES + num_words)
         - BYTES_PER_WORD * num_words
-        - BYTES_PER_ENTRY * PIECE
+        - BYTES_PER_ENTRY * CHUNK_TOKENS
     )
     buffer_size = min(
-        max(available // BYTES_PER_TOKEN, 4 * PIECE, 4 * window), np.iinfo(np.int32).max
+        max(available // BYTES_PER_TOKEN, 4 * CHUNK_TOKENS, 4 * window), np.iinfo(np.int32).max
     )  # positions are int32
     buffer = np.empty(min(buffer_size, text_size), np.int32)
-    buffer[0], size, first, runs = kernels.ROW_BORDER, 1, 1, _OnDiskRows(folder, num_words)
+    buffer[0], size, first, runs = kernels.UNIT_BORDER, 1, 1, _OnDiskRows(folder, num_words)
     for number, chunk in enumerate(text.chunks()):
         if size + len(chunk) > len(buffer):
             last = size - window  # the last words still need the words after them
@@ -200,7 +200,7 @@ def count_rows(
             size, first = 2 * window, window
         buffer[size : size + len(chunk)] = chunk
         size += len(chunk)
-        progress(min((number + 1) * PIECE, text.source.num_tokens))
+        progress(min((number + 1) * CHUNK_TOKENS, text.source.num_tokens))
     last_rows = _InMemoryRows(buffer[:size], first, size, num_words, weights)
     if not runs.starts:
         return last_rows
@@ -233,7 +233,7 @@ def tile_entries(rows: CooccurrenceRows, begin: int, end: int, max_entries: int)
 
 
 FORMAT = "forebear-cooccurrences/1"
-FACTS, TABLE_FOLDER = "cooccurrences.json", "whole"
+METADATA_FILE, TABLE_FOLDER = "cooccurrences.json", "whole"
 ARRAYS = {"rows": np.int32, "columns": np.int32, "counts": np.float32}
 DEFAULT_RAM = 1 << 30  # bytes
 
@@ -260,7 +260,7 @@ class CooccurrenceTable:
     @classmethod
     def open(cls, folder: Path) -> CooccurrenceTable:
         try:
-            metadata = json.loads((folder / FACTS).read_text())
+            metadata = json.loads((folder / METADATA_FILE).read_text())
             arrays = {name: _load_memmap(folder / f"{name}.npy") for name in ARRAYS}
             is_valid = metadata["format"] == FORMAT and all(
                 array.dtype == ARRAYS[name] and array.shape == (metadata["entries"],) for name, array in arrays.items()
@@ -339,7 +339,7 @@ def _write_table(text: TokenChunks, window: int, work: Path, max_memory: int, pr
     for name, kind in ARRAYS.items():
         _write_npy(folder / f".{name}", folder / f"{name}.npy", kind, entries)
     facts = {"format": FORMAT, "key": key, "entries": entries, "tokens": int(rows.row_counts.sum()), "window": window}
-    write_json(folder / FACTS, facts | {"words": int(np.count_nonzero(rows.row_counts))})
+    write_json(folder / METADATA_FILE, facts | {"words": int(np.count_nonzero(rows.row_counts))})
 
 
 def _cache_key(source: Subset, vocabulary: int, window: int, unit: str, blocked_ids: frozenset[int]) -> str:
@@ -406,7 +406,7 @@ def _explain_disk_errors(target: Path) -> Iterator[None]:
 # --- The objective: batches of entries ---
 
 
-STRETCHES = 1024  # about as many blocks of entries, each shown as one
+NUM_BLOCKS = 1024  # about as many blocks of entries, each shown as one
 MIN_BLOCK_ENTRIES, MAX_BLOCK_ENTRIES = 16, 4096  # entries of a block
 
 
@@ -499,7 +499,7 @@ def _block_ranges(num_entries: int, begin: int, end: int, seed: int, epoch: int)
 
     Blocks are shuffled whole; the rest of the table after the last full block comes last.
     """
-    size = min(max(num_entries // STRETCHES, MIN_BLOCK_ENTRIES), MAX_BLOCK_ENTRIES)
+    size = min(max(num_entries // NUM_BLOCKS, MIN_BLOCK_ENTRIES), MAX_BLOCK_ENTRIES)
     num_full_blocks = num_entries // size
     block_ids = np.arange(begin // size, -(-end // size))
     starts = block_ids * size

@@ -141,7 +141,7 @@ class BidirectionalLM:
 # --- Stateful streams: each batch continues where the previous one ended ---
 
 
-FRESH = 0.1  # share of windows that start with a reset state
+FRESH_RATE = 0.1  # share of windows that start with a reset state
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class TokenStreams:
             "tokens": stream_tokens(source, (stream - 1) % total, self.eos_id)[0].ravel(),
             "lengths": np.full(rows, width, np.int64),
             "streams": np.arange(rows),
-            "fresh": np.full(rows, window == 0) | (key.rng().random(rows) < FRESH),
+            "fresh": np.full(rows, window == 0) | (key.rng().random(rows) < FRESH_RATE),
         }
         return Batch(inputs, {"next": targets.ravel()})
 

@@ -92,7 +92,7 @@ def _fonts() -> Iterator[tuple[str, frozenset[int]]]:
     installed = {font.name for font in fontManager.ttflist if not font.name.startswith(FALLBACK_FONT)}
     for name in (*(name for name in PREFERRED if name in installed), *sorted(installed - set(PREFERRED))):
         path = fontManager.findfont(FontProperties(family=[name]), fallback_to_default=False)
-        yield name, characters_of(str(path))
+        yield name, font_characters(str(path))
 
 
 @lru_cache(1)
@@ -110,7 +110,7 @@ def _register_new_fonts() -> None:
 
 
 @lru_cache(256)
-def characters_of(path: str) -> frozenset[int]:
+def font_characters(path: str) -> frozenset[int]:
     """Characters of a scalable font; bitmap (emoji) fonts have none."""
     from matplotlib.ft2font import FT2Font
 

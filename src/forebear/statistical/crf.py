@@ -146,7 +146,7 @@ class CRFProblem:
         for first, last, _ in self._blocks:
             one_hot = np.zeros((last - first, kernels.padded_labels(self.labels)))
             one_hot[np.arange(last - first), self.gold_labels[first:last]] = 1
-            kernels.emission_gradient(*args, one_hot, first, last, 0, self.features.shape[1], counts)
+            kernels.emission_gradient_reference(*args, one_hot, first, last, 0, self.features.shape[1], counts)
         sizes = np.diff(self.pairs.offsets)
         total = np.bincount(self.features[self.features != NO_FEATURE], minlength=len(sizes))
         share = counts / np.maximum(1, np.repeat(total, sizes))
@@ -216,13 +216,13 @@ class CRFProblem:
 
     def _exp_transitions(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """e^ of transitions, starts and ends, padded; 0 where they are not allowed."""
-        return powers(*unpack_transitions(point[self.pairs.size :], self.labels), self.transitions)
+        return exp_transitions(*unpack_transitions(point[self.pairs.size :], self.labels), self.transitions)
 
     def _process_block(self, point: np.ndarray, powers: Any, block: tuple[int, int, np.ndarray]) -> Any:
         first, last, lengths = block
         width = kernels.padded_labels(self.labels)
         scores, gold_labels = np.empty((last - first, width)), self.gold_labels[first:last]
-        kernels.emission_scores(self.features, self.pairs.offsets, self.pairs.labels, point, first, last, scores)
+        kernels.emission_scores_reference(self.features, self.pairs.offsets, self.pairs.labels, point, first, last, scores)
         gold_score = float(scores[np.arange(last - first), gold_labels].sum())
         buffer = np.empty(width)
         levels = kernels.exponentials(scores, self.labels, buffer, buffer.view(np.int64))
@@ -232,7 +232,7 @@ class CRFProblem:
 
     def _add_gradient(self, blocks: Any, done: Any, gradient: np.ndarray, first: int, last: int) -> None:
         for (begin, end, _), (_, _, _, surplus) in zip(blocks, done, strict=True):
-            kernels.emission_gradient(
+            kernels.emission_gradient_reference(
                 self.features, self.pairs.offsets, self.pairs.labels, surplus, begin, end, first, last, gradient
             )
 
@@ -243,7 +243,7 @@ def unpack_transitions(numbers: np.ndarray, labels: int) -> tuple[np.ndarray, np
     return numbers[:square].reshape(labels, labels), numbers[square : square + labels], numbers[square + labels :]
 
 
-def powers(
+def exp_transitions(
     moves: np.ndarray, start: np.ndarray, end: np.ndarray, legal: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """e^ of each, 0 where it is not allowed and for padding labels."""
@@ -268,7 +268,7 @@ def _worker_pool(threads: int) -> Iterator[Callable[[list[Callable[[], Any]]], l
         yield lambda jobs: list(pool.map(lambda job: job(), jobs))
 
 
-Legal = tuple[np.ndarray, np.ndarray, np.ndarray]
+TransitionArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 RETRY_HINT = "train it again"
 MIN_CHARACTER_RATE = 0.98  # of the words have one character, where characters are labelled
 NO_TARGET = -1  # asks for nothing
@@ -286,7 +286,7 @@ class CRFModel:
     """
 
     written: WordAttributes
-    legal: Legal
+    legal: TransitionArrays
     templates: str = ""
     min_count: int = 1
     l1: float = 0.0
@@ -295,7 +295,7 @@ class CRFModel:
     offsets: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
     labels: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint16))
     weights: np.ndarray = field(default_factory=lambda: np.empty(0))
-    moves: Legal | None = None
+    moves: TransitionArrays | None = None
     numbers: np.ndarray | None = None  # of the index's features while they are learned
 
     kind = "tag"
@@ -356,7 +356,7 @@ class CRFModel:
         tokens, lengths = _rows(inputs)
         features = self._renumber(index.lookup(self.written, tokens, lengths))
         scores = np.empty((len(tokens), kernels.padded_labels(self.num_labels)))
-        kernels.emission_scores(features, self.offsets, self.labels, self.weights, 0, len(tokens), scores)
+        kernels.emission_scores_reference(features, self.offsets, self.labels, self.weights, 0, len(tokens), scores)
         return {"tag": scores[:, : self.num_labels]}
 
     def feature_weights(
@@ -387,7 +387,7 @@ class CRFModel:
             features if self.numbers is None else np.where(features == NO_FEATURE, NO_FEATURE, self.numbers[features])
         )
 
-    def _require_trained(self) -> tuple[FeatureIndex, Legal]:
+    def _require_trained(self) -> tuple[FeatureIndex, TransitionArrays]:
         if self.index is None or self.moves is None:
             raise ForebearError("this chain of labels has learned nothing yet", hint="train it, or load what was")
         return self.index, self.moves

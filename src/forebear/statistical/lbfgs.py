@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-MEMORY, MAX_MEMORY = (
+MAX_STEPS, MAX_MEMORY = (
     10,
     1 << 27,
 )  # steps that are remembered, at most, and numbers in all of them; never fewer than 3 steps
@@ -18,7 +18,7 @@ ARMIJO, WOLFE = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of th
 VALUE_NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
 MAX_HALVINGS = 60
 MIN_NORM = 1e-300
-LAST = 10  # steps that are looked back on
+LOOKBACK = 10  # steps that are looked back on
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 LBFGSProgressFn = Callable[[int, float], None]
@@ -93,9 +93,9 @@ class LBFGSOptimizer:
     ) -> None:
         self.function, self.l1 = function, l1
         self.inverse = None if curvature is None else 1 / curvature
-        max_steps = max(3, min(MEMORY, MAX_MEMORY // (2 * max(1, start.size)))) if memory is None else memory
+        max_steps = max(3, min(MAX_STEPS, MAX_MEMORY // (2 * max(1, start.size)))) if memory is None else memory
         self.memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=max_steps)
-        self.values = deque[float](maxlen=LAST + 1)
+        self.values = deque[float](maxlen=LOOKBACK + 1)
         if state is None:
             self.point = start
             self.value, self.gradient = self._evaluate(start)
@@ -120,7 +120,7 @@ class LBFGSOptimizer:
 
     def has_decreased(self) -> float:
         """Decrease of the value over the last LAST steps; infinite before there were so many."""
-        return self.values[0] - self.value if len(self.values) > LAST else np.inf
+        return self.values[0] - self.value if len(self.values) > LOOKBACK else np.inf
 
     @property
     def slope(self) -> np.ndarray:

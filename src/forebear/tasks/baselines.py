@@ -43,7 +43,7 @@ class Unit:
         return not (self.text[0].isalnum() or self.text[0] == "_")
 
 
-def units_of(text: str) -> list[Unit]:
+def split_units(text: str) -> list[Unit]:
     """Split a text into words, single Chinese characters, and punctuation."""
     han = is_han(code_points(text)) if text else ()
     found = []
@@ -69,8 +69,8 @@ def sliding_window_answer(
     its distance: log(1 + 1/count) / √distance. The last of equal candidates wins. A candidate of more than `longest`
     units is truncated at its end, or at its start if no question word directly precedes it.
     """
-    units = units_of(passage)
-    shared = _question_units(units_of(question), units)
+    units = split_units(passage)
+    shared = _question_units(split_units(question), units)
     counts = Counter(unit.text for unit in units)
     best, answer = 0.0, (0, "")
     for first, last in _candidate_spans(units, shared):

@@ -112,7 +112,7 @@ class Classification(Task):
         ids, counts = tokenizer.encode_many([example.texts[0] for example in examples])
         rows, num_truncated, max_tokens = [], 0, input_format.max_text_tokens(1)
         for index, text in enumerate(np.split(ids, np.cumsum(counts)[:-1])):
-            starts = _windows(len(text), max_tokens, self.windows)
+            starts = _window_starts(len(text), max_tokens, self.windows)
             num_truncated += max(0, len(text) - max_tokens * len(starts))
             rows += [ExampleRow(index, *input_format.make_row(text[start : start + max_tokens])) for start in starts]
         grouped = len(rows) > len(examples)
@@ -230,7 +230,7 @@ def _natural_sort_key(label: str) -> tuple[Any, ...]:
     return (0, int(label), label) if label.isascii() and label.isdecimal() else (1, 0, label)
 
 
-def _windows(length: int, room: int, most: int) -> list[int]:
+def _window_starts(length: int, room: int, most: int) -> list[int]:
     """Starts of windows in a long text: adjacent, or evenly spaced if there would be too many."""
     if length <= room:
         return [0]

@@ -86,7 +86,7 @@ def classification_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequ
         "macro_f1": occurring.average_f1("macro"),
         "micro_f1": occurring.average_f1("micro"),
         "weighted_f1": occurring.average_f1("weighted"),
-        "mcc": matthews(counts, len(true)),
+        "mcc": matthews_correlation(counts, len(true)),
         "examples": len(true),
         "per_class": counts.to_dict(labels),
         "confusion": confusion(true, predicted, len(labels)).tolist() if len(labels) <= MAX_CONFUSION_CLASSES else None,
@@ -139,7 +139,7 @@ def counted(true: np.ndarray, predicted: np.ndarray, classes: int) -> ClassCount
     return ClassCounts(hits, np.bincount(predicted, minlength=classes), np.bincount(true, minlength=classes))
 
 
-def matthews(counts: ClassCounts, num_examples: int) -> float:
+def matthews_correlation(counts: ClassCounts, num_examples: int) -> float:
     """Matthews correlation coefficient for any number of classes: 1 for perfect, 0 for random predictions."""
     # In floating point: the fourth power of a million exceeds 64-bit integers.
     predicted, gold, total = counts.num_predicted.astype(float), counts.num_gold.astype(float), float(num_examples)
@@ -233,7 +233,7 @@ def best_no_answer_threshold(golds: Sequence[Sequence[str]], predicted: Sequence
 
 def answer_score(golds: Sequence[str], predicted: str, language: Language) -> tuple[float, float]:
     """(exact match, F1) of an answer: the maximum over gold answers."""
-    normalize, f1 = (plain_chinese, chinese_f1) if language == "chinese" else (plain_english, english_f1)
+    normalize, f1 = (normalize_chinese, chinese_f1) if language == "chinese" else (normalize_english, english_f1)
     references = [gold for gold in golds if normalize(gold)] or [""]
     exact = normalize(predicted) in [normalize(gold) for gold in references]
     return float(exact), max(f1(gold, predicted) for gold in references)
@@ -247,25 +247,25 @@ def answer_language(golds: Sequence[Sequence[str]]) -> Language:
     return "chinese" if han * MEAN_WORD_LENGTH > latin else "english"
 
 
-def plain_english(text: str) -> str:
+def normalize_english(text: str) -> str:
     """SQuAD's normalization: lower case, no punctuation, no articles, single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
 
 
 def english_f1(gold: str, predicted: str) -> float:
     """F1 of shared words, in any order."""
-    gold_words, predicted_words = plain_english(gold).split(), plain_english(predicted).split()
+    gold_words, predicted_words = normalize_english(gold).split(), normalize_english(predicted).split()
     return _f1((Counter(gold_words) & Counter(predicted_words)).total(), gold_words, predicted_words)
 
 
-def plain_chinese(text: str) -> str:
+def normalize_chinese(text: str) -> str:
     """CMRC 2018's normalization: lower case, no punctuation; inner white space stays."""
     return text.lower().strip().translate(CMRC_PUNCTUATION)
 
 
 def chinese_f1(gold: str, predicted: str) -> float:
     """F1 of the longest common run of Chinese characters and Latin words."""
-    gold_words, predicted_words = WORD.findall(plain_chinese(gold)), WORD.findall(plain_chinese(predicted))
+    gold_words, predicted_words = WORD.findall(normalize_chinese(gold)), WORD.findall(normalize_chinese(predicted))
     return _f1(longest_common(gold_words, predicted_words), gold_words, predicted_words)
 
 
@@ -543,7 +543,7 @@ def tagging_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence
     }
 
 
-def of_unknown(
+def unknown_word_accuracy(
     words: Sequence[Sequence[str]],
     true: Sequence[Sequence[str]],
     predicted: Sequence[Sequence[str]],
@@ -559,7 +559,7 @@ def oov_tagging_accuracy(examples: Sequence[Any], answers: Sequence[Any], known:
     """Accuracy on out-of-vocabulary words of tagged examples; unlabeled examples are ignored."""
     labeled = [(example, answer) for example, answer in zip(examples, answers, strict=True) if example.tags is not None]
     words, true = [example.words for example, _ in labeled], [example.tags for example, _ in labeled]
-    return of_unknown(words, true, [answer.tags for _, answer in labeled], known)
+    return unknown_word_accuracy(words, true, [answer.tags for _, answer in labeled], known)
 
 
 def _flatten_tag_ids(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:

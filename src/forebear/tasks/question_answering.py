@@ -28,7 +28,7 @@ OVERLAP_DIVISOR = 4  # windows overlap by a fourth or the longest answer, at mos
 MAX_NEGATIVE_WINDOWS = 2  # training windows without the answer, per example
 MAX_SPAN_CANDIDATES = 20  # starts and ends that are combined
 MIN_PROBABILITY = 1e-300  # avoids log(0)
-NO_ANSWER = 0  # the position for "no answer": the first token
+NO_ANSWER_POSITION = 0  # the position for "no answer": the first token
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class QuestionAnswering(Task):
             window = passage.ids[start : start + max_tokens]
             offset = input_format.last_text_start(question, window)
             has_answer = start <= first and last < start + len(window) and first >= 0
-            targets = (offset + first - start, offset + last - start) if has_answer else (NO_ANSWER, NO_ANSWER)
+            targets = (offset + first - start, offset + last - start) if has_answer else (NO_ANSWER_POSITION, NO_ANSWER_POSITION)
             targets = (IGNORE_INDEX, IGNORE_INDEX) if example.answers is None else targets
             answer_spans = np.full((offset + len(window) + len(input_format.after), 2), IGNORE_INDEX, np.int64)
             answer_spans[offset : offset + len(window)] = passage.spans[start : start + len(window)] or 0
@@ -202,7 +202,7 @@ class QuestionAnswering(Task):
                 candidates.setdefault((start, end), span)
         ranked = tuple(candidates.values())
         no_answer_score = min(
-            (float(window.start[NO_ANSWER] + window.end[NO_ANSWER]) for window in windows), default=0.0
+            (float(window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION]) for window in windows), default=0.0
         )
         best = ranked[0] if ranked else None
         table = windows[spans[0][1]].table(example.passage) if spans else ()
@@ -307,8 +307,8 @@ def _answer_tokens(passage: TokenEncoding, example: QuestionExample) -> tuple[in
 
 def _select_training_windows(windows: Sequence[ExampleRow], number: int) -> list[ExampleRow]:
     """Windows with the answer and a few others; otherwise "no answer" dominates in long passages."""
-    positives = [row for row in windows if row.targets["start"] not in (NO_ANSWER, IGNORE_INDEX)]
-    negatives = [row for row in windows if row.targets["start"] in (NO_ANSWER, IGNORE_INDEX)]
+    positives = [row for row in windows if row.targets["start"] not in (NO_ANSWER_POSITION, IGNORE_INDEX)]
+    negatives = [row for row in windows if row.targets["start"] in (NO_ANSWER_POSITION, IGNORE_INDEX)]
     if len(negatives) > MAX_NEGATIVE_WINDOWS:
         sampled = np.random.default_rng(number).choice(len(negatives), MAX_NEGATIVE_WINDOWS, replace=False)
         negatives = [negatives[index] for index in sorted(sampled.tolist())]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 FORBIDDEN, MIN_EMISSION = -1e12, -1e6  # score of forbidden transitions; lower bound of emission scores
-MUCH = 1 << 24  # transitions of all words; below, loading the compiled kernel takes longer
+MIN_COMPILED_SIZE = 1 << 24  # transitions of all words; below, loading the compiled kernel takes longer
 MIN_WEIGHT = 1e-300  # avoids log(0)
 
 
@@ -43,7 +43,7 @@ def chain_viterbi(
     scores: np.ndarray, lengths: Sequence[int], transitions: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
     """(N,) the labels with the highest total score (Viterbi)."""
-    if scores.size * len(start) > MUCH:
+    if scores.size * len(start) > MIN_COMPILED_SIZE:
         from forebear.kernels import crf
 
         return crf.viterbi(scores, np.asarray(lengths, np.int64), transitions, start, end)
@@ -112,7 +112,7 @@ FORBIDDEN_SCORE = -1e4  # score of transitions that IOBES does not allow
 BATCH_SENTENCES = 1024  # sentences that are decoded together
 MARGIN_DIVISOR = 8  # in long texts, words are predicted with at least an eighth of a window as context
 MIN_LONG_WORD_SHARE = 0.1  # of Chinese words with several characters, above which words and not characters are tagged
-SHORT = 4  # characters between spaces, on average, up to which Chinese text is already segmented
+MAX_MEAN_WORD_LENGTH = 4  # characters between spaces, on average, up to which Chinese text is already segmented
 _WORDS = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
 
 
@@ -257,7 +257,7 @@ class SequenceTagging(Task):
         pieces = [piece[:max_tokens] for piece in pieces]
         tag_ids = {tag: tag_id for tag_id, tag in enumerate(self.tags)}
         targets_of_words = [tag_ids.get(tag, IGNORE_INDEX) for tag in example.tags or ()]
-        for begin, end, supervised in _windows([len(piece) for piece in pieces], max_tokens):
+        for begin, end, supervised in _word_windows([len(piece) for piece in pieces], max_tokens):
             text = np.concatenate(pieces[begin:end]) if begin < end else np.empty(0, np.int32)
             tokens, segments = input_format.make_row(text)
             word_offsets = len(input_format.before) + np.cumsum(
@@ -364,7 +364,7 @@ def _entity_text(words: Sequence[str], tags: Sequence[str]) -> str:
     return "; ".join(f"{''.join(_join_words(words[first:last]))} {kind}" for first, last, kind in spans)
 
 
-def _windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]]:
+def _word_windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]]:
     """(first word, last word + 1, predicted words) of each window; every word is predicted once."""
     ends = np.cumsum([0, *sizes])
     count, margin, done = len(sizes), room // MARGIN_DIVISOR, 0
@@ -402,7 +402,7 @@ def _segment_words(text: str) -> Iterator[str]:
     """Words of Chinese text: separated by spaces already, as in 我 爱 北京, or found by the segmenter."""
     tokens = text.split()
     chinese = [token for token in tokens if has_han(token)]
-    if len(chinese) > 1 and sum(map(len, chinese)) <= SHORT * len(chinese):
+    if len(chinese) > 1 and sum(map(len, chinese)) <= MAX_MEAN_WORD_LENGTH * len(chinese):
         yield from tokens
     else:
         yield from (word for word in Segmenter().split(text) if not word.isspace())

@@ -188,7 +188,7 @@ def task_from_json(settings: Mapping[str, Any]) -> Task:
 # --- Prediction: packed batches of similar length, logits in the order of the examples ---
 
 
-AT_ONCE = 4096  # tokens per batch: enough to use the processor, little memory
+BATCH_TOKENS = 4096  # tokens per batch: enough to use the processor, little memory
 EXAMPLE_HEADS = ("label",)  # heads with one output per example
 ROW_HEADS = ("choice",)  # heads with one output per sequence
 TOKEN_HEADS = ("tag", "start", "end")  # heads with one output per token; other heads belong to no task
@@ -275,7 +275,7 @@ def _length_batches(sizes: np.ndarray) -> Iterator[list[int]]:
     batch: list[int] = []
     size = 0
     for example in np.argsort(-sizes, kind="stable").tolist():
-        if batch and size + int(sizes[example]) > AT_ONCE:
+        if batch and size + int(sizes[example]) > BATCH_TOKENS:
             yield batch
             batch, size = [], 0
         batch.append(example)

@@ -15,10 +15,10 @@ PSEUDO_METRICS = ("bits", "perplexity", "nats")  # of bidirectional models they 
 
 def write_card(run: RunFolder) -> None:
     with atomic_write(run.path / CARD_FILE) as file:
-        file.write(card(run.metadata).encode())
+        file.write(render_card(run.metadata).encode())
 
 
-def card(metadata: Mapping[str, Any]) -> str:
+def render_card(metadata: Mapping[str, Any]) -> str:
     entry = LINEAGE[metadata["milestone"]]
     sections = [
         f"# {entry.title} · {metadata['name']}",

@@ -13,7 +13,7 @@ from forebear.data.corpus.parallel import ParallelCorpus
 from forebear.data.corpus.subset import Subset, concat_ranges
 from forebear.errors import ForebearError
 
-UNKNOWN = 0.2  # above this a vocabulary does not fit its text
+MAX_UNKNOWN_RATE = 0.2  # above this a vocabulary does not fit its text
 MAX_SLASH_SHARE, SLASH_SAMPLE_TOKENS = 0.1, 100_000  # of ordinary text; share of "/" among so many tokens
 MAX_DUPLICATE_SHARE = 0.2  # share of duplicate documents that is warned about
 FREQUENCY_SAMPLE_TOKENS = 4_000_000  # about, from which frequencies are counted
@@ -21,7 +21,7 @@ EXPLODING_FACTOR = 100  # times the clipping norm; less happens in every trainin
 DIVERGENCE_FACTOR = 4  # times the loss of untrained vectors: no overfitting comes near it
 RUINED_LOSS_FACTOR = 3  # times the unigram loss, at the end: only a learning rate too high leads there
 LATE_FACTOR = 1.2  # times the time budget
-TOGETHER = 1_000  # whose tokens are counted at once
+DOCUMENTS_PER_BLOCK = 1_000  # whose tokens are counted at once
 
 
 class NonFiniteLossError(ForebearError):
@@ -39,10 +39,10 @@ def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None)
         )
     for policy, items in corpus.ledger.mended.items():
         yield f"{items.count:,} bytes that are not in the text's encoding were {policy}; its ledger.json lists them"
-    if unknown > UNKNOWN and min_count is not None:
+    if unknown > MAX_UNKNOWN_RATE and min_count is not None:
         reason = f"they are seen less than {min_count} times, or --vocabulary is full"
         yield f"{unknown:.0%} of the words have no vector: {reason}"
-    elif unknown > UNKNOWN:
+    elif unknown > MAX_UNKNOWN_RATE:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
     if isinstance(corpus, Corpus) and (slashes := _token_share("/", corpus)) > MAX_SLASH_SHARE:
         yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it as that"
@@ -77,8 +77,8 @@ def unigram_entropy(train: Subset, held_out: Subset, vocab_size: int, eos_id: in
 def _frequencies(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
     """Token frequencies, from a sample of a large text, with an end-of-text token for each document."""
     counts = np.zeros(vocab_size)
-    for start in range(0, len(subset), TOGETHER):
-        spans = subset.spans[start : start + TOGETHER]
+    for start in range(0, len(subset), DOCUMENTS_PER_BLOCK):
+        spans = subset.spans[start : start + DOCUMENTS_PER_BLOCK]
         lengths = np.minimum(spans[:, 1] - spans[:, 0], FREQUENCY_SAMPLE_TOKENS // len(spans))
         positions = concat_ranges(spans[:, 0], lengths)
         counts += np.bincount(subset.corpus.ids[positions], minlength=vocab_size)

@@ -41,7 +41,7 @@ class StudentStates(States):
         return self.taught
 
 
-def softened(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
+def soft_target_loss(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
     """T² · KL(teacher ‖ student) of (n, K) logits divided by T, summed; T² keeps the size of gradients."""
     student_log_probs, teacher_log_probs = (
         (scores.clamp_min(MIN_LOGIT) / temperature).log_softmax(1) for scores in (logits, teacher_logits)
@@ -87,7 +87,7 @@ class LogitDistillation(nn.Module):
             logits, teacher_logits = (
                 torch.stack((scores, torch.zeros_like(scores)), -1).flatten(0, 1) for scores in (logits, teacher_logits)
             )
-        return softened(logits, teacher_logits, self.temperature)
+        return soft_target_loss(logits, teacher_logits, self.temperature)
 
 
 def _supervised_rows(target: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ def _scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 # --- Layer distillation ---
 
 
-def layers_of(student: int, teacher: int) -> list[int]:
+def matching_teacher_layers(student: int, teacher: int) -> list[int]:
     """The teacher's layer, from 1, that each of the student's matches: evenly spaced, the last with the last."""
     return [(2 * layer * teacher + student) // (2 * student) for layer in range(1, student + 1)]
 
@@ -206,7 +206,7 @@ class _LayerDistillation(nn.Module):
     def __init__(self, student: Encoder, teacher: Encoder) -> None:
         super().__init__()
         self._encoders = student, teacher
-        self.pairs = list(enumerate(layers_of(student.depth, teacher.depth), 1))
+        self.pairs = list(enumerate(matching_teacher_layers(student.depth, teacher.depth), 1))
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> None:
         return None
@@ -350,7 +350,7 @@ def inherit_layers(teacher_tensors: Mapping[str, Tensor], student: Model, depths
 
     A student with a shorter context takes the first positions.
     """
-    teacher_layers, inherited = layers_of(*depths), {}
+    teacher_layers, inherited = matching_teacher_layers(*depths), {}
     for name, parameter in student.named_parameters():
         layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
         teacher_name = name

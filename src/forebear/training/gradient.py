@@ -137,7 +137,7 @@ def choose_device(recipe: Recipe) -> DeviceConfig:
     """The device of a recipe, or else the fastest available; also sets the number of threads."""
     import torch
 
-    devices = available()
+    devices = available_devices()
     name = recipe.device or devices[0]
     if name.partition(":")[0] not in devices:
         raise InputError(f"there is no device {name!r} here", hint=f"choose one of {', '.join(devices)}")
@@ -149,7 +149,7 @@ def choose_device(recipe: Recipe) -> DeviceConfig:
     return DeviceConfig(name, threads, precision)
 
 
-def available() -> list[str]:
+def available_devices() -> list[str]:
     """Device types of this machine, the fastest first."""
     import torch
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # --- Pre-training ---
 
-KINDS = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}  # of arrays, as safetensors names them
+SAFETENSORS_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}  # of arrays, as safetensors names them
 
 
 def learner_for(
@@ -84,14 +84,14 @@ def load_model(
         network.load(load_file(weights))
         return network
     if spec.learning == "sweeping":
-        network.load(mapped(weights))
+        network.load(memory_map_tensors(weights))
         return network
     if heads is not None:
         network = network.with_heads(heads)
     return load_torch_weights(network, weights, quantized)
 
 
-def mapped(weights: Path) -> dict[str, np.ndarray]:
+def memory_map_tensors(weights: Path) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file as memory maps, so that only the rows in use are read."""
     with open(weights, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
@@ -100,7 +100,7 @@ def mapped(weights: Path) -> dict[str, np.ndarray]:
     for name, entry in header.items():
         if name != "__metadata__":
             start, stop = entry["data_offsets"]
-            dtype, shape = np.dtype(KINDS[entry["dtype"]]), tuple(entry["shape"])
+            dtype, shape = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]), tuple(entry["shape"])
             has_values = stop > start  # nothing cannot be mapped
             arrays[name] = (
                 np.memmap(weights, dtype, "r", 8 + size + start, shape) if has_values else np.zeros(shape, dtype)
@@ -139,15 +139,15 @@ def task_learner(
         if uses_full_batch(spec, task):
             from forebear.training.learners import CRFLearner
 
-            return CRFLearner(linear(spec, tokenizer, task, adaptation), recipe)
+            return CRFLearner(build_linear_model(spec, tokenizer, task, adaptation), recipe)
         from forebear.training.learners import LinearLearner
 
-        return LinearLearner(linear(spec, tokenizer, task, adaptation), recipe, label_weights)
+        return LinearLearner(build_linear_model(spec, tokenizer, task, adaptation), recipe, label_weights)
     from forebear.training.gradient import GradientLearner, choose_device
 
     model = build_task_model(spec, tokenizer, task, adaptation, label_weights)
     return GradientLearner(
-        model, recipe, choose_device(recipe), taken(pretrained or {}, model), adaptation.lr_scales(model)
+        model, recipe, choose_device(recipe), select_pretrained_tensors(pretrained or {}, model), adaptation.lr_scales(model)
     )
 
 
@@ -168,7 +168,7 @@ def build_task_model(
     return adaptation.build_model(encoder, task, spec.input_format(tokenizer), label_weights)
 
 
-def taken(pretrained: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+def select_pretrained_tensors(pretrained: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
     """The tensors of a pre-trained run that fit the parameters of this model, under their names there."""
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     encoder_tensors = {name: tensor for name, tensor in pretrained.items() if name.startswith("encoder.")}
@@ -200,13 +200,13 @@ def load_task_model(
     if spec.learning == "counting":
         from safetensors.numpy import load_file
 
-        model = linear(spec, tokenizer, task, adaptation)
+        model = build_linear_model(spec, tokenizer, task, adaptation)
         model.load(load_file(weights))
         return model
     return load_torch_weights(build_task_model(spec, tokenizer, task, adaptation), weights, quantized)
 
 
-def linear(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
+def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
     """The linear model over n-gram features that stands for counting models; for tagging, the model's own tagger."""
     if spec.learns_tags and isinstance(task, SequenceTagging):
         return spec.build_tagger(tokenizer, task.transitions)
@@ -260,7 +260,7 @@ def load_run_model(folder: RunFolder) -> tuple[Any, list[str]]:
 
 # --- Counting models; large n-gram models answer from a memory-mapped hash table ---
 
-TABLE = "ngrams.table"
+NGRAM_STORE_FILE = "ngrams.table"
 
 
 def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
@@ -268,7 +268,7 @@ def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
     network, weights_entry, file = (
         folder.spec.build(folder.tokenizer),
         folder.metadata.get("weights"),
-        folder.path / TABLE,
+        folder.path / NGRAM_STORE_FILE,
     )
     if not isinstance(network, NgramModel):
         weights, notes = folder.verified_weights()
@@ -293,7 +293,7 @@ def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
     weights, load_notes = folder.verified_weights()
     network = load_model(folder.spec, folder.tokenizer, weights)
     if weights_entry is not None and not load_notes:
-        leave_table(network, folder)
+        save_ngram_store(network, folder)
     return network, notes + load_notes
 
 
@@ -303,18 +303,18 @@ def spill_to_run_folder(network: Any, folder: RunFolder) -> Iterator[None]:
     if not isinstance(network, NgramModel):
         yield
         return
-    network.place = folder.path / TABLE
+    network.place = folder.path / NGRAM_STORE_FILE
     _remove_leftovers(folder)
     with tempfile.TemporaryDirectory(prefix=".counts-", dir=folder.path) as spill_folder:
         network.tally.folder = Path(spill_folder)
         yield
-        leave_table(network, folder)
+        save_ngram_store(network, folder)
         network.tally.folder = None
 
 
-def leave_table(network: NgramModel, folder: RunFolder) -> None:
+def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
     """Builds the hash table of a run's weights if the model is large; a read-only folder does without."""
-    file = folder.path / TABLE
+    file = folder.path / NGRAM_STORE_FILE
     if network.tally.folder is None:  # no process is counting here
         _remove_leftovers(folder)
     try:
@@ -354,7 +354,7 @@ def _remove_leftovers(folder: RunFolder) -> None:
     """Removes the files of killed processes."""
     for leftover in folder.path.glob(".counts-*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    for leftover in folder.path.glob(f".{TABLE}.*.tmp"):
+    for leftover in folder.path.glob(f".{NGRAM_STORE_FILE}.*.tmp"):
         leftover.unlink(missing_ok=True)
 
 

@@ -17,7 +17,7 @@ from forebear.tasks.task import ProgressFn, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
 TEACHER_TARGET = "_taught"  # suffix of target names: the teacher's logits
-TINY = 1e-30  # its logarithm is finite in single precision
+MIN_PROBABILITY = 1e-30  # its logarithm is finite in single precision
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
 def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray]) -> np.ndarray:
     """Log probabilities of each example's (words, tags), at the tokens that represent the words."""
     assert rows.answer_spans is not None
-    log_probs = np.log(np.maximum(np.concatenate(word_probabilities), TINY)).astype(np.float32)
+    log_probs = np.log(np.maximum(np.concatenate(word_probabilities), MIN_PROBABILITY)).astype(np.float32)
     starts = np.cumsum([0, *map(len, word_probabilities)])[:-1]
     targets = np.full((len(rows.tokens), log_probs.shape[1]), np.nan, np.float32)
     is_supervised = rows.answer_spans != IGNORE_INDEX

@@ -29,7 +29,7 @@ from forebear.training.settings import Recipe
 # --- Ctrl-C: the loop finishes its step and saves; a second one ends the process at once ---
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-APART = 0.5  # seconds; signals closer together count as one
+MIN_SIGNAL_GAP = 0.5  # seconds; signals closer together count as one
 
 
 class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
@@ -75,16 +75,16 @@ def _listen(receiver: socket.socket) -> None:
         while received := receiver.recv(1):
             if received[0] not in SIGNALS:
                 continue
-            if first_time is not None and time.monotonic() - first_time > APART:
+            if first_time is not None and time.monotonic() - first_time > MIN_SIGNAL_GAP:
                 os.write(2, b"\nforebear: ended at once, without saving; what was saved before is whole\n")
                 os._exit(128 + received[0])
             first_time = first_time or time.monotonic()
 
 
 STEPS_PER_LINE = 10  # steps per line of metrics.jsonl
-LOOKED_AT, AT_MOST = 10, 1 << 18  # of held-out text in an evaluation
+MAX_EVAL_BATCHES, MAX_EVAL_TOKENS = 10, 1 << 18  # of held-out text in an evaluation
 STOPPED_EARLY = "stopped early"  # prefix of the note
-SHARE_OF_SAVING = 20  # two saves are at least this many times the duration of one apart
+SAVE_INTERVAL_FACTOR = 20  # two saves are at least this many times the duration of one apart
 
 
 # Metrics of held-out examples beside the loss, and a value to minimize, by which the best weights are chosen.
@@ -196,7 +196,7 @@ class Trainer:
                 self.at.seconds = time.monotonic() - self.began
                 self.pace.fix_total_steps(self.at.step, self.at.seconds)
                 self._evaluate_and_report(diagnostics)
-                save_interval = max(self.recipe.save_every, SHARE_OF_SAVING * self.saving)
+                save_interval = max(self.recipe.save_every, SAVE_INTERVAL_FACTOR * self.saving)
                 if time.monotonic() - self.saved > save_interval and not self._is_over():
                     self._save()
                 if interruption.asked and not self._is_over():
@@ -330,7 +330,7 @@ class Trainer:
         """The mean loss of each target on the same few batches of held-out text each time."""
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
-        steps = min(LOOKED_AT, -(-AT_MOST // self.recipe.batch)) if len(self.split.held_out) else 0
+        steps = min(MAX_EVAL_BATCHES, -(-MAX_EVAL_TOKENS // self.recipe.batch)) if len(self.split.held_out) else 0
         steps = min(steps, self.objective.steps(self.split.held_out, self.recipe.batch))
         for number in range(steps):
             batch = self.objective.batch(self.split.held_out, self.recipe.batch, BatchKey(0, number))

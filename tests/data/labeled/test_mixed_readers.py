@@ -63,7 +63,7 @@ def test_every_task_is_learned_above_every_recurrent_encoder(
     plan = planned(runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=place)
     rows = run.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     together = predicting.predict_logits(run.network, rows)
-    monkeypatch.setattr(predicting, "AT_ONCE", 1)
+    monkeypatch.setattr(predicting, "BATCH_TOKENS", 1)
     for head, arrays in predicting.predict_logits(run.network, rows).items():
         for one, other in zip(arrays, together[head], strict=True):
             np.testing.assert_allclose(one, other, atol=2e-5)

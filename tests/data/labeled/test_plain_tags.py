@@ -14,7 +14,7 @@ from forebear.data.labeled.source import detect_format, labeled_source, read_exa
 from forebear.errors import InputError
 from forebear.experiments.comparison.significance import example_scores
 from forebear.tasks.baselines import task_baseline
-from forebear.tasks.metrics import of_unknown, tagging_accuracy
+from forebear.tasks.metrics import tagging_accuracy, unknown_word_accuracy
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import task_from_json
 
@@ -86,8 +86,8 @@ def test_figures_by_hand():
     assert figures["per_kind"]["n"] == {"precision": 0.75, "recall": 1.0, "f1": pytest.approx(6 / 7), "support": 3}
     assert figures["macro_f1"] == pytest.approx((6 / 7 + 0 + 1) / 3)
     words = [["cat", "eats", "."], ["dog", "cat"]]
-    assert of_unknown(words, true, said, {"cat", "."}) == {"unknown_words": 2, "accuracy_unknown": 0.5}
-    assert of_unknown(words, true, said, {"cat", ".", "eats", "dog"})["accuracy_unknown"] is None
+    assert unknown_word_accuracy(words, true, said, {"cat", "."}) == {"unknown_words": 2, "accuracy_unknown": 0.5}
+    assert unknown_word_accuracy(words, true, said, {"cat", ".", "eats", "dog"})["accuracy_unknown"] is None
     assert tagging_accuracy([], [])["accuracy"] == 0.0
     with pytest.raises(InputError, match="not as long"):
         tagging_accuracy([["n"]], [[]])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from forebear.data.labeled.examples import AnswerSpan, QuestionExample
-from forebear.data.labeled.readers import LONGEST_RECORD
+from forebear.data.labeled.readers import MAX_RECORD_LINES
 from forebear.data.labeled.row_to_example import LabeledFormat, RejectedRow
 from forebear.data.labeled.source import detect_format, read_examples
 from forebear.errors import InputError
@@ -213,7 +213,7 @@ def test_a_quote_never_closed_does_not_swallow_the_file(file):
     with pytest.raises(InputError, match="never closed") as caught:
         list(read_examples(path, "classification", QUOTED, on_bad_rows="skip"))
     assert caught.value.line == 3
-    path = file("text,label\nfine,x\n" + '"open,x\n' + "fine,x\n" * 2 * LONGEST_RECORD + '"\n')
+    path = file("text,label\nfine,x\n" + '"open,x\n' + "fine,x\n" * 2 * MAX_RECORD_LINES + '"\n')
     with pytest.raises(InputError, match="never closed") as caught:
         list(read_examples(path, "classification", QUOTED, on_bad_rows="skip"))
     assert caught.value.line == 3

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.data.labeled.examples import AnswerSpan, ExampleLocation, LabeledExample, TaggedExample
-from forebear.data.labeled.row_to_example import LabeledFormat, labelled, make_location
+from forebear.data.labeled.row_to_example import LabeledFormat, make_labeled, make_location
 from forebear.data.labeled.source import detect_format, read_examples
 
 TWO = LabeledFormat("tsv", (1,), 2, width=2)
@@ -186,7 +186,7 @@ def test_swift_making_makes_the_same():
     place = make_location("f", 3, None)
     assert place == ExampleLocation("f", 3)
     assert hash(place) == hash(ExampleLocation("f", 3))
-    made = labelled(("a",), "x", place)
+    made = make_labeled(("a",), "x", place)
     assert made == LabeledExample(("a",), "x", ExampleLocation("f", 3))
     with pytest.raises(AttributeError):
         made.label = "y"

@@ -6,7 +6,7 @@ import statistics
 import numpy as np
 import pytest
 
-from forebear.data.labeled.dataset_stats import LONG, summarize_dataset
+from forebear.data.labeled.dataset_stats import LONG_TEXT, summarize_dataset
 from forebear.data.labeled.examples import (
     AnswerSpan,
     ChoiceExample,
@@ -70,7 +70,7 @@ def test_what_spoils_training_is_said():
     rare = summarize_dataset(made(*((str(n), "x" if n > 3 else "y") for n in range(20))))
     assert rare.warnings() == ["fewer than 5 examples of 'y'"]
     long = summarize_dataset(
-        made(("a" * (LONG + 1), "x"), ("b" * LONG, "y"), *((str(n), "xy"[n % 2]) for n in range(20)))
+        made(("a" * (LONG_TEXT + 1), "x"), ("b" * LONG_TEXT, "y"), *((str(n), "xy"[n % 2]) for n in range(20)))
     )
     (warning,) = long.warnings()
     assert warning.startswith("1 texts have more than 2,000 characters, the longest at f.tsv:1")

@@ -20,7 +20,7 @@ from forebear.data.labeled.tag_schemes import (
     entities_to_iobes,
     entity_spans,
     from_iobes,
-    labels_of,
+    iobes_labels,
     legal_transitions,
     reject_nested_tags,
     repair_tags,
@@ -221,7 +221,7 @@ def test_entities_beyond_the_text_are_refused():
 
 
 def test_labels_are_those_of_the_lineage():
-    labels = labels_of(["PER", "LOC", "ORG"])
+    labels = iobes_labels(["PER", "LOC", "ORG"])
     assert len(labels) == 13
     assert labels[:5] == ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
     assert [split_tag(label)[0] for label in labels[:5]] == [*"OBIES"]
@@ -231,7 +231,7 @@ def test_labels_are_those_of_the_lineage():
 
 
 def test_legal_moves_are_just_those_of_legal_sequences():
-    labels = labels_of(["地名", "a-b"])
+    labels = iobes_labels(["地名", "a-b"])
     moves, start, end = legal_transitions(labels)
     for length in (1, 2, 3):
         for path in product(range(len(labels)), repeat=length):
@@ -241,7 +241,7 @@ def test_legal_moves_are_just_those_of_legal_sequences():
 
 @given(st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_the_best_path_is_the_best_of_all(words, seed):
-    labels = labels_of(["X"])
+    labels = iobes_labels(["X"])
     rules = legal_transitions(labels)
     scores = np.log(np.random.default_rng(seed).dirichlet(np.ones(len(labels)), words)).reshape(words, len(labels))
     found = constrained_viterbi(scores, [words], *rules)
@@ -255,10 +255,10 @@ def test_the_best_path_is_the_best_of_all(words, seed):
 
 
 def test_the_best_path_where_something_is_impossible():
-    rules = legal_transitions(labels_of(["X"]))
+    rules = legal_transitions(iobes_labels(["X"]))
     sure = np.full((3, 5), -np.inf)
     sure[[0, 1, 2], [1, 2, 0]] = 0  # B-X I-X O: nothing legal is possible
-    assert scheme_violations([labels_of(["X"])[label] for label in constrained_viterbi(sure, [3], *rules)]) == []
+    assert scheme_violations([iobes_labels(["X"])[label] for label in constrained_viterbi(sure, [3], *rules)]) == []
     alone = legal_transitions(["B-X", "I-X"])  # from which nothing can end
     assert constrained_viterbi(np.array([[0.0, -1.0], [0.0, -1.0]]), [2], *alone).tolist() == [0, 1]
 

@@ -228,7 +228,7 @@ def test_memory_does_not_grow_from_six_to_fourteen_megabytes(work, tmp_path):
 @pytest.mark.parametrize(("division", "workers"), [("blank", 2), ("lines", 1)])
 def test_memory_does_not_grow_with_the_text(work, tmp_path, division, workers):
     size = len((work / "text.txt").read_text()) + 2
-    times = -(-2 * workers * pretokens.ENOUGH // size)  # enough for every worker to have its loops compiled
+    times = -(-2 * workers * pretokens.COMPILE_AFTER // size)  # enough for every worker to have its loops compiled
     small, large = grown(work, tmp_path, (times, 3 * times), division, workers)
     for before, after in zip(small["peak"], large["peak"], strict=True):
         assert after <= 1.1 * before, (small, large)

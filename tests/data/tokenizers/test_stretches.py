@@ -81,7 +81,7 @@ def test_tables_grow_and_lose_nothing(monkeypatch):
 @pytest.mark.parametrize("loaded", [False, True])
 def test_much_text_is_worth_compiling(monkeypatch, loaded):
     monkeypatch.setattr(pretokens.sys, "modules", {"numba": None} if loaded else {})
-    border = pretokens.MANY if loaded else pretokens.ENOUGH
+    border = pretokens.COMPILE_AFTER_IF_LOADED if loaded else pretokens.COMPILE_AFTER
     assert not pretokens.worth_compiling(border)
     assert pretokens.worth_compiling(border + 1)
 
@@ -91,8 +91,8 @@ def test_much_text_is_worth_compiling(monkeypatch, loaded):
 def test_pieces_are_counted_alike(texts, compiled_from):
     sound_texts = [replace_surrogates(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabulary, "MOST_STRETCHES", 3)
-        patch.setattr(vocabulary, "BLOCK", 5)
+        patch.setattr(vocabulary, "MAX_PRETOKENS", 3)
+        patch.setattr(vocabulary, "BLOCK_CHARACTERS", 5)
         for module in (pretokens, vocabulary):
             patch.setattr(module, "worth_compiling", lambda seen: seen > compiled_from)
         found = vocabulary.count_pieces(sound_texts, str.split)

@@ -133,7 +133,7 @@ def test_every_character_in_byte_pairs(made):
 
 
 def test_memory_is_emptied_when_full(made, monkeypatch):
-    monkeypatch.setattr(token_cache, "MOST_STRETCHES", 40)
+    monkeypatch.setattr(token_cache, "MAX_PRETOKENS", 40)
     tokenizer = Tokenizer.__reduce__(made["wordpiece"])[0](*Tokenizer.__reduce__(made["wordpiece"])[1])
     for line in lines(50, seed=2):
         same(tokenizer, [line, *FRAGMENTS[:5]])

@@ -81,7 +81,7 @@ def test_words_by_count():
 
 def test_words_are_counted_once_settled(monkeypatch):
     whole = train_tokenizer("words", TEXTS)
-    monkeypatch.setattr(vocabulary, "MOST_STRETCHES", 10)
+    monkeypatch.setattr(vocabulary, "MAX_PRETOKENS", 10)
     assert train_tokenizer("words", TEXTS).vocabulary() == whole.vocabulary()
 
 
@@ -170,10 +170,10 @@ def test_without_a_total_the_beginning_is_taken():
 
 def test_unspaced_text_is_cut_for_training():
     text = "我爱北京天安门" * 20 + "a" * 200 + "，b c" + "0" * 500
-    parts = bpe.parts(text, Segmenter())
+    parts = bpe.split_for_training(text, Segmenter())
     assert "".join(parts) == text
     assert set(parts) >= {"我", "爱", "北京", "天安门", "a" * 32}
-    assert bpe.parts("a plain sentence, no Chinese 3.14", Segmenter()) == ["a plain sentence, no Chinese 3.14"]
+    assert bpe.split_for_training("a plain sentence, no Chinese 3.14", Segmenter()) == ["a plain sentence, no Chinese 3.14"]
 
 
 def test_segmenter_that_was_given_is_kept():

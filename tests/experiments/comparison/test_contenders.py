@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from forebear.errors import InputError
-from forebear.experiments.comparison.contenders import ablations, comparison_rows, rows_for_task, runs
+from forebear.experiments.comparison.contenders import ablation_origins, comparison_rows, rows_for_task, run_origins
 from forebear.experiments.plan import plan_pretraining
 from forebear.registry import model_spec, text_models
 from small_runs import trained
@@ -41,7 +41,7 @@ def test_without_a_text_only_what_counts_and_what_is_given(tmp_path: Path):
     ngram, given = who(texts=[], given=[str(run)])
     assert (ngram.name, ngram.given) == ("ngram", "")
     assert (given.name, given.title, given.milestone) == ("ngram-2", "BERT (ngram-2)", "bert")
-    assert [one.name for one in runs([str(run), str(run)], [])] == ["ngram", "ngram-2"]
+    assert [one.name for one in run_origins([str(run), str(run)], [])] == ["ngram", "ngram-2"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def fields_of(one) -> dict:
 
 
 def test_variants_differ_from_the_whole_in_one_thing_each():
-    whole, nsp, words, fresh = ablations(["nsp", "whole-words", "pretraining"], None, None)
+    whole, nsp, words, fresh = ablation_origins(["nsp", "whole-words", "pretraining"], None, None)
     usual = fields_of(whole)
     assert usual["tokenizer"] == "wordpiece"
     changed = [{name: value for name, value in fields_of(one).items() if value != usual[name]} for one in (nsp, words)]
@@ -79,7 +79,7 @@ def test_variants_differ_from_the_whole_in_one_thing_each():
 
 
 def test_left_to_right_is_gpt_in_berts_shape():
-    whole, direction = ablations(["direction"], "laptop", None)
+    whole, direction = ablation_origins(["direction"], "laptop", None)
     usual, other = fields_of(whole), fields_of(direction)
     for name in ("width", "depth", "heads", "context", "inner", "dropout", "tokenizer"):
         assert other[name] == usual[name]

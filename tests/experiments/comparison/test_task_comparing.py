@@ -165,7 +165,7 @@ def test_other_data_or_settings_are_another_comparison(made: Path, there: Path, 
     ],
 )
 def test_one_that_is_killed_is_a_row_and_the_others_go_on(made: Path, tmp_path: Path, monkeypatch, program, words):
-    monkeypatch.setattr(trials, "TASK_TRIAL_ATTEMPT", program)
+    monkeypatch.setattr(trials, "TASK_TRIAL_PROGRAM", program)
     found = given(made, tmp_path / "c")
     assert [row.name for row in found.rows] == ["ngram", "tiny"]
     assert all(words in trial.error for row in found.rows for trial in row.trials)

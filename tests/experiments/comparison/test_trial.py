@@ -21,7 +21,7 @@ def job(tmp_path: Path) -> TextTrialSpec:
 
 
 SERVING = (
-    "import time\nfrom forebear.experiments.comparison import trials\n"
+    "import time\nfrom forebear.experiments.comparison import trials as trials\n"
     "trials._run_text_trial = lambda job: {}\ntrials.serve_text_trial()"
 )
 
@@ -41,7 +41,7 @@ def heard(line):
     ],
 )
 def test_whatever_happens_to_it_is_told(tmp_path, monkeypatch, program, words):
-    monkeypatch.setattr(trials, "ATTEMPT", program)
+    monkeypatch.setattr(trials, "TEXT_TRIAL_PROGRAM", program)
     told = run_text_trial(job(tmp_path), heard)
     assert words in told.error
     assert (told.seed, told.finished, told.bits_per_byte) == (7, False, None)
@@ -77,7 +77,7 @@ def test_an_interrupt_is_handed_on_and_waited_for(tmp_path, monkeypatch):
         "(marks / 'begun').touch()\n"
         "time.sleep(60)\n"
     )
-    monkeypatch.setattr(trials, "ATTEMPT", program)
+    monkeypatch.setattr(trials, "TEXT_TRIAL_PROGRAM", program)
 
     def interrupted(process, log, hear):
         while not (marks / "begun").exists():
@@ -92,7 +92,7 @@ def test_an_interrupt_is_handed_on_and_waited_for(tmp_path, monkeypatch):
 
 def test_a_trial_whose_caller_dies_ends(tmp_path):
     program = (
-        "import time\nfrom forebear.experiments.comparison import trials\n"
+        "import time\nfrom forebear.experiments.comparison import trials as trials\n"
         "trials._run_text_trial = lambda job: time.sleep(60)\ntrials.serve_text_trial()"
     )
     process = subprocess.Popen(

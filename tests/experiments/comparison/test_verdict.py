@@ -5,13 +5,13 @@ from dataclasses import replace
 from comparisons import BOTH, COUNTS, NETWORK, STICKS, comparison, row, trial
 
 from forebear.experiments.comparison.results import TextTrial
-from forebear.experiments.comparison.verdict import reigns, text_conclusions, text_headline, time_frontier
+from forebear.experiments.comparison.verdict import lead_intervals, text_conclusions, text_headline, time_frontier
 from forebear.settings.units import format_bytes, format_count, format_duration
 
 
 def test_reigns_by_hand():
     # The network is at 6.0 and 3.0 bits when counting has long reached 2.5; it passes it with 2.4 after 40 seconds.
-    told = [(reign.row.name, reign.start, reign.first, reign.last) for reign in reigns([NETWORK, COUNTS])]
+    told = [(reign.row.name, reign.start, reign.first, reign.last) for reign in lead_intervals([NETWORK, COUNTS])]
     assert told == [("counts", 2.0, 2.5, 2.5), ("network", 40, 2.4, 2.0)]
 
 
@@ -20,7 +20,7 @@ def test_who_leads_above_the_worst_result_is_nobodys_business():
 
 
 def test_a_hair_is_no_victory():
-    assert [reign.row.name for reign in reigns([COUNTS, row("later", 2000, trial(3.0, 2.4999))])] == ["counts"]
+    assert [reign.row.name for reign in lead_intervals([COUNTS, row("later", 2000, trial(3.0, 2.4999))])] == ["counts"]
 
 
 def test_the_words():

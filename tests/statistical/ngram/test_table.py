@@ -55,7 +55,7 @@ def largely(given_texts: list[list[int]], order: int, smoothing: str = "kneser-n
 def test_sorting_finds_the_ngrams_that_numpy_finds(rows: list[list[int]], order: int, threads: int):
     text = np.array([token for row in rows for token in (*row, TEXT_BORDER)], np.int32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loops, "APART", 1)
+        patch.setattr(loops, "PARTITION_STEP", 1)
         found = ngram_levels(text.copy(), 5, order, threads)
     for mine, twin in zip(found, ngram_levels_reference(text, 5, order), strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(mine, twin, strict=True))
@@ -74,7 +74,7 @@ def test_groups_of_many_places_are_sorted_too(monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(0)
     text = rng.integers(-1, 3, 20_000).astype(np.int32)
     text[-1] = TEXT_BORDER
-    monkeypatch.setattr(loops, "APART", 16)
+    monkeypatch.setattr(loops, "PARTITION_STEP", 16)
     for mine, twin in zip(ngram_levels(text.copy(), 3, 6, 2), ngram_levels_reference(text, 3, 6), strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(mine, twin, strict=True))
 
@@ -177,13 +177,13 @@ def test_counts_on_the_disk_are_those_in_memory(given_texts: list[list[int]], or
     with tempfile.TemporaryDirectory() as folder:
         model = made([], order)
         model.tally.folder, model.tally.memory = Path(folder), 1
-        before, tallying.FEWEST = tallying.FEWEST, 1
+        before, tallying.MIN_TEXT_TOKENS = tallying.MIN_TEXT_TOKENS, 1
         try:
             for first in range(0, len(given_texts), size):
                 count(model, given_texts[first : first + size])
             counts = model.counts
         finally:
-            tallying.FEWEST = before
+            tallying.MIN_TEXT_TOKENS = before
         assert os.listdir(folder) == []  # files without names
         theirs = whole.counts.arrays()
         assert all(np.array_equal(array, theirs[name]) for name, array in counts.arrays().items())

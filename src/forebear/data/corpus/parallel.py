@@ -69,14 +69,14 @@ def first_misaligned_line(source_lengths: Sequence[int], target_lengths: Sequenc
     return first
 
 
-FORMAT = "forebear-pairs/1"
-SIDES = ("source.txt", "target.txt")
-FACTS = "pairs.json"
+PAIRS_FORMAT = "forebear-pairs/1"
+SIDE_FILES = ("source.txt", "target.txt")
+METADATA_FILE = "pairs.json"
 LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]++")
 SUSPICIOUS = 60  # characters of a suspicious line that are shown
 UNSURE = 2  # in the last lines, their lengths do not show whether a line is missing before or after them
-NAMES = (("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("input", "output"))
-LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")  # de, zho, zh-CN
+SIDE_NAMES = (("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("input", "output"))
+LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")  # de, zho, zh-CN
 
 Row = tuple[int, str, str]  # line, and the two sides
 
@@ -232,7 +232,7 @@ def _columns(first: list[str], names: tuple[str, str] | None, file: str, line: i
             description = "there is one column, and a pair needs two"
             raise InputError(description, file=file, line=line, hint="divide the sides by a tab, or give two files")
         cells = tuple(cell.strip().lower() for cell in first[:2])
-        return (0, 1), cells in NAMES or (cells[0] != cells[1] and all(map(LANGUAGE.fullmatch, cells)))
+        return (0, 1), cells in SIDE_NAMES or (cells[0] != cells[1] and all(map(LANGUAGE_CODE.fullmatch, cells)))
     if all(name.isdecimal() and name.isascii() for name in names):
         columns = int(names[0]) - 1, int(names[1]) - 1
         if not all(0 <= column < len(first) for column in columns):
@@ -249,7 +249,7 @@ def _columns(first: list[str], names: tuple[str, str] | None, file: str, line: i
 def _fields_of(record: Any, file: str, line: int) -> tuple[str, str]:
     """The fields of source and target in a record, by their names or because there are only two."""
     if isinstance(record, dict):
-        for source_field, target_field in NAMES:
+        for source_field, target_field in SIDE_NAMES:
             if source_field in record and target_field in record:
                 return source_field, target_field
         translation = record.get("translation")
@@ -289,7 +289,7 @@ class AlignedFiles:
 
     @property
     def paths(self) -> tuple[str, str]:
-        source_path, target_path = (str(self.folder / side) for side in SIDES)
+        source_path, target_path = (str(self.folder / side) for side in SIDE_FILES)
         return source_path, target_path
 
     @property
@@ -305,19 +305,19 @@ def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles
     """The pairs of these files, read once and cached by their content and format."""
     text = sources_digest(find_sources(paths))
     identity = json.dumps(
-        [FORMAT, text, reading.identity(), [TextFormat().format_of(source_file) for source_file in find_sources(paths)]]
+        [PAIRS_FORMAT, text, reading.identity(), [TextFormat().format_of(source_file) for source_file in find_sources(paths)]]
     )
     folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):
-        if not (folder / FACTS).is_file():
+        if not (folder / METADATA_FILE).is_file():
             _write_aligned(paths, reading, folder)
-        return AlignedFiles(folder, json.loads((folder / FACTS).read_text()))
+        return AlignedFiles(folder, json.loads((folder / METADATA_FILE).read_text()))
 
 
 def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) -> None:
     ledger, count = Ledger(), 0
     with atomic_folder(folder) as temp_folder:
-        source_path, target_path = (temp_folder / name for name in SIDES)
+        source_path, target_path = (temp_folder / name for name in SIDE_FILES)
         with open(source_path, "w", encoding="utf-8") as sources, open(target_path, "w", encoding="utf-8") as targets:
             for _, source, target in reading.read_pairs(paths, ledger):
                 sources.write(source + "\n")
@@ -328,7 +328,7 @@ def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) 
         if not count:
             raise InputError("there is no pair of texts in it", file=paths[0], hint="give text in both languages")
         ledger.verify()
-        write_json(temp_folder / FACTS, {"format": FORMAT, "pairs": count, "ledger": ledger.to_dict()})
+        write_json(temp_folder / METADATA_FILE, {"format": PAIRS_FORMAT, "pairs": count, "ledger": ledger.to_dict()})
 
 
 # --- Tokenizers of source and target ---

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 SHARD_CHARACTERS = 1 << 20  # characters of text in a shard
 ARRAYS = ("ids", "sentences", "sizes", "unknown", "documents", "before", "hashes", "continued")
-OPTIONAL = ("words", "entities")  # arrays that only some text has
-DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a corrupt shard may raise
+OPTIONAL_ARRAYS = ("words", "entities")  # arrays that only some text has
+CORRUPT_ERRORS = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a corrupt shard may raise
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ShardTask:
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 return json.loads(str(file["report"]))["digest"] == self.digest
-        except DAMAGE:
+        except CORRUPT_ERRORS:
             return False
 
 
@@ -68,7 +68,7 @@ class ShardWriter:
         encoded = self.encoder.encode(job.documents)
         arrays = {name: getattr(encoded, name) for name in ARRAYS}
         arrays["ids"] = arrays["ids"].astype(id_dtype(self.encoder.tokenizer.vocab_size))
-        arrays |= {name: array for name in OPTIONAL if (array := getattr(encoded, name)) is not None}
+        arrays |= {name: array for name in OPTIONAL_ARRAYS if (array := getattr(encoded, name)) is not None}
         report = {"silent": encoded.silent, "dropped": encoded.dropped, "ledger": encoded.ledger.to_dict()}
         with explain_disk_errors(job.path), atomic_write(job.path) as file:
             np.savez(file, report=np.array(json.dumps({"digest": job.digest, **report})), **arrays)
@@ -121,7 +121,7 @@ def read_shards(folder: Path) -> Iterator[EncodedShard]:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-        except DAMAGE as error:
+        except CORRUPT_ERRORS as error:
             path.unlink(missing_ok=True)
             hint = "run again to remake it"
             raise ForebearError("a finished shard was damaged on disk", file=path, hint=hint) from error
@@ -135,8 +135,8 @@ def optional_arrays(folder: Path) -> set[str]:
     names: set[str] = set()
     for path in folder.glob("*.npz"):
         with np.load(path, allow_pickle=False) as file:
-            names.update(name for name in OPTIONAL if name in file.files)
-        if len(names) == len(OPTIONAL):
+            names.update(name for name in OPTIONAL_ARRAYS if name in file.files)
+        if len(names) == len(OPTIONAL_ARRAYS):
             break
     return names
 

@@ -47,7 +47,7 @@ QUESTION_NAMES = "question query 问题".split()
 PASSAGE_NAMES = "context passage paragraph document article text 文章 段落 正文 材料".split()
 ANSWER_NAMES = "answers answer answer_text 答案".split()
 START_NAMES = "answer_start start answer_offset 起始 开始位置".split()
-WORDS = "tokens words chars characters token word text sentence 词 字".split()
+WORD_NAMES = "tokens words chars characters token word text sentence 词 字".split()
 TAG_NAMES = "tags ner_tags labels label pos_tags tag ner bio upos pos 标签 标注".split()
 CHOICE_LIST_NAMES = "choices options endings candidates question.choices 选项".split()
 CHOICE_NAMES = "choice option ending answer candidate alternative solution sol opt 选项".split()
@@ -69,7 +69,7 @@ HEADER_NAMES = frozenset(
         *PASSAGE_NAMES,
         *ANSWER_NAMES,
         *START_NAMES,
-        *WORDS,
+        *WORD_NAMES,
         *TAG_NAMES,
         *CHOICE_LIST_NAMES,
         *RIGHT_CHOICE_NAMES,
@@ -84,7 +84,7 @@ HEADER_OR_LABEL_NAMES = frozenset(
 )
 
 
-def folded(name: ColumnRef) -> str:
+def normalize_column_name(name: ColumnRef) -> str:
     return str(name).strip().strip("#").strip().casefold().replace(" ", "_")
 
 
@@ -97,7 +97,7 @@ class ColumnSample:
 
     @property
     def name(self) -> str:
-        return folded(self.column) if isinstance(self.column, str) else ""
+        return normalize_column_name(self.column) if isinstance(self.column, str) else ""
 
     @cached_property
     def text_values(self) -> tuple[str, ...]:
@@ -245,7 +245,7 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     if len(set(cells)) < len(cells) or any(len(cell) > 50 for cell in cells) or not all(cells[1:]):
         return False
     values_below = [{row[index].strip() for row in rest if index < len(row)} for index in range(len(cells))]
-    names = [folded(cell) for index, cell in enumerate(cells) if cell not in values_below[index]]
+    names = [normalize_column_name(cell) for index, cell in enumerate(cells) if cell not in values_below[index]]
     known_names = [name for name in names if name in HEADER_NAMES]
     if len(known_names) > 1 or any(name not in HEADER_OR_LABEL_NAMES for name in known_names):
         return True
@@ -361,7 +361,7 @@ def assign_tagging_columns(
     candidates = (
         [words] if words else [column for column in columns if column is not tags and _is_aligned(column, tags)]
     )
-    words = find_column_named(candidates, WORDS) or (candidates[0] if candidates else None)
+    words = find_column_named(candidates, WORD_NAMES) or (candidates[0] if candidates else None)
     if words is None or not _is_aligned(words, tags):
         return None
     tag_counts = Counter(str(tag) for row_tags in tags.lists for tag in row_tags)

@@ -21,7 +21,7 @@ from forebear.data.labeled.examples import (
 from forebear.data.labeled.split import entity_kind, example_content, format_location, location_dict
 
 MIN_LABEL_COUNT = 5  # examples of a label
-LONG = 2000  # characters; most models see 512 tokens
+LONG_TEXT = 2000  # characters; most models see 512 tokens
 MAX_SHOWN = 5  # contradictions
 MAX_SHOWN_LABELS = 20  # labels
 MIN_ROWS_FOR_LABEL_CHECK = 10  # examples, of which more than half have a label of their own: then those are no labels
@@ -196,7 +196,7 @@ class DatasetSummary:
         if self.long_texts:
             where = f", the longest at {format_location(self.lengths.place)}" if self.lengths.place else ""
             warnings.append(
-                f"{self.long_texts:,} texts have more than {LONG:,} characters{where}: most models cannot see so far"
+                f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters{where}: most models cannot see so far"
             )
         return warnings
 
@@ -317,7 +317,7 @@ class _DatasetCounter:
             num_unlabeled=self.unlabelled,
             balance=dict(sorted(self.balance.items(), key=lambda item: (-item[1], item[0]))),
             lengths=TextLengths.from_texts(self.lengths, self.longest_place),
-            long_texts=sum(length > LONG for length in self.lengths),
+            long_texts=sum(length > LONG_TEXT for length in self.lengths),
             duplicates=self.duplicates,
             contradictions=self.contradictions,
             contradicting=tuple(self.contradicting),

@@ -29,7 +29,7 @@ from forebear.data.labeled.row_to_example import (
 from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
 
-LONGEST_RECORD = 10_000  # a quote that stays open longer is taken for an error
+MAX_RECORD_LINES = 10_000  # a quote that stays open longer is taken for an error
 UNCLOSED_QUOTE = "a quote that opens here is never closed"
 
 
@@ -42,7 +42,7 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
         source.name,
     )
     plan: _ColumnPlan | None = None
-    for line, row in rows(blocks, options.file_format):
+    for line, row in read_rows(blocks, options.file_format):
         if not isinstance(row, list):
             faults.skip(line, row)
             continue
@@ -65,7 +65,7 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
             faults.skip(line, str(bad), name)
 
 
-def rows(blocks: TextBlocks, form: LabeledFormat) -> Iterator[tuple[int, list[str] | str]]:
+def read_rows(blocks: TextBlocks, form: LabeledFormat) -> Iterator[tuple[int, list[str] | str]]:
     """(line, cells) of every row that is not blank, or (line, error message)."""
     if form.kind == "csv":
         yield from _read_csv_rows(blocks, form.delimiter)
@@ -83,7 +83,7 @@ def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, li
     def lines() -> Iterator[str]:
         nonlocal end
         for end, line, ending in numbered_lines(blocks):
-            if end - begin > LONGEST_RECORD:
+            if end - begin > MAX_RECORD_LINES:
                 raise _unclosed_quote_error(blocks, begin)
             yield line + ending
 

@@ -328,7 +328,7 @@ def fast_constructor(cls: Any) -> Callable[[Any, Any, Any], Any]:
 
 
 make_location: Callable[[str, int | None, str | None], ExampleLocation] = fast_constructor(ExampleLocation)
-labelled: Callable[[tuple[str, ...], Label, ExampleLocation], LabeledExample] = fast_constructor(LabeledExample)
+make_labeled: Callable[[tuple[str, ...], Label, ExampleLocation], LabeledExample] = fast_constructor(LabeledExample)
 
 
 def example_builder(options: LabeledReadOptions) -> ExampleBuilder:
@@ -344,11 +344,11 @@ def _text_builder(options: LabeledReadOptions) -> ExampleBuilder:
         text, label = values[0], values[1]
         if text.__class__ is not str or not text or text.isspace():
             text = cell_text(text)
-        return labelled((text,), parse_label(label), place)
+        return make_labeled((text,), parse_label(label), place)
 
     def build_pair(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
         texts = cell_text(values[0], "first text"), cell_text(values[1], "second text")
-        return labelled(texts, parse_label(values[2]), place)
+        return make_labeled(texts, parse_label(values[2]), place)
 
     return build_pair if options.task == "pairs" else build_single
 

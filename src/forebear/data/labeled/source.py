@@ -193,7 +193,7 @@ def read_labeled(source: LabeledSource) -> LabeledData:
     splits: dict[str, list[Any]] = {"train": [], "dev": [], "test": []}
     for split, path in source.files().items():
         labels: LabelPolicy = "optional" if split == "test" else "wanted"
-        splits[split] = _read(path, source, labels, notes)
+        splits[split] = _read_split(path, source, labels, notes)
     scheme = _convert_and_split(splits, source, notes)
     if not splits["dev"]:
         raise _no_dev_error(source, splits["train"])
@@ -239,7 +239,7 @@ def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -
         is_unchanged = False
     if not is_unchanged:
         return None
-    splits: dict[str, list[Any]] = {"train": _read(source.train, source, "wanted", []), "dev": [], "test": []}
+    splits: dict[str, list[Any]] = {"train": _read_split(source.train, source, "wanted", []), "dev": [], "test": []}
     _convert_and_split(splits, source, [])
     return split_leakage(splits["train"], examples)
 
@@ -304,7 +304,7 @@ def _content_hash(example: Example) -> bytes:
     return hashlib.blake2b(repr((kind, *values)).encode("utf-8", "replace"), digest_size=8).digest()
 
 
-def _read(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str]) -> list[Example]:
+def _read_split(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str]) -> list[Example]:
     bad: list[RejectedRow] = []
     form = source.form if path == source.train else format_like(path, source.form)
     if form.kind != source.form.kind:
@@ -378,7 +378,7 @@ def _convert_tags(examples: list[Any], path: str, scheme: Any, source: LabeledSo
 
 def read_extra_split(path: str, source: LabeledSource, scheme: str, notes: list[str]) -> list[Any]:
     """Read a further file like those of a source; labels are optional."""
-    examples = _read(path, source, "optional", notes)
+    examples = _read_split(path, source, "optional", notes)
     if source.task != "tagging":
         return examples
     return _convert_tags(examples, path, _detect_file_scheme(examples, path, scheme, notes), source, notes)

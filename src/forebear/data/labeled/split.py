@@ -94,7 +94,7 @@ def example_content(example: Example) -> tuple[str, ...]:
     return example.text, *example.choices
 
 
-def folded(example: Example) -> str:
+def normalized_content(example: Example) -> str:
     """Content up to case, white space, and the order of two texts."""
     if isinstance(example, TaggedExample):
         return " ".join(" ".join(example.words).casefold().split())
@@ -137,7 +137,7 @@ def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float
     present = set(split_of_rank.values())
     if split_of_rank and any(share and number not in present for number, share in shares.items()):
         _split_few_contents(split_of_rank, {1: dev, 2: test}, notes)
-    _complete(split_of_rank, ranks, [example_labels(example) for example in example_list], notes)
+    _cover_labels(split_of_rank, ranks, [example_labels(example) for example in example_list], notes)
     splits: tuple[list[Example], ...] = ([], [], [])
     for rank, example in zip(ranks, example_list, strict=True):
         splits[split_of_rank[rank]].append(example)
@@ -146,7 +146,7 @@ def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float
 
 def _content_rank(example: Example, seed: int) -> int:
     """A number below RANK_RANGE that depends on content and seed alone; the lowest ranks go to test."""
-    data = f"{seed}\0{folded(example)}".encode("utf-8", "surrogatepass")
+    data = f"{seed}\0{normalized_content(example)}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
@@ -167,7 +167,7 @@ def _split_few_contents(split_of_rank: dict[int, int], shares: dict[int, float],
         notes.append(f"there are only {description}: nothing is left for {' and '.join(empty_names)}")
 
 
-def _complete(split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]) -> None:
+def _cover_labels(split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]) -> None:
     """Move one content of each missing label to training, and refill a dev or test split that becomes empty."""
     train_labels = {
         label
@@ -217,7 +217,7 @@ def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLea
     normalized: dict[int, ExampleLocation] = {}
     for example in train:
         exact.setdefault(example_content(example), example.place)
-        normalized.setdefault(hash(folded(example)), example.place)
+        normalized.setdefault(hash(normalized_content(example)), example.place)
     count = num_exact = num_normalized = 0
     content_type = "text"
     locations: list[tuple[ExampleLocation, ExampleLocation]] = []
@@ -226,7 +226,7 @@ def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLea
         content_type = "passage" if isinstance(example, QuestionExample) else content_type
         train_location = exact.get(example_content(example))
         num_exact += train_location is not None
-        train_location = train_location or normalized.get(hash(folded(example)))
+        train_location = train_location or normalized.get(hash(normalized_content(example)))
         if train_location is not None:
             num_normalized += 1
             if len(locations) < MAX_LOCATIONS:

@@ -171,7 +171,7 @@ def reject_nested_tags(tags: Sequence[str], *, file: str | None = None, line: in
             raise _nesting_error(f"word {index + 1} has several tags ({tag})", file, line)
 
 
-def labels_of(kinds: Iterable[str]) -> list[str]:
+def iobes_labels(kinds: Iterable[str]) -> list[str]:
     """O and four labels per entity type: all labels that valid IOBES sequences need."""
     suffixes = [f"-{kind}" if kind else "" for kind in kinds]
     return ["O", *(f"{letter}{suffix}" for suffix in suffixes for letter in SCHEME_LETTERS["IOBES"])]

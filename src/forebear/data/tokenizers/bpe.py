@@ -26,7 +26,7 @@ def pre_tokenizer() -> dict[str, Any]:
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
 
 
-def parts(text: str, segmenter: Segmenter) -> list[str]:
+def split_for_training(text: str, segmenter: Segmenter) -> list[str]:
     """Split a text for training where GPT-2's pattern does not: between Chinese words, and inside long runs.
 
     The pattern takes an unspaced clause for one word. Nearly all clauses are distinct, and the trainer holds all
@@ -54,7 +54,7 @@ def train_bpe(
     spec = {"version": "1.0", "added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
     spec |= {"normalizer": make_normalizer(normalise), "pre_tokenizer": pre_tokenizer()}
     tokenizer, segmenter = Tokenizer.from_str(json.dumps(spec)), Segmenter()
-    tokenizer.train_from_iterator((parts(replace_surrogates(text), segmenter) for text in texts), trainer)
+    tokenizer.train_from_iterator((split_for_training(replace_surrogates(text), segmenter) for text in texts), trainer)
     model = json.loads(tokenizer.to_str())["model"]
     return model["vocab"], model["merges"]
 

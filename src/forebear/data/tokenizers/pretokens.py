@@ -21,13 +21,13 @@ NUL_CODE, SURROGATE_CODE = (
     0xD800,
 )  # separators inside one string: NUL if no text has it, otherwise a surrogate, which none has
 # Characters above which compiled loops save more time than loading them takes; less if numba is loaded already.
-ENOUGH, MANY = 1 << 22, 1 << 20
+COMPILE_AFTER, COMPILE_AFTER_IF_LOADED = 1 << 22, 1 << 20
 NO_BOUNDARIES = np.zeros(0, np.int64)
 
 
 def worth_compiling(characters: int) -> bool:
     """Whether enough text was seen to expect as much again."""
-    return characters > (MANY if "numba" in sys.modules else ENOUGH)
+    return characters > (COMPILE_AFTER_IF_LOADED if "numba" in sys.modules else COMPILE_AFTER)
 
 
 class PretokenLookup(NamedTuple):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 # The cache is cleared at this size, which keeps it below about 80 MB.
-MOST_STRETCHES, MAX_CHARACTERS = 1 << 18, 1 << 23
+MAX_PRETOKENS, MAX_CHARACTERS = 1 << 18, 1 << 23
 
 ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
 CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】“”‘’…—·"
@@ -176,7 +176,7 @@ class TokenCache:
         self._rust, self._rule, self._unknown = rust, rule, unknown
         words = 0 if rule.words is None else len(rule.words.ids)
         self._max_pretokens = max(
-            MOST_STRETCHES, words + words // 4
+            MAX_PRETOKENS, words + words // 4
         )  # otherwise a large vocabulary would be cleared repeatedly
         self._lock = threading.Lock()
         self._clear()

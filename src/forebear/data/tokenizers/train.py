@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_TRAINING_CHARACTERS = 200_000_000
 AUTO_SEGMENTER = "automatic"
-BLOCK = 1 << 16  # characters; texts are sampled in blocks of at most this, so that one huge text is sampled too
+SAMPLE_BLOCK = 1 << 16  # characters; texts are sampled in blocks of at most this, so that one huge text is sampled too
 
 
 class TrainingSample:
@@ -47,8 +47,8 @@ class TrainingSample:
             self.seen += len(text)
             if rate < 1:
                 self._how = "by hash of content"
-                for begin in range(0, len(text), BLOCK):
-                    block = text[begin : begin + BLOCK]
+                for begin in range(0, len(text), SAMPLE_BLOCK):
+                    block = text[begin : begin + SAMPLE_BLOCK]
                     if not self.taken or _content_fraction(block) < rate:
                         self.taken += len(block)
                         yield block
@@ -96,7 +96,7 @@ def train_tokenizer(
     spaces part words, `once` may pass the texts and count them on their way.
     """
     trainers = {
-        "words": _words,
+        "words": _train_word_tokenizer,
         "characters": _train_char_tokenizer,
         "wordpiece": _train_wordpiece_tokenizer,
         "bytepair": _train_bpe_tokenizer,
@@ -134,7 +134,7 @@ def _training_metadata(
     return {"trained": metadata}
 
 
-def _words(
+def _train_word_tokenizer(
     sample: TrainingSample,
     *,
     size: int | None,
@@ -239,7 +239,7 @@ def _train_bpe_tokenizer(
 # --- Adding words to a vocabulary ---
 
 
-KINDS = ("words", "characters", "wordpiece")  # their vocabularies are plain lists
+EXTENDABLE_KINDS = ("words", "characters", "wordpiece")  # their vocabularies are plain lists
 
 
 def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) -> list[str]:
@@ -247,7 +247,7 @@ def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) ->
 
     Only words that the tokenizer could produce, and none for tokenizers without unknown words.
     """
-    if tokenizer.unk_id is None or tokenizer.kind not in KINDS:
+    if tokenizer.unk_id is None or tokenizer.kind not in EXTENDABLE_KINDS:
         return []
     ids, counts = tokenizer.encode_many(texts)
     text_ids = np.repeat(np.arange(len(texts)), counts)
@@ -277,7 +277,7 @@ def extend_vocabulary(
     words = list(words)
     if not words:
         return tokenizer, {}
-    if tokenizer.kind not in KINDS:
+    if tokenizer.kind not in EXTENDABLE_KINDS:
         message = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
         raise InputError(message, hint="it spells every word already: train on without adding any")
     spec: TokenizerSpec = copy.deepcopy(tokenizer.spec)

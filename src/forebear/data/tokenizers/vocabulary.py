@@ -12,8 +12,8 @@ from forebear.data.tokenizers.pretokens import WhitespaceWords, worth_compiling
 from forebear.errors import InputError
 
 # Distinct pretokens and characters that are held before they are split: bounds the memory of counting.
-MOST_STRETCHES, MAX_CHARACTERS = 1 << 19, 1 << 23
-BLOCK = 1 << 20  # characters per look-up
+MAX_PRETOKENS, MAX_CHARACTERS = 1 << 19, 1 << 23
+BLOCK_CHARACTERS = 1 << 20  # characters per look-up
 
 
 def count_pieces(texts: Iterable[str], split_pretoken: Callable[[str], Iterable[str]]) -> Counter[str]:
@@ -28,7 +28,7 @@ def count_pieces(texts: Iterable[str], split_pretoken: Callable[[str], Iterable[
     for text in remaining:
         pretokens.update(text.split(" "))
         characters, num_seen = characters + len(text), num_seen + len(text)
-        if len(pretokens) >= MOST_STRETCHES or characters >= MAX_CHARACTERS:
+        if len(pretokens) >= MAX_PRETOKENS or characters >= MAX_CHARACTERS:
             count_known_pretokens(pretokens.items(), split_pretoken, pieces)
             pretokens.clear()
             characters = 0
@@ -59,7 +59,7 @@ def _count_compiled(
     word_counts = WordCounts(" ", num_seen)
     for block in _blocks(texts):
         word_counts.add(block)
-        if len(word_counts.words) >= MOST_STRETCHES or word_counts.words.characters >= MAX_CHARACTERS:
+        if len(word_counts.words) >= MAX_PRETOKENS or word_counts.words.characters >= MAX_CHARACTERS:
             count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
             word_counts = WordCounts(" ", num_seen)
     count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
@@ -72,7 +72,7 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     for text in texts:
         block.append(text)
         characters += len(text)
-        if characters >= BLOCK:
+        if characters >= BLOCK_CHARACTERS:
             yield block
             block, characters = [], 0
     if block:
@@ -108,7 +108,7 @@ class WordCounts:
         self, *, specials: Iterable[str], size: int | None, min_count: int
     ) -> tuple[list[str], np.ndarray]:
         """The vocabulary as `order_vocabulary`; also the id of each word, -1 if it is not in the vocabulary."""
-        special_tokens, max_words = _first(specials, size)
+        special_tokens, max_words = _reserve_special_tokens(specials, size)
         alphabetical = self.words.in_order()
         order = alphabetical[np.argsort(-self.times[alphabetical], kind="stable")]
         order = order[self.times[order] >= min_count][: None if max_words is None else max_words + len(special_tokens)]
@@ -126,14 +126,14 @@ def order_vocabulary(
     counts: Mapping[str, int], *, specials: Iterable[str], size: int | None, min_count: int
 ) -> list[str]:
     """The vocabulary in id order: special tokens, then pieces by descending count, ties by text."""
-    special_tokens, max_pieces = _first(specials, size)
+    special_tokens, max_pieces = _reserve_special_tokens(specials, size)
     special_set = set(special_tokens)
     pieces = sorted(piece for piece, count in counts.items() if count >= min_count and piece not in special_set)
     pieces.sort(key=counts.__getitem__, reverse=True)  # stable: ties stay in text order
     return special_tokens + pieces[:max_pieces]
 
 
-def _first(specials: Iterable[str], size: int | None) -> tuple[list[str], int | None]:
+def _reserve_special_tokens(specials: Iterable[str], size: int | None) -> tuple[list[str], int | None]:
     """The special tokens, and how many further entries fit; None: unlimited."""
     first = list(dict.fromkeys(specials))
     if size is not None and size <= len(first):

@@ -163,7 +163,7 @@ def compare_on_text(
     seed_values = seed_list(seeds)
     if not source.paths:
         raise InputError("nothing to compare", hint="give at least one text")
-    refuse_stdin(source.paths)
+    reject_stdin(source.paths)
     settings = {
         "time": parse_duration(DEFAULT_TIME if time is None else time),
         "held_out": held_out,
@@ -198,7 +198,7 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     return values
 
 
-def refuse_stdin(paths: Iterable[str]) -> None:
+def reject_stdin(paths: Iterable[str]) -> None:
     if any(path in STDIN for path in paths):
         raise InputError(
             "standard input can be read only once", hint="save the text in a file: it is read several times"
@@ -465,7 +465,7 @@ def compare_on_task(
     """
     text_paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in text_paths))
-    refuse_stdin(source.paths)
+    reject_stdin(source.paths)
     seed_values = seed_list(seeds)
     if not source.paths and any(value is not None for value in (time, tokenizer, vocabulary)):
         message = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"

@@ -75,7 +75,7 @@ def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extr
     return names
 
 
-def milestones(names: Sequence[str], sizes: Mapping[str, str]) -> list[ModelOrigin]:
+def model_origins(names: Sequence[str], sizes: Mapping[str, str]) -> list[ModelOrigin]:
     origins = []
     for name in names:
         entry = LINEAGE[name]
@@ -98,7 +98,7 @@ def rows_for_task(participants: Sequence[ModelOrigin], task: str, named: Sequenc
     return selected
 
 
-def runs(folders: Sequence[str], used_names: Sequence[str]) -> list[ModelOrigin]:
+def run_origins(folders: Sequence[str], used_names: Sequence[str]) -> list[ModelOrigin]:
     """Finished runs by the names of their folders, numbered if a name is taken."""
     origins: list[ModelOrigin] = []
     for folder in folders:
@@ -135,7 +135,7 @@ WHOLE_WORD_FINDINGS = "Google's later BERT-large with whole words: SQuAD F1 91.0
 PRETRAINING_FINDINGS = "Radford et al. (GPT): without it the mean over eight tasks falls from 74.7 to 59.9."
 
 
-def ablations(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[ModelOrigin]:
+def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[ModelOrigin]:
     """BERT as the reference, then each of the named ablations."""
     spec_class: Any = model_spec(REFERENCE_MODEL)
     entry = LINEAGE[REFERENCE_MODEL]
@@ -209,16 +209,16 @@ def comparison_rows(
         if run_folders or only:
             raise InputError("--ablate compares variants of BERT, and nobody else", hint="leave out --only and --runs")
         names = [REFERENCE_MODEL]
-        participants = ablations(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
+        participants = ablation_origins(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
     else:
         also = tag_only_models() if task == "tagging" else []
         tagging = [name for name in LINEAGE if task == "tagging" and model_spec(name).learns_tags]
         names = model_names(only if texts or only else ["ngram", *tagging], sizes, also)
         participants = [
             replace(participant, tokenizer=None if participant.is_counting else tokenizer)
-            for participant in milestones(names, sizes)
+            for participant in model_origins(names, sizes)
         ]
-        participants += runs(run_folders, names)
+        participants += run_origins(run_folders, names)
     if absent := [name for name in sizes if name not in names]:
         raise InputError(f"--size of {absent[0]}, which does not take part", hint="leave it out")
     if not texts and (

@@ -169,7 +169,7 @@ def job_error(outcome: dict[str, Any], code: int) -> str:
     return outcome.get("error", "") if code == 0 else outcome.get("error", f"ended with code {code}")
 
 
-ATTEMPT = "from forebear.experiments.comparison.trials import serve_text_trial; serve_text_trial()"
+TEXT_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_text_trial; serve_text_trial()"
 SAMPLE_TOKENS = 60  # length of a sample in tokens
 
 
@@ -196,7 +196,7 @@ def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
     KeyboardInterrupt is raised after the trial has saved its progress.
     """
     seed, folder = job.settings["seed"], Path(job.to)
-    with start_job(ATTEMPT, asdict(job)) as process:
+    with start_job(TEXT_TRIAL_PROGRAM, asdict(job)) as process:
         outcome, code = follow_process(process, folder / METRICS_FILE, on_line)
     if error := job_error(outcome, code):
         return replace(_partial_text_trial(folder), seed=seed, finished=False, error=error)
@@ -311,7 +311,7 @@ def _run_text_trial(job: TextTrialSpec) -> str:
     )
     # prepared before peak memory is measured: training a tokenizer may need more memory than the model
     corpus = cast("Corpus", plan.prepare_corpus())  # parallel corpora are not compared
-    plan, reason = (plan, "") if "pairs" in job.settings else askable(plan, corpus)
+    plan, reason = (plan, "") if "pairs" in job.settings else without_impossible_pair_task(plan, corpus)
     reset_peak_ram()
     run = Run(run_pretraining(plan, job.to, overwrite=job.overwrite, command=job.command, corpus=corpus))
     if reason and "unasked" not in run.metadata:
@@ -337,7 +337,7 @@ def _evaluate_word_files(run: Run, files: Iterable[str]) -> dict[str, dict[str, 
     return results
 
 
-def askable(plan: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
+def without_impossible_pair_task(plan: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
     """The plan, without NSP or SOP if this text does not support it, and the reason why."""
     if plan.spec.pairs == "none":
         return plan, ""
@@ -352,7 +352,7 @@ def askable(plan: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
 # --- Task trials ---
 
 
-TASK_TRIAL_ATTEMPT = "from forebear.experiments.comparison.trials import serve_task_trial; serve_task_trial()"
+TASK_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_task_trial; serve_task_trial()"
 EXAMPLE_SCORES_FILE = "test_parts.npy"  # in the run folder: per-example scores
 LATENCY_EXAMPLES = 50  # examples timed one by one
 WARMUP_EXAMPLES = 3  # untimed examples before
@@ -384,7 +384,7 @@ def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
     KeyboardInterrupt is raised after the trial has saved its progress.
     """
     folder = Path(job.to)
-    with start_job(TASK_TRIAL_ATTEMPT, asdict(job)) as process:
+    with start_job(TASK_TRIAL_PROGRAM, asdict(job)) as process:
         outcome, code = follow_process(process, folder / METRICS_FILE, on_line)
     if error := job_error(outcome, code):
         return replace(_partial_task_trial(folder), seed=job.seed, finished=False, score=None, error=error)

@@ -41,7 +41,7 @@ def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float,
     return frontier
 
 
-def reigns(rows: Iterable[TextComparisonRow]) -> list[LeadInterval]:
+def lead_intervals(rows: Iterable[TextComparisonRow]) -> list[LeadInterval]:
     """Intervals of training time with the leading row of each, in order of time."""
     intervals: list[LeadInterval] = []
     for seconds, bits, row in time_frontier(rows):
@@ -68,7 +68,7 @@ def text_headline(comparison: TextComparison) -> str:
 def text_conclusions(comparison: TextComparison) -> list[str]:
     """Which model leads at which cost, by how much, and the distance to the baselines and the entropy bound."""
     intervals, other_metrics = (
-        reigns(comparison.rows),
+        lead_intervals(comparison.rows),
         [f"{row.title} {row.finds}." for row in comparison.rows if row.finds],
     )
     if not intervals:

@@ -244,7 +244,7 @@ def corrupt_error(name: str, what: str) -> ForebearError:
 # --- Counts ---
 
 
-AT_ONCE = 1 << 20  # n-grams of two parts that are joined at once
+MERGE_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,12 +384,12 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
     count_dtype = np.int32 if int(unigram_counts.sum()) <= np.iinfo(np.int32).max else np.int64
     sources = np.full(vocabulary, 3, np.uint8)
     words, continuations, times = [], [], [unigram_counts]
-    buffer_size = max(AT_ONCE, 2 * vocabulary)
+    buffer_size = max(MERGE_BLOCK, 2 * vocabulary)
     buffers = (
         np.empty(buffer_size, np.int32),
         np.empty(buffer_size, count_dtype),
         np.empty(buffer_size, np.uint8),
-        np.empty(AT_ONCE, np.int32),
+        np.empty(MERGE_BLOCK, np.int32),
     )
     for n in range(2, order + 1):
         outputs = (
@@ -460,10 +460,10 @@ BYTES_PER_TOKEN, BYTES_PER_NGRAM = (
     24,
     16,
 )  # bytes that counting takes for each token of a text, and for each n-gram that ends there
-FEWEST = 1 << 16  # tokens that are counted at once, however little memory there is
+MIN_TEXT_TOKENS = 1 << 16  # tokens that are counted at once, however little memory there is
 
 
-def usual_memory() -> int:
+def default_memory() -> int:
     """Default memory limit of counting, in bytes."""
     return max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR)
 
@@ -478,7 +478,7 @@ class NgramCounter:
 
     def __init__(self, vocabulary: int, order: int) -> None:
         self.vocabulary, self.order = vocabulary, order
-        self.memory, self.threads = usual_memory(), 1
+        self.memory, self.threads = default_memory(), 1
         self.folder: Path | None = None
         self._parts: list[NgramCounts] = []
         self._text, self._filled = np.zeros(0, np.int32), 0  # what is to be counted, and how much of that is filled
@@ -519,7 +519,7 @@ class NgramCounter:
     def max_tokens(self) -> int:
         """Tokens that are counted at once; their places are small numbers."""
         a_token = BYTES_PER_TOKEN + BYTES_PER_NGRAM * (self.order - 1)
-        return max(FEWEST, min(self.memory // a_token, 1 << 30))
+        return max(MIN_TEXT_TOKENS, min(self.memory // a_token, 1 << 30))
 
     def _count(self) -> None:
         if self._filled:
