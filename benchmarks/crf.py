@@ -241,7 +241,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         side = Side(sentences(count, asked.quick), steps, Path(folder))
         problem = side.problems[1]
-        learned = int(problem.pair_count.sum())
+        learned = int(problem.is_free.sum())
         print(f"{count:,} sentences, {len(side.right):,} words, {len(side.tags)} tags, {learned:,} weights")
         side.problems[1].objective(np.zeros(problem.size))  # compiles
         one, two = beside(f"{steps} steps", side.ours, side.theirs, rounds)

@@ -89,7 +89,7 @@ def ours(network: Any) -> Side:
     predictor = TransformerCausalLM(network)
 
     def continued(work: Work) -> list[list[int]]:
-        reader = predictor.read(work.prompts, work.length)
+        reader = predictor.start_decoding(work.prompts, work.length)
         if work.beams > 1:
             lengths = [work.length] * len(work.prompts)
             found = beam_search(reader, len(work.prompts), end=NO_END, beams=work.beams, lengths=lengths)

@@ -238,7 +238,7 @@ def softmax_steps(
 
     def own_step() -> float:
         x.grad = None
-        cost = ours.cost(x, next(turns[0])) / TOKENS
+        cost = ours.loss(x, next(turns[0])) / TOKENS
         cost.backward()
         mine.step(1e-3)
         mine.zero_grad()

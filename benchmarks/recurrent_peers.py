@@ -79,7 +79,7 @@ class Plain(nn.Module):
         self.words = Characters(encoder.embedding) if spelled else _table(encoder.embedding)
         self.scale = 1.0 if spelled else encoder.embedding.scale
         ways: list[RecurrentStack] = [encoder.onward, encoder.back] if self.both else [encoder.layers]
-        self.ways = nn.ModuleList(nn.ModuleList(lstm_of(layer) for layer in way.each()) for way in ways)
+        self.ways = nn.ModuleList(nn.ModuleList(lstm_of(layer) for layer in way.recurrent_layers()) for way in ways)
         self.skip = ways[0].skip
         head: Any = ours.heads["next"]
         tied = not hasattr(head, "softmax")

@@ -67,8 +67,12 @@ def test_the_same_texts_and_scores(beams, penalty, stopping):
             theirs(peer, prompts[:1], beams, penalty, stopping)[0][0][0] == wanted[0][0][0]
         )  # padding changed nothing
         how = {"end": END, "beams": beams, "best": beams, "penalty": penalty, "stopping": stopping}
-        together = beam_search(ours.read(prompts, LENGTH), len(prompts), lengths=[LENGTH] * len(prompts), **how)
-        alone = [beam_search(ours.read([prompt], LENGTH), 1, lengths=[LENGTH], **how)[0] for prompt in prompts]
+        together = beam_search(
+            ours.start_decoding(prompts, LENGTH), len(prompts), lengths=[LENGTH] * len(prompts), **how
+        )
+        alone = [
+            beam_search(ours.start_decoding([prompt], LENGTH), 1, lengths=[LENGTH], **how)[0] for prompt in prompts
+        ]
         for found in (together, alone):
             for mine, other in zip(found, wanted, strict=True):
                 assert [one.ids for one in mine] == [ids for ids, _ in other]

@@ -165,9 +165,7 @@ def test_it_learns_from_every_kind_of_token(name: str, kind: str, tmp_path: Path
 @pytest.mark.sample(8)
 def test_a_saved_run_answers_alike(run: Run):
     again = Run.open(run.folder.path)
-    for one, other in zip(
-        run.scorer.score(rows(run)), again.scorer.score(rows(run)), strict=True
-    ):
+    for one, other in zip(run.scorer.score(rows(run)), again.scorer.score(rows(run)), strict=True):
         assert np.array_equal(one, other)
 
 

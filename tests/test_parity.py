@@ -118,7 +118,7 @@ def test_exported_models_continue_alike(name: str, tmp_path: Path):
     length = 16
     asked = {"do_sample": False, "max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0}
     theirs = peer.generate(tokens, attention_mask=torch.ones_like(tokens), suppress_tokens=[0], **asked)[:, 9:]
-    reader, found = TransformerCausalLM(model).read(list(tokens.numpy()), length), []
+    reader, found = TransformerCausalLM(model).start_decoding(list(tokens.numpy()), length), []
     for _ in range(length):
         scores = reader.next_logits()
         scores[:, 0] = -np.inf  # the end, which the peer was told to leave out too
@@ -145,5 +145,5 @@ def test_roberta_counts_positions_from_the_padding_token(tmp_path: Path):
 
 def test_every_family_is_compared():
     kinds = {peer_of(name).config.model_type for name in PEERS}
-    assert kinds == {family.kind for family in FAMILIES.values()}
+    assert kinds == {family.model_type for family in FAMILIES.values()}
     assert VOCABULARY > 5

@@ -286,13 +286,22 @@ def test_forbidden_imports_are_found(tmp_path: Path, file: str, line: str, compl
             "from forebear.errors import InputError\nfrom . import b\nfrom .b import c\nimport forebear.kernels",
         ),
         ("data__a", "from forebear._version import __version__\nimport torchless\nimport numpy"),
-        ("kernels__a", "from forebear import numerics as numerics; from forebear import heads as heads\nfrom forebear.interrupts import deferred_interrupts"),
+        (
+            "kernels__a",
+            "from forebear import numerics as numerics; from forebear import heads as heads\nfrom forebear.interrupts import deferred_interrupts",
+        ),
         ("nn__a", "import torch\nfrom ..data.corpus.corpus import Corpus"),
         ("models__a", "def build():\n    import torch\n    from forebear.nn import model as model"),
         ("training__a", "from forebear import registry, tasks, models, settings"),
-        ("inspection__a", "from forebear.inference import run as run\nfrom forebear.reports import plotting as plotting"),
+        (
+            "inspection__a",
+            "from forebear.inference import run as run\nfrom forebear.reports import plotting as plotting",
+        ),
         ("experiments__a", "from forebear import demo, inference, registry, reports"),
-        ("cli__a", "from forebear.inference import score as score\nimport torch\nfrom forebear.demo import grammar as grammar"),
+        (
+            "cli__a",
+            "from forebear.inference import score as score\nimport torch\nfrom forebear.demo import grammar as grammar",
+        ),
         ("__main__", "from forebear.cli.main import main"),
     ],
 )

@@ -36,4 +36,12 @@ def head_capabilities(heads: Iterable[str], *, encodes: bool, words: bool = Fals
     names = tuple(heads)
     verbs = (verb for head in names for verb in VERBS.get(head, ()))
     encodes = encodes and "translation" not in names  # the encoder of a translation model serves its decoder
-    return tuple(dict.fromkeys((*verbs, *(ENCODER_CAPABILITIES if encodes else ()), *(WORD_VECTOR_CAPABILITIES if encodes and words else ()))))
+    return tuple(
+        dict.fromkeys(
+            (
+                *verbs,
+                *(ENCODER_CAPABILITIES if encodes else ()),
+                *(WORD_VECTOR_CAPABILITIES if encodes and words else ()),
+            )
+        )
+    )

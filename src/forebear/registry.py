@@ -23,7 +23,7 @@ class LineageEntry:
     year: int
     authors: str
     idea: str
-    place: str  # module:class of the spec, imported on demand, so that n-gram models never load torch
+    spec_path: str  # module:class of the spec, imported on demand, so that n-gram models never load torch
 
 
 LINEAGE: dict[str, LineageEntry] = {
@@ -197,7 +197,7 @@ def model_spec(name: str) -> type[ModelSpec]:
     """The spec class of a model; raises InputError with a suggestion for an unknown name."""
     if name not in LINEAGE:
         raise InputError(f"no milestone named {name!r}", hint=suggest(name, LINEAGE))
-    module, _, attribute = LINEAGE[name].place.partition(":")
+    module, _, attribute = LINEAGE[name].spec_path.partition(":")
     return getattr(import_module(module), attribute)
 
 
@@ -214,7 +214,7 @@ def text_models() -> list[str]:
 def model_name(milestone: ModelSpec) -> str:
     """The name of the model of a spec."""
     path = f"{type(milestone).__module__}:{type(milestone).__name__}"
-    return next(entry.name for entry in LINEAGE.values() if entry.place == path)
+    return next(entry.name for entry in LINEAGE.values() if entry.spec_path == path)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:

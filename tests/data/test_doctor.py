@@ -83,7 +83,7 @@ def test_mojibake_has_places_what_was_meant_and_a_remedy() -> None:
     assert facts["examples"][0] == {"file": "f.txt", "line": 4, "text": "Ã©", "meant": "é"}
     (finding,) = [it for it in report.findings if it.severity == "problem"]
     assert "--encoding utf-8" in finding.hint
-    assert "f.txt:4" in finding.what
+    assert "f.txt:4" in finding.message
 
 
 def test_overlong_lines() -> None:
@@ -149,7 +149,7 @@ def test_findings_carry_what_reading_met(tmp_path: Path) -> None:
     ledger = Ledger()
     source = SourceFile(str(tmp_path / "a.txt"), "a.txt")
     report = text_report(TextFormat(on_bad_bytes="replace").documents_in([source], ledger), ledger=ledger, train=False)
-    assert any("a.txt, byte 15" in finding.what and finding.severity == "problem" for finding in report.findings)
+    assert any("a.txt, byte 15" in finding.message and finding.severity == "problem" for finding in report.findings)
 
 
 def test_memory_does_not_grow_with_the_text() -> None:

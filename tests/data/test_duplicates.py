@@ -100,7 +100,7 @@ def test_memory_for_near_duplicates_has_a_limit() -> None:
     near = NearDuplicates(most=20)
     numbers = [near.add(minhash_signature(made_up(chance, 200))) for _ in range(25)]  # pyright: ignore[reportArgumentType]
     assert numbers == [*range(20), *[None] * 5]
-    assert near.full
+    assert near.is_full
 
 
 def test_nothing_is_forgotten_while_the_table_grows() -> None:
@@ -117,7 +117,7 @@ def test_nothing_is_forgotten_while_the_table_grows() -> None:
 
 def test_exact_groups_name_the_first_place() -> None:
     exact = ExactDuplicates()
-    assert [exact.seen_before(text_digest(text), len(text), (file, line)) for text, file, line in (
+    assert [exact.check_and_add(text_digest(text), len(text), (file, line)) for text, file, line in (
         ("one", "a", 1), ("two", "a", 7), (" one\n", "b", 3), ("one", "c", 9),
     )] == [False, False, True, True]  # fmt: skip
     (group,) = exact.groups.values()
@@ -126,9 +126,9 @@ def test_exact_groups_name_the_first_place() -> None:
 
 def test_exact_says_when_it_is_full() -> None:
     exact = ExactDuplicates(most=2)
-    assert not any(exact.seen_before(text_digest(text), 1, ("a", 1)) for text in "abcc")
-    assert exact.full
-    assert exact.seen_before(text_digest("a"), 1, ("a", 2))
+    assert not any(exact.check_and_add(text_digest(text), 1, ("a", 1)) for text in "abcc")
+    assert exact.is_full
+    assert exact.check_and_add(text_digest("a"), 1, ("a", 2))
 
 
 def test_repeated_lines_count_documents_not_occurrences() -> None:
@@ -172,7 +172,7 @@ def test_a_sample_does_not_depend_on_order(texts: list[str], chance: random.Rand
     for order in (texts, shuffled):
         sample = DocumentSample(100)
         for text in order:
-            sample.offer(text, text_digest(text))
+            sample.add(text, text_digest(text))
         samples.append(sample.texts())
     assert samples[0] == samples[1]
     total = sum(map(len, texts))
@@ -182,7 +182,7 @@ def test_a_sample_does_not_depend_on_order(texts: list[str], chance: random.Rand
 def test_a_long_document_is_sampled_in_excerpts() -> None:
     sample = DocumentSample(50_000)
     text = made_up(random.Random(5), 300_000)
-    sample.offer(text, text_digest(text))
+    sample.add(text, text_digest(text))
     assert 50_000 <= sum(map(len, sample.texts())) < 70_000
     assert all(piece in text for piece in sample.texts())
 

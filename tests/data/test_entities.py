@@ -97,7 +97,7 @@ def test_flags_by_hand():
     made = encoded("她见了Ann Lee.", "Ann Lee", "她")
     assert made.entities is not None
     assert made.entities.tolist() == [1, 0, 0, 1, 2, 2, 2, 2, 2, 2, 0]
-    assert made.ledger.stage("tokens").given["entities"] == 2
+    assert made.ledger.stage("tokens").outputs["entities"] == 2
 
 
 def test_no_entity_ends_inside_a_word():
@@ -304,7 +304,7 @@ def test_a_token_is_flagged_exactly_when_brute_force_says_so(kind, texts, names)
         starts, flags = [start for start, _ in mine], [flag for _, flag in mine]
         assert flags == plainly_flagged(tokenizer, sentence, starts, set(names))
     assert not list(tokens)
-    assert made.ledger.stage("tokens").given["entities"] == made.entities.tolist().count(1)
+    assert made.ledger.stage("tokens").outputs["entities"] == made.entities.tolist().count(1)
 
 
 @settings(max_examples=1000)

@@ -104,7 +104,7 @@ def test_tags_follow_the_scheme_and_rejoin_to_names(language: str):
             entry.form(language, form).removeprefix("the ").replace(" ", "")
             for name in lists
             for entry in lexicons[name].entries
-            for form in entry.named_by
+            for form in entry.name_forms
             if f"{language}.{form}" in entry.forms
         }
         for label, lists in (("PER", ["person"]), ("LOC", ["town", "spot"]), ("ORG", ["organisation", "team"]))

@@ -62,7 +62,7 @@ def test_what_vectors_lose_that_know_nothing(kind: dict[str, Any]):
     model = made(tokens, **kind)
     loss, many = model.evaluate(tokens, np.array([len(tokens)]))  # against outputs that are all 0
     assert loss / many == pytest.approx(
-        model.reports * np.log(2), rel=0.06
+        model.mean_outputs * np.log(2), rel=0.06
     )  # a drawn word that is the word itself is none
 
 

@@ -118,7 +118,7 @@ def test_one_of_several_that_is_broken_off_is_gone_on_with_by_the_same_command(h
     with pytest.raises(InputError, match="--seeds is 1"):
         adapt.adapt_with_seeds(what, home / "several", 1)
     monkeypatch.setattr(
-        trainer.SignalGuard, "asked", property(lambda self: True, lambda self, value: None), raising=False
+        trainer.SignalGuard, "is_requested", property(lambda self: True, lambda self, value: None), raising=False
     )
     for make in (
         lambda: adapt.adapt_with_seeds(what, home / "several", 2),
@@ -214,9 +214,9 @@ def test_a_column_of_texts_is_not_taken_for_labels(tmp_path: Path):
     assert sum("looks like text" in note for note in notes) == 1
     assert not any("a sentence of its own" in note for note in notes)
     few = summarize_dataset([LabeledExample((str(n),), str(n)) for n in range(5)])
-    assert few.texts_for_labels == ""  # of five nobody can say
+    assert few.text_label_warning == ""  # of five nobody can say
     several = summarize_dataset([LabeledExample((str(n),), (f"a{n}", f"b{n}")) for n in range(30)])
-    assert several.texts_for_labels == ""
+    assert several.text_label_warning == ""
 
 
 def test_labels_that_differ_in_case_are_told():

@@ -126,7 +126,7 @@ def test_impossible_is_as_if_it_never_stopped(monkeypatch):
         how = {"beams": 3, "best": 1, "lengths": [8], "stopping": "impossible", "penalty": 1.5}
         found = found_by(Dreaming(6, spread=1 + seed / 10), [[seed % 6]], **how)
         with monkeypatch.context() as patched:
-            patched.setattr(beam_search._FinishedHypotheses, "suffices", lambda *_: False)
+            patched.setattr(beam_search._FinishedHypotheses, "is_complete", lambda *_: False)
             assert found == found_by(Dreaming(6, spread=1 + seed / 10), [[seed % 6]], **how)
 
 

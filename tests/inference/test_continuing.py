@@ -47,7 +47,9 @@ def test_pieces_joined_are_what_decoding_gives(kind, data):
 
 def test_a_character_waits_for_all_its_bytes():
     tokenizer = TOKENIZERS["bytepair"]
-    ids = [tokenizer.token_to_id(next(c for c, byte in BYTE_OF_CHARACTER.items() if byte == b)) for b in "你😀a".encode()]
+    ids = [
+        tokenizer.token_to_id(next(c for c, byte in BYTE_OF_CHARACTER.items() if byte == b)) for b in "你😀a".encode()
+    ]
     pieces = heard(tokenizer, [], ids)
     assert pieces == ["", "", "你", "", "", "", "😀", "a", ""]
     assert heard(tokenizer, [], ids[:2])[-1] == "\ufffd"  # it never came: shown as decoding shows it

@@ -102,7 +102,7 @@ def test_words_beyond_the_vocabulary(interrupting: Interrupting):
         interrupting.interrupts(lambda words=words: [spelling.oov_id(word) for word in words], 5e-4)
         numbers = [spelling.oov_id(word) for word in words]
         assert spelling.char_rows(np.array(numbers)).tolist() == [spelling.encode_word(word).tolist() for word in words]
-        assert [spelling.word_of(number) for number in numbers] == words
+        assert [spelling.id_to_word(number) for number in numbers] == words
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, SAMPLE))

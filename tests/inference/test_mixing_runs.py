@@ -72,7 +72,7 @@ def test_a_mixture_is_a_predictor():
     for row, scores in zip(rows, both.score(rows), strict=True):
         tables = both.next_log_probs([row[:place] for place in range(1, len(row))])
         assert scores == pytest.approx(tables[np.arange(len(row) - 1), row[1:]])
-    reader = both.read(rows, 3)
+    reader = both.start_decoding(rows, 3)
     reader.append(np.array([5, 6, 7]))
     reader.select(np.array([2, 0]))
     longer = [np.append(rows[2], 7), np.append(rows[0], 5)]

@@ -151,7 +151,7 @@ def test_words_beyond_the_vocabulary_have_one_number_each():
     assert all(one == found[0] for one in found)
     assert sorted(found[0].values()) == list(range(2, 1002))
     for word, number in found[0].items():
-        assert spelling.word_of(number) == word
+        assert spelling.id_to_word(number) == word
         assert spelling.char_rows(np.array([number])).tolist() == [spelling.encode_word(word).tolist()]
 
 

@@ -201,7 +201,7 @@ def test_the_shared_direction_is_nearly_the_papers(data: Path):
             WordVectors(words, rows, np.array([often[cutter.token_to_id(word) or 0] for word in words])), cutter
         )
     )
-    spoken = by.cutting.match_words(texts)
+    spoken = by.matcher.match_words(texts)
     known = spoken.rows >= 0
     owners = spoken.text_ids()[known]
     means = np.zeros((len(texts), 50))

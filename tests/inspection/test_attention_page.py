@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from test_maps import drawn
 
-from forebear.inspection.attention import AttentionMap, LONG, attention_rollout, attention_view
+from forebear.inspection.attention import LONG, AttentionMap, attention_rollout, attention_view
 from forebear.inspection.attention_plots import attention_page
 
 NASTY = "</script><script>alert(1)</script>"
@@ -47,7 +47,7 @@ class Reader(HTMLParser):
 
 
 def with_names(found: AttentionMap, names: tuple[str, ...]) -> AttentionMap:
-    return AttentionMap(found.weights, names, names, found.kind, found.name, found.word_borders)
+    return AttentionMap(found.weights, names, names, found.kind, found.name, found.text_starts)
 
 
 def test_the_page_holds_all_weights_and_no_markup_of_others():
@@ -61,7 +61,10 @@ def test_the_page_holds_all_weights_and_no_markup_of_others():
     (told,) = json.loads(reader.data)
     assert told["rows"][:4] == list(found.rows[:4])
     assert told["start"] == {"layer": 2, "head": 1}
-    for key, wanted in (("weights", found.weights), ("rollout", np.stack([attention_rollout(found, n) for n in (1, 2, 3)]))):
+    for key, wanted in (
+        ("weights", found.weights),
+        ("rollout", np.stack([attention_rollout(found, n) for n in (1, 2, 3)])),
+    ):
         numbers = np.frombuffer(base64.b64decode(told[key]), "<u2").reshape(wanted.shape) / 65535
         np.testing.assert_allclose(numbers, wanted, atol=1e-5)
 

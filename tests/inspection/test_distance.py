@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inspection import gradient_distance
-from forebear.inspection.gradient_distance import GradientReach, NUM_DIRECTIONS, gradient_sizes
+from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, gradient_sizes
 from forebear.nn.encoder import States
 from small_runs import opened, text
 
@@ -75,7 +75,7 @@ def test_a_rotation_keeps_shrinks_or_grows(scale: float, verdict: str):
     np.testing.assert_allclose(found.relative, scale ** np.arange(13), rtol=1e-4)
     assert found.factor == pytest.approx(scale, rel=1e-4)
     assert found.conclusion.startswith(verdict)
-    assert not found.is_cut
+    assert not found.is_cut_off
 
 
 def test_what_floats_cannot_hold_has_vanished_and_is_not_cut_off():
@@ -90,7 +90,7 @@ def test_runs_that_look_back(tmp_path: Path):
     network = opened("gpt2", tmp_path, to="gpt2", **words)
     texts = text(20).split("\n\n")
     near, far = fb.gradient_reach([window, network], texts, max_distance=20)
-    assert near.is_cut
+    assert near.is_cut_off
     assert near.farthest == window.network.encoder.window - 1
     assert (far.max_distance, far.limit) == (15, "its context is 16 tokens")
     assert (far.magnitudes > 0).all()

@@ -11,7 +11,8 @@ import torch
 from forebear.data.labeled.examples import LabeledExample
 from forebear.inference.run import Run
 from forebear.inspection.attribution import attribute
-from forebear.inspection.attribution_targets import AttributionTarget, TargetOutput, log_odds as odds
+from forebear.inspection.attribution_targets import AttributionTarget, TargetOutput
+from forebear.inspection.attribution_targets import log_odds as odds
 from forebear.inspection.gradients import MAX_STEPS, STEPS, TokenAttribution, integrated_gradients
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encoder import States

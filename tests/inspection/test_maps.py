@@ -15,11 +15,11 @@ import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inference.run import Run
 from forebear.inspection.attention import (
+    LONG,
+    MAX_EDGES,
     AttentionMap,
     AttentionPanel,
     AttentionView,
-    LONG,
-    MAX_EDGES,
     attention_rollout,
     attention_view,
     compute_attention_maps,
@@ -68,7 +68,7 @@ def test_maps_are_those_of_transformers(name: str, looked: dict[str, Run], tmp_p
     np.testing.assert_allclose(found.weights, wanted, atol=1e-5)
     assert float(np.abs(wanted - np.roll(wanted, 1, axis=1)).max()) > 0.02  # heads differ: an exchanged one would show
     assert found.kind == ("masked" if name == "gpt2" else "self")
-    assert found.word_borders == (int(np.flatnonzero(segments)[0]),)
+    assert found.text_starts == (int(np.flatnonzero(segments)[0]),)
 
 
 def test_i_have_a_dream(tmp_path: Path):
@@ -98,7 +98,7 @@ def test_texts_are_laid_out_as_the_milestone_does(looked: dict[str, Run]):
     end = looked["gpt2"].tokenizer.id_to_token(looked["gpt2"].tokenizer.special_roles["end"])
     assert words("gpt2", "cat").count(end) == 1  # as `next` reads it: that it ends is not known
     assert words("gpt2", "cat", "dog").count(end) == 3
-    assert compute_attention_maps(looked["gpt2"], ["cat"])[0].word_borders == ()
+    assert compute_attention_maps(looked["gpt2"], ["cat"])[0].text_starts == ()
 
 
 def test_damaged_weights_are_told(tmp_path: Path):

@@ -59,12 +59,12 @@ def test_two_meanings_are_two_groups(runs: dict[str, Run], monkeypatch: pytest.M
     planted(runs["bert"], monkeypatch, 0.2)
     found = fb.analyze_senses(runs["bert"], "bank", TEXTS * 4, senses=KNOWN * 4, groups=2)
     assert [len(group.members) for group in found.result.groups] == [len(MONEY), len(RIVER)]  # the same ones count once
-    assert found.labels_of(found.result.groups[0].members) == ": 8 money"
+    assert found.label_counts(found.result.groups[0].members) == ": 8 money"
     assert found.result.agreement is not None
     assert [(one.purity, one.rand) for one in found.result.agreement] == [(1.0, 1.0)] * 2
     assert "42 more are in sentences that were there before: each counts once" in found.notes
     (table,) = found.others
-    assert (table.name, table.conclusion, table.clustering_result.num_clusters) == ("bert, its table", SAME, 1)
+    assert (table.name, table.conclusion, table.clustering.num_clusters) == ("bert, its table", SAME, 1)
     assert table.agreement is not None
     assert (table.agreement[0].purity, table.agreement[0].rand) == (pytest.approx(8 / 14), 0.0)
     assert "bert, its table: no 2 groups, as there are 1 different vectors" in found.notes
@@ -74,12 +74,12 @@ def test_as_many_groups_as_there_are(runs: dict[str, Run], monkeypatch: pytest.M
     many = [f"{number} {text}" for number in range(4) for text in TEXTS]
     planted(runs["bert"], monkeypatch, 0.4)
     found = fb.analyze_senses(runs["bert"], "bank", many)
-    assert found.result.clustering_result.num_clusters == 2
+    assert found.result.clustering.num_clusters == 2
     assert "2 groups, silhouette 0." in found.result.conclusion
     assert (found.labels, found.result.agreement) == ((), None)
     planted(runs["bert"], monkeypatch, 9.0)
     lost = fb.analyze_senses(runs["bert"], "bank", many).result
-    assert (lost.clustering_result.num_clusters, lost.note) == (1, "no groups beyond chance")
+    assert (lost.clustering.num_clusters, lost.note) == (1, "no groups beyond chance")
     assert "clouds without groups up to" in lost.conclusion
 
 
@@ -90,7 +90,7 @@ def test_a_real_network_and_tables_beside_it(runs: dict[str, Run]):
     assert found.result.name == "bert, mean of layers 1 and 2"
     assert [one.name for one in found.others] == ["word2vec", "gpt2, mean of layers 1 and 2"]
     assert found.others[0].conclusion == SAME
-    assert found.others[1].clustering_result.num_distinct > 1
+    assert found.others[1].clustering.num_distinct > 1
     assert any("gpt2 looks back" in note for note in found.notes)
     told = found.to_dict()
     assert [one["size"] for one in told["vectors"]["groups"]] == [len(group.members) for group in found.result.groups]
@@ -128,19 +128,17 @@ def test_the_vector_is_that_of_the_word_where_it_stands(runs: dict[str, Run]):
 
 def test_capitals_that_a_table_tells_apart(runs: dict[str, Run]):
     found = fb.analyze_senses(runs["word2vec"], "bank", [*TEXTS, "Bank of Ivy.", "Bank of Ben."])
-    assert (found.result.clustering_result.num_clusters, found.result.clustering_result.num_distinct) == (1, 2)
+    assert (found.result.clustering.num_clusters, found.result.clustering.num_distinct) == (1, 2)
     assert found.result.conclusion.endswith("whatever stands around (bank, Bank)")
     assert (
-        fb.analyze_senses(
-            runs["word2vec"], "bank", [*TEXTS, "Bank of Ivy."], groups=2
-        ).result.clustering_result.num_clusters
+        fb.analyze_senses(runs["word2vec"], "bank", [*TEXTS, "Bank of Ivy."], groups=2).result.clustering.num_clusters
         == 2
     )
 
 
 def test_what_a_run_that_looks_back_cannot_see(runs: dict[str, Run]):
     same = fb.analyze_senses(runs["gpt2"], "bank", [f"The muddy bank {who}." for who in PEOPLE]).result
-    assert (same.conclusion, same.clustering_result.num_distinct) == (EQUAL, 1)
+    assert (same.conclusion, same.clustering.num_distinct) == (EQUAL, 1)
 
 
 def test_what_is_refused(runs: dict[str, Run], tmp_path: Path):

@@ -57,7 +57,7 @@ def test_every_word_stands_once_and_rows_are_the_task_s_own(
             assert counts.max() <= 1
             assert all(count == 1 for character, count in zip(text, counts, strict=True) if character.strip())
         assert set(rows.tokens[~traced.text_mask].tolist()) <= {0, 1, tokenizer.unk_id}
-        words, elsewhere = traced.added_up(np.ones(len(rows.tokens)))
+        words, elsewhere = traced.sum_by_word(np.ones(len(rows.tokens)))
         assert words.sum() + elsewhere == len(rows.tokens)
         assert (traced.word_ids[~traced.text_mask] == IGNORE_INDEX).all()
 
@@ -81,7 +81,7 @@ def test_tokens_of_a_word_count_for_it(runs: Runs):
     assert task is not None
     traced = trace_example(task, LabeledExample((text,)), run.tokenizer, layout)
     values = np.arange(len(traced.word_ids), dtype=float) ** 2
-    words, elsewhere = traced.added_up(values)
+    words, elsewhere = traced.sum_by_word(values)
     by_hand = [
         sum(values[1 + n] for n, (a, _) in enumerate(pieces.spans) if begin <= a < end)
         for begin, end in ((0, 8), (9, 11), (12, 15))

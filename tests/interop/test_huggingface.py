@@ -25,8 +25,8 @@ def ours() -> dict[str, torch.Tensor]:
     shapes |= {"c_attn": (3 * WIDTH, WIDTH), "attn.c_proj": (WIDTH, WIDTH)}
     shapes |= {"c_fc": (4 * WIDTH, WIDTH), "mlp.c_proj": (WIDTH, 4 * WIDTH)}
     found = {}
-    for row in GPT2.name_map.to_foreign(DEPTH):
-        matrix = next((shape for part, shape in shapes.items() if part in row.theirs[0]), (WIDTH,))
+    for row in GPT2.name_map.expand_rules(DEPTH):
+        matrix = next((shape for part, shape in shapes.items() if part in row.hf_names[0]), (WIDTH,))
         found[row.our_name] = torch.randn(matrix if row.our_name.endswith("weight") else matrix[:1])
     return found
 
@@ -194,8 +194,8 @@ def drawn(milestone: str) -> dict[str, torch.Tensor]:
     """Tensors of every name of an architecture, of shapes that need not fit a model."""
     torch.manual_seed(0)
     found = {}
-    for row in FAMILIES[milestone].name_map.to_foreign(DEPTH):
-        rows = 4 * len(row.theirs)
+    for row in FAMILIES[milestone].name_map.expand_rules(DEPTH):
+        rows = 4 * len(row.hf_names)
         found[row.our_name] = (
             torch.randn(rows) if "norm" in row.our_name or row.our_name.endswith("bias") else torch.randn(rows, 5)
         )
@@ -219,7 +219,7 @@ def test_the_table_is_read_both_ways_to_the_bit(milestone):
 
 @pytest.mark.parametrize("milestone", FAMILIES)
 def test_no_name_stands_twice_in_a_table(milestone):
-    rows = FAMILIES[milestone].name_map.to_foreign(3)
-    theirs = [name for row in rows for name in row.theirs]
+    rows = FAMILIES[milestone].name_map.expand_rules(3)
+    theirs = [name for row in rows for name in row.hf_names]
     assert len(set(theirs)) == len(theirs)
     assert len({row.our_name for row in rows}) == len(rows)

@@ -191,7 +191,7 @@ def test_names_of_another_architecture_are_told(folder, milestone):
     for other, family in FAMILIES.items():
         if other == milestone:
             continue
-        facts = {"model_type": family.kind, "n_layer": 2, "hidden_act": "gelu"}  # nothing else shall be wrong
+        facts = {"model_type": family.model_type, "n_layer": 2, "hidden_act": "gelu"}  # nothing else shall be wrong
         facts["type_vocab_size"] = 1 if other == "roberta" else 2
         said = refused(changed(folder(milestone), lambda tensors: None, **facts))
         assert f"these look like {titles[milestone]}'s" in said, said

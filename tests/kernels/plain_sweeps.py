@@ -73,15 +73,19 @@ def swept_plainly(
 ) -> float:
     """What `swept` does, by the readable twin: in place; the sum of the losses."""
     tokens, ends = thinned_plainly(*small_text(), kept, moment)
-    starts, together = way.parts_in_step(rate, tokens, VOCABULARY) if step else way.parts(rate, len(tokens))
+    starts, together = way.deterministic_parts(rate, tokens, VOCABULARY) if step else way.parts(rate, len(tokens))
     states = hash_seeds(moment, len(starts) - 1).tolist()
     parts = []
     for number, state in enumerate(states):
         first, last = starts[number], starts[number + 1]
-        found = plainly.training_windows(tokens, ends, first, last, state, way.window, way.supply, len(way.kinds))
+        found = plainly.training_windows(
+            tokens, ends, first, last, state, way.window, way.targets, len(way.target_block)
+        )
         parts.append(found)
-    if way.is_wide(rate) and not way.use_mean:
-        parts = [[some for window in found for some in apart(window, way.abreast(rate))] for found in parts]
+    if way.has_wide_window(rate) and not way.use_mean:
+        parts = [
+            [some for window in found for some in apart(window, way.context_words_at_once(rate))] for found in parts
+        ]
     if step:
         groups = [parts[at : at + together] for at in range(0, len(parts), together)]
         stretches = [[[window for found in group for window in found]] for group in groups]

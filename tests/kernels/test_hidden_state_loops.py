@@ -32,13 +32,17 @@ def asked(draw: st.DrawFn) -> tuple[np.ndarray, ...]:
 
 @given(asked())
 def test_forwards(given_all: tuple[np.ndarray, ...]):
-    for one, other in zip(kernels.forward_filter(*given_all), plainly.forward_filter_reference(*given_all), strict=True):
+    for one, other in zip(
+        kernels.forward_filter(*given_all), plainly.forward_filter_reference(*given_all), strict=True
+    ):
         assert one == pytest.approx(other)
 
 
 @given(asked())
 def test_from_both_sides(given_all: tuple[np.ndarray, ...]):
-    assert kernels.state_posteriors(*given_all) == pytest.approx(plainly.state_posteriors_reference(*given_all)[0], abs=1e-12)
+    assert kernels.state_posteriors(*given_all) == pytest.approx(
+        plainly.state_posteriors_reference(*given_all)[0], abs=1e-12
+    )
 
 
 @given(asked())

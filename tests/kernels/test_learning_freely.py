@@ -59,10 +59,10 @@ def test_any_width(width: int):
 @pytest.mark.parametrize("negatives", [5, 0])
 def test_wide_windows_are_learned_from_a_few_words_at_a_time(negatives: int, spelled: bool):
     way, _ = small_way(mean=False, negatives=negatives, spelled=spelled, window=30)
-    assert way.is_wide(0.02)
-    assert way.abreast(0.02) == 12
+    assert way.has_wide_window(0.02)
+    assert way.context_words_at_once(0.02) == 12
     for rate in 0.25 / np.arange(2, 200):  # where a window is just not too wide, all of it is measured at once
-        assert way.is_wide(rate) or way.abreast(rate) == 60
+        assert way.has_wide_window(rate) or way.context_words_at_once(rate) == 60
     compare(mean=False, negatives=negatives, spelled=spelled, width=20, in_step=False, rate=0.02, window=30)
 
 

@@ -22,7 +22,9 @@ def test_loops_in_step_do_what_their_twin_does(mean: bool, negatives: int, spell
 
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(OTHERS))
 def test_threads_change_no_bit(mean: bool, negatives: int, spelled: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(word2vec_threads, "MIN_THREAD_WORK", 1)  # as many threads as are asked for, however little there is to do
+    monkeypatch.setattr(
+        word2vec_threads, "MIN_THREAD_WORK", 1
+    )  # as many threads as are asked for, however little there is to do
     way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled)
     tokens, _ = small_text()
     ends = []
@@ -41,12 +43,14 @@ def test_the_busier_a_row_the_fewer_words_are_learned_in_step():
     tree, _ = small_way(mean=False, negatives=0, spelled=False)
     spelled, _ = small_way(mean=False, negatives=5, spelled=True)
     for way in (plain, means, tree, spelled):
-        assert way.is_idle(0.025) * 0.025 * way.busiest <= MAX_RATE_SUM
-        assert way.is_idle(0.05) <= way.is_idle(0.025)
-        assert way.is_idle(1e30) == 1
-    assert tree.busiest == pytest.approx(5)  # the root is on the path of every word, for each of the words around
-    assert means.busiest == pytest.approx(plain.busiest / 5)
-    assert spelled.busiest > plain.busiest
+        assert way.max_words_in_step(0.025) * 0.025 * way.busiest_row_rate <= MAX_RATE_SUM
+        assert way.max_words_in_step(0.05) <= way.max_words_in_step(0.025)
+        assert way.max_words_in_step(1e30) == 1
+    assert tree.busiest_row_rate == pytest.approx(
+        5
+    )  # the root is on the path of every word, for each of the words around
+    assert means.busiest_row_rate == pytest.approx(plain.busiest_row_rate / 5)
+    assert spelled.busiest_row_rate > plain.busiest_row_rate
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -109,7 +113,7 @@ def test_text_that_repeats_itself_here_and_there_stays_finite(mean: bool):
 
 def test_what_is_too_heavy_is_learned_from_by_one_thread_freely():
     way, kept = small_way(mean=False, negatives=5, spelled=False)
-    assert way.is_heavy(0.1)
+    assert way.needs_hogwild(0.1)
     ends = []
     for threads, in_step in ((1, True), (2, True), (1, False)):
         tables = small_tables(50)

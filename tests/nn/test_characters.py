@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from forebear.data.tokenizers.char_ids import CHAR_MARKERS, CharIds
-from forebear.nn.char_cnn import CharCNNEmbedding, HIGHWAY_GATE_BIAS, Highway
+from forebear.nn.char_cnn import HIGHWAY_GATE_BIAS, CharCNNEmbedding, Highway
 
 WORDS = ["</s>", "a", "cat", "catalogue", "银行", "x" * 48, "y" * 47, "z" * 60, "z" * 61, "naïve", "行"]
 FILTERS = [(1, 4), (2, 3), (3, 5), (7, 6)]

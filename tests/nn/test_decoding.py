@@ -176,7 +176,7 @@ def test_without_packing_and_without_copies(monkeypatch):
     follow_along(decoder_model(), rows, 3, 3, {})
     monkeypatch.setattr(kv_cache, "MAX_COPIED_BYTES", 0)
     made = IncrementalDecoder((model := decoder_model()).encoder, model.heads["next"])
-    assert made.run_layers(1)[1].__code__ is weight_packing.pack_none(torch.zeros(1, 1), None).__code__
+    assert made.packed_layers(1)[1].__code__ is weight_packing.pack_none(torch.zeros(1, 1), None).__code__
     follow_along(decoder_model(), rows, 3, 3, {})
 
 

@@ -61,7 +61,7 @@ def test_the_engine_is_exact(rows, inputs, outputs):
     q[0] = max_level()  # the largest sums there can be
     whole = q.long() @ layer.weight.long().T
     assert torch.equal(int8_product_reference(q, layer.weight, torch.ones(outputs)), whole.float())
-    found = layer.packed.multiply(q)
+    found = layer.packed_matrix.multiply(q)
     assert torch.allclose(found.double(), whole * layer.scale.double(), rtol=1e-6, atol=1e-6)
 
 
@@ -73,7 +73,7 @@ def test_a_layer_is_close_to_floats(monkeypatch, rows, inputs, outputs, bias, la
     layer, weight = layer_of(inputs, outputs, bias=bias)
     x = torch.randn(rows, inputs) * torch.logspace(-3, 3, rows)[:, None]  # tokens of very different sizes
     wanted = functional.linear(x, weight, layer.bias)
-    for found in (layer(x), layer.laid_out()(x)):
+    for found in (layer(x), layer.packed_product()(x)):
         apart = (found - wanted).norm(dim=1) / wanted.norm(dim=1)
         assert float(apart.max()) < 0.04
 
@@ -168,7 +168,7 @@ def test_a_decoder_of_integers_writes_as_it_scores():
     floats, whole = both(GPT2Spec(width=64, depth=2, heads=4, context=32))
     predictor, rng = TransformerCausalLM(whole), np.random.default_rng(0)
     rows = [rng.integers(4, 50, length) for length in (4, 9, 2)]
-    reader = predictor.read(rows, 4)
+    reader = predictor.start_decoding(rows, 4)
     logits = torch.from_numpy(reader.next_logits())
     np.testing.assert_allclose(torch.log_softmax(logits, 1).numpy(), predictor.next_log_probs(rows), atol=1e-4)
     reader.append(np.array([5, 6, 7]))

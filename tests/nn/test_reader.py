@@ -80,7 +80,9 @@ def test_a_recurrent_reader_goes_back_from_the_last_word_of_each_text():
     Model(body, {}).initialize(1)
     x = torch.randn(7, WIDTH, generator=torch.Generator().manual_seed(0))
     alone = [(part, (len(part),)) for part in x.split([2, 5])]
-    wanted = torch.cat([torch.cat([way.scan(*one)[0] for way in (body.onward, body.back)], 1) for one in alone])
+    wanted = torch.cat(
+        [torch.cat([way.forward_reference(*one)[0] for way in (body.onward, body.back)], 1) for one in alone]
+    )
     torch.testing.assert_close(body(x, (2, 5)), wanted, atol=1e-6, rtol=1e-5)
     with pytest.raises(InputError, match="two directions"):
         BiRecurrentLayer(WIDTH, 7)

@@ -83,7 +83,7 @@ def twins(layer: RecurrentLayer, rows: tuple[int, ...], given_state: bool) -> li
     x = drawn(sum(rows), INPUTS).requires_grad_()
     state = begun(layer, len(rows)) if given_state else None
     told = []
-    for way in (layer, layer.scan):
+    for way in (layer, layer.forward_reference):
         out, ends = way(x, rows, state)
         gradients = answered([out, *ends], [x, *layer.parameters(), *(state or ())])
         told.append([out, *ends, *gradients])
@@ -117,7 +117,7 @@ def test_packed_weights_give_the_same(project: int | None, monkeypatch: pytest.M
     monkeypatch.setattr(lstm_scan, "MIN_PACKED_WEIGHTS", 0)
     packed = laid_out(monkeypatch)
     told = []
-    for way in (layer, layer.scan):
+    for way in (layer, layer.forward_reference):
         out = way(x, (5, 2, 4))[0]
         told.append([out, *answered([out], [x, *layer.parameters()])])
     for fast, plain in zip(*told, strict=True):

@@ -38,7 +38,9 @@ LOOKS = {
 }
 
 
-def ours(way: ReadingDirection, look: str = "", *, tied: bool = True, vocabulary: int = VOCABULARY, spread: float = 0.4) -> Model:
+def ours(
+    way: ReadingDirection, look: str = "", *, tied: bool = True, vocabulary: int = VOCABULARY, spread: float = 0.4
+) -> Model:
     """Untrained, with weights large enough that a wrong part would change what it says."""
     read, written, others = (
         InputEmbedding(vocabulary, WIDTH, positions=CONTEXT, placing="none", scale=SCALE) for _ in range(3)
@@ -169,7 +171,7 @@ def test_weights_of_attention_sum_to_one_and_never_go_beyond_the_source(look: st
         torch.testing.assert_close(weights.sum(-1), torch.ones(1, len(row)))
         ((alone,),) = model.encoder.attention_maps(**inputs([source], [row]))["cross"]
         torch.testing.assert_close(weights, alone, rtol=1e-4, atol=1e-5)
-    padded = model.encoder.writer.look.weighed(torch.randn(15, INNER), (5, 9, 1), torch.randn(20, INNER), (7, 2, 11))[1]
+    padded = model.encoder.writer.look.attend(torch.randn(15, INNER), (5, 9, 1), torch.randn(20, INNER), (7, 2, 11))[1]
     assert not padded[1, :, 2:].any()
     assert not padded[0, :, 7:].any()
 

@@ -102,7 +102,7 @@ def test_in_use_nothing_is_drawn():
     words.token.weight, head.bias = nn.Parameter(weight), nn.Parameter(bias)
     wanted = exact(x, weight, bias, target).item()
     states = States([x], (ROWS,))
-    for told, part in ((lambda: softmax.cost(x, target), softmax), (lambda: head.loss(states, target), head)):
+    for told, part in ((lambda: softmax.loss(x, target), softmax), (lambda: head.loss(states, target), head)):
         torch.manual_seed(0)
         assert told().item() != pytest.approx(wanted, rel=1e-3)
         part.eval()

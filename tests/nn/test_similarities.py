@@ -72,7 +72,7 @@ def test_each_similarity_is_its_formula(name):
     for scores, *pair in zip(found, queries, keys, strict=True):
         torch.testing.assert_close(scores, in_a_loop(score, *pair), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(similarity(queries[0], keys[0]), found[0])
-    torch.testing.assert_close(similarity.scores(queries[:, :1], similarity.keyed(keys)), found[:, :1])
+    torch.testing.assert_close(similarity.scores(queries[:, :1], similarity.project_keys(keys)), found[:, :1])
 
 
 @pytest.mark.parametrize("name", ["bilinear", "concatenated", "perceptron"])

@@ -13,7 +13,7 @@ from torch import nn
 from forebear.nn.heads import LMHead
 from forebear.nn.model import Model
 from forebear.nn.nnlm import WordEmbedding
-from forebear.nn.softmax import AdaptiveSoftmax, NUM_FREQUENT, cluster_cutoffs
+from forebear.nn.softmax import NUM_FREQUENT, AdaptiveSoftmax, cluster_cutoffs
 
 
 def filled(softmax: AdaptiveSoftmax, seed: int = 0) -> AdaptiveSoftmax:
@@ -42,7 +42,7 @@ def test_it_is_torchs(borders: tuple[int, ...]):
     assert torch.allclose(softmax(x), peer.log_prob(x), atol=1e-5)
     assert torch.allclose(softmax.log_probs(x, target), peer(x, target).output, atol=1e-5)
     gradients = []
-    for loss in (softmax.cost(x, target), -peer(x, target).output.sum()):
+    for loss in (softmax.loss(x, target), -peer(x, target).output.sum()):
         softmax.zero_grad()
         loss.backward()
         gradients.append([value.grad.clone() for value in softmax.parameters()])
@@ -60,19 +60,19 @@ def test_probabilities_sum_to_one(vocabulary: int, cuts: set[int], seed: int):
     assert table.exp().sum(1).tolist() == pytest.approx([1] * 6, abs=1e-5)
     found = softmax.log_probs(x, target).detach()
     assert found.tolist() == pytest.approx(table[range(6), target].tolist(), abs=1e-4)
-    assert softmax.cost(x, target).item() == pytest.approx(-float(found.sum()), abs=1e-3)
+    assert softmax.loss(x, target).item() == pytest.approx(-float(found.sum()), abs=1e-3)
 
 
 def test_without_groups_it_is_the_plain_softmax():
     softmax = filled(AdaptiveSoftmax(8, 31))
     x, target = torch.randn(9, 8), torch.randint(0, 31, (9,))
     expected = nn.functional.cross_entropy(softmax.scores(x), target, reduction="sum").item()
-    assert softmax.cost(x, target).item() == pytest.approx(expected, abs=1e-4)
+    assert softmax.loss(x, target).item() == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_group_that_nobody_asks_for_costs_nothing_and_learns_nothing():
     softmax = filled(AdaptiveSoftmax(8, 31, (5, 11)))
-    softmax.cost(torch.randn(3, 8), torch.tensor([1, 6, 2])).backward()
+    softmax.loss(torch.randn(3, 8), torch.tensor([1, 6, 2])).backward()
     assert softmax.groups[1].scores.weight.grad.abs().max() == 0
     assert softmax.groups[0].scores.weight.grad.abs().max() > 0
 

@@ -72,7 +72,7 @@ def hiding(units: MaskingUnits, size: int, *, kind: type[DocSentences] = NextSen
 def told(objective: MaskedTokens, source: Subset, moment: BatchKey, size: int = 3000):
     """A batch, the same without anything hidden, and the number of each token's unit."""
     batch, shown = objective.batch(source, size, moment), objective.inner.batch(source, size, moment)
-    division = objective.units.divided(shown, source, moment.step, moment.rng(2))
+    division = objective.units.unit_boundaries(shown, source, moment.step, moment.rng(2))
     return batch, shown, division
 
 

@@ -85,7 +85,7 @@ def test_batches_have_about_the_size_and_rows_of_like_lengths():
 
 def test_parts_of_a_batch_are_the_batch():
     source, objective = portion([(3, 4), (5, 5), (5, 5), (1, 2), (7, 1)]), SequenceToSequence(9, END, OTHER)
-    batch = objective.of_pairs(source, np.arange(5))
+    batch = objective.make_batch(source, np.arange(5))
     for count in (2, 3, 5, 9):
         parts = batch.split(count)
         assert [number for part in parts for number in shown(part)] == [0, 1, 2, 3, 4]

@@ -66,7 +66,7 @@ def units_of(
 
 
 def divided(way: MaskingUnits, batch: Batch, corpus: Corpus, seed: int = 0, step: int = 0) -> list[list[list[int]]]:
-    begins, _ = way.divided(batch, corpus.all_documents(), step, np.random.default_rng(seed))
+    begins, _ = way.unit_boundaries(batch, corpus.all_documents(), step, np.random.default_rng(seed))
     assert begins.dtype == bool
     assert len(begins) == batch.num_target_tokens
     assert batch.positions is not None
@@ -272,7 +272,7 @@ def named(tokenizer: Tokenizer, letters: str, flags: str, words: str | None = No
 def told_of(corpus: Corpus, context: int = 40) -> list[tuple[list[int], bool]]:
     """Units of the text, and whether they come first."""
     batch = DocSentences(context, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
-    begins, leading = EntityUnits().divided(batch, corpus.all_documents(), 0, np.random.default_rng(0))
+    begins, leading = EntityUnits().unit_boundaries(batch, corpus.all_documents(), 0, np.random.default_rng(0))
     assert leading is not None
     assert batch.positions is not None
     found = []
@@ -314,7 +314,7 @@ def test_where_no_names_are_known_words_are_taken(lettered: Tokenizer):
     corpus = written(lettered, [["abc", "de."]])
     batch = DocSentences(20, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
     rng = np.random.default_rng(0)
-    names, words = (way.divided(batch, corpus.all_documents(), 0, rng) for way in (EntityUnits(), WholeWords()))
+    names, words = (way.unit_boundaries(batch, corpus.all_documents(), 0, rng) for way in (EntityUnits(), WholeWords()))
     assert names.leading is None
     assert np.array_equal(names.starts, words.starts)
 

@@ -39,7 +39,7 @@ def model(labels: int, **how: Any) -> CRFModel:
 def found(problem: CRFProblem, l1: float = 0.0, most: int = 400) -> LBFGSOptimizer:
     search = LBFGSOptimizer(problem.objective, np.zeros(problem.size), memory=6, curvature=problem.curvature, l1=l1)
     for _ in range(most):
-        if not search.step() or search.has_decreased() < 1e-11 * abs(search.value):
+        if not search.step() or search.recent_decrease() < 1e-11 * abs(search.value):
             break
     return search
 
@@ -52,21 +52,21 @@ def moves_of(made: CRFModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_the_gradient_is_that_of_the_cost():
     inputs, right = sentences(12, 3)
     problem = model(3, l2=0.3, templates="word[0] word[-1]+word[0] shape[0]").make_problem(inputs, right)
-    point = np.random.default_rng(1).normal(size=problem.size) * problem.pair_count
+    point = np.random.default_rng(1).normal(size=problem.size) * problem.is_free
     _, gradient = problem.objective(point)
-    for number in np.flatnonzero(problem.pair_count)[::3].tolist():
+    for number in np.flatnonzero(problem.is_free)[::3].tolist():
         step = np.zeros(problem.size)
         step[number] = 1e-5
         slope = (problem.objective(point + step)[0] - problem.objective(point - step)[0]) / 2e-5
         assert slope == pytest.approx(gradient[number], abs=1e-6)
-    assert not gradient[~problem.pair_count].any()
+    assert not gradient[~problem.is_free].any()
 
 
 def test_the_cost_is_that_of_all_labellings():
     inputs, right = sentences(3, 2, seed=4)
     made = model(2, l2=0.0, templates="word[0] word[1]")
     problem = made.make_problem(inputs, right)
-    point = np.random.default_rng(2).normal(size=problem.size) * problem.pair_count
+    point = np.random.default_rng(2).normal(size=problem.size) * problem.is_free
     made.set_weights(point)
     scores, (moves, start, end) = made.logits(inputs)["tag"], moves_of(made)
     cost, at = 0.0, 0
@@ -103,7 +103,7 @@ def test_the_optimum_and_the_answers_are_crfsuites(tmp_path: Path, l1: float):
         seen.append(own)
         at += size
     trainer.train(str(tmp_path / "model"))
-    assert trainer.logparser.featgen_num_features == problem.pair_count.sum()
+    assert trainer.logparser.featgen_num_features == problem.is_free.sum()
     assert search.value == pytest.approx(trainer.logparser.last_iteration["loss"], rel=2e-6)
     tagger = pycrfsuite.Tagger()
     tagger.open(str(tmp_path / "model"))
@@ -119,7 +119,7 @@ def test_the_optimum_and_the_answers_are_crfsuites(tmp_path: Path, l1: float):
         for label in range(4):
             assert marginals[word, label] == pytest.approx(tagger.marginal(str(label), word), abs=2e-3)
     if l1:
-        assert np.count_nonzero(search.point) < 0.8 * problem.pair_count.sum()
+        assert np.count_nonzero(search.point) < 0.8 * problem.is_free.sum()
 
 
 @settings(deadline=None, max_examples=10)
@@ -159,7 +159,7 @@ def test_the_networks_layer_has_the_same_definition(lengths: list[int], kind: st
     assert cost == pytest.approx(float(loss.detach()), rel=1e-9, abs=1e-9)
     assert tensor.grad is not None
     np.testing.assert_allclose(gradient[: 8 * words].reshape(words, 8)[:, :5], tensor.grad.numpy(), atol=1e-9)
-    learned = problem.pair_count[8 * words :]
+    learned = problem.is_free[8 * words :]
     theirs = np.concatenate([one.grad.double().numpy().ravel() for one in layer.parameters()])  # pyright: ignore[reportOptionalMemberAccess]
     np.testing.assert_allclose(gradient[8 * words :][learned], theirs[learned], atol=1e-8)
     costs = [np.where(may, one, -1e4) for may, one in zip(rules, (moves, start, end), strict=True)]
@@ -221,7 +221,7 @@ def test_threads_and_blocks_change_no_bit(monkeypatch: pytest.MonkeyPatch):
     for threads in (1, 2, 3):
         monkeypatch.setattr("forebear.statistical.crf.BLOCK", 64)
         problem = model(5, l2=0.1).make_problem(inputs, right, threads)
-        point = np.random.default_rng(0).normal(size=problem.size) * problem.pair_count
+        point = np.random.default_rng(0).normal(size=problem.size) * problem.is_free
         results.append(problem.objective(point))
     assert results[0][0] == results[1][0] == results[2][0]
     assert (results[0][1] == results[1][1]).all()
@@ -327,7 +327,7 @@ def test_a_sentence_of_a_hundred_thousand_words():
     problem = made.make_problem(inputs, tokens % 3)
     made.set_weights(found(problem, most=3).point)
     scores, moves = made.logits(inputs)["tag"], moves_of(made)
-    assert np.isfinite(problem.objective(np.ones(problem.size) * problem.pair_count)[0])
+    assert np.isfinite(problem.objective(np.ones(problem.size) * problem.is_free)[0])
     assert (kernels.viterbi(scores, inputs["lengths"], *moves) == tokens % 3).mean() > 0.9
 
 

@@ -64,7 +64,7 @@ def test_texts_are_as_scikit_learn_sees_them(monkeypatch, order: int, least: int
     names = {features.feature(column).tokens: column for column in range(features.width)}
     columns = [names[ngram] for ngram in sorted(there.vocabulary_, key=there.vocabulary_.__getitem__)]
     for rows, wanted in ((train, expected_train), (test, expected)):
-        mine = table(features.of(rows_of(*rows)))
+        mine = table(features.transform(rows_of(*rows)))
         assert np.allclose(mine[:, columns], wanted, atol=1e-6)
         assert np.count_nonzero(mine) == np.count_nonzero(wanted)
 
@@ -72,8 +72,8 @@ def test_texts_are_as_scikit_learn_sees_them(monkeypatch, order: int, least: int
 def test_ids_that_mean_nothing_are_not_there():
     plain, marked = rows_of([5, 6], [6, 7]), rows_of([1, 5, 6, 2], [1, 6, 7, 2])
     assert np.array_equal(
-        table(learned(marked, skipped=[1, 2]).of(marked)),
-        table(learned(plain).of(plain)),
+        table(learned(marked, skipped=[1, 2]).transform(marked)),
+        table(learned(plain).transform(plain)),
     )
 
 
@@ -88,7 +88,7 @@ def test_a_pair_is_three_spaces_and_what_they_share():
     # 我 很 喜欢 你 / 我 很 中意 你
     rows = rows_of([10, 11, 12, 13, 10, 11, 14, 13], segments=[[0, 0, 0, 0, 1, 1, 1, 1]])
     features = learned(rows, pairs=True)
-    columns, values = features.of(rows).get_row(0)
+    columns, values = features.transform(rows).get_row(0)
     told = {features.feature(column): value for column, value in zip(columns.tolist(), values.tolist(), strict=True)}
     where = {feature.tokens: feature.field for feature in told if feature.tokens}
     assert where == {
@@ -110,7 +110,7 @@ def test_words_nobody_taught_are_shared_too():
     teach = rows_of([10, 11, 10, 12], segments=[[0, 0, 1, 1]])
     features = learned(teach, order=1, pairs=True)
     same = rows_of([50, 51, 50, 51, 51], segments=[[0, 0, 1, 1, 1]])
-    columns, values = features.of(same).get_row(0)
+    columns, values = features.transform(same).get_row(0)
     figures = dict(zip((features.feature(column).field for column in columns.tolist()), values.tolist(), strict=True))
     assert figures["shared of all 1-grams"] == 1
     assert figures["length of the shorter by the longer"] == pytest.approx(2 / 3)
@@ -123,8 +123,8 @@ def test_ngrams_do_not_reach_into_the_other_text_or_row():
 
 def test_rows_of_one_example_are_averaged():
     rows = rows_of([10, 11], [10], [12])
-    matrix = learned(rows).of(rows)
-    averaged, alone = table(matrix.averaged(np.array([0, 0, 1]))), table(matrix)
+    matrix = learned(rows).transform(rows)
+    averaged, alone = table(matrix.average_groups(np.array([0, 0, 1]))), table(matrix)
     assert np.allclose(averaged, [(alone[0] + alone[1]) / 2, alone[2]])
 
 
@@ -151,7 +151,7 @@ def test_shapes_around_a_word_are_features():
     rows = rows_of([3, 0])
     shapes = word_shapes(["a", "b", "c", "D"])
     features = WordFeatures.fit(rows, np.arange(2), vocabulary=4, skipped=np.array([]), min_count=1, shapes=shapes)
-    matrix = features.of(rows, np.array([0]))
+    matrix = features.transform(rows, np.array([0]))
     named = [features.feature(column) for column in matrix.get_row(0)[0].tolist()]
     told = [feature.field for feature in named if not feature.tokens]
     assert told[:3] == ["written outside, at -1", "written Capital, at +0", "written small, at +1"]
@@ -164,7 +164,7 @@ def test_shapes_around_a_word_are_features():
 def test_a_word_and_what_stands_beside_it():
     rows = rows_of([1, 20, 21, 22], [23])
     features = WordFeatures.fit(rows, np.array([1, 2, 3]), vocabulary=100, skipped=np.array([1]), min_count=1)
-    matrix = features.of(rows, np.array([1, 4]))
+    matrix = features.transform(rows, np.array([1, 4]))
     assert matrix.shape == (2, features.width)
     first = {features.feature(column) for column in matrix.get_row(0)[0].tolist()}
     assert first == {
@@ -184,8 +184,8 @@ def test_a_word_and_what_stands_beside_it():
 def test_places_of_a_passage():
     # 2 [CLS], 3 [SEP]; question 10 11, passage 20 10 11 21, then a row whose passage follows at once
     rows = rows_of([2, 10, 11, 3, 20, 10, 11, 21, 3], [30, 31, 30], segments=[[0] * 4 + [1] * 5, [0, 1, 1]])
-    features = PassageFeatures.learned(rows, vocabulary=100, skipped=np.array([2, 3]), shapes=np.zeros(101, np.int64))
-    figures = features.of(rows).parts[1].values
+    features = PassageFeatures.fit(rows, vocabulary=100, skipped=np.array([2, 3]), shapes=np.zeros(101, np.int64))
+    figures = features.transform(rows).parts[1].values
     told = {name: figures[:, number].tolist() for number, name in enumerate(FIGURES)}
     assert told["outside the passage"] == [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]
     assert told["the row's first token"] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
@@ -210,13 +210,13 @@ def asked_about_a_passage() -> tuple[TokenRows, PassageFeatures]:
     """Question 10 11; passage: 20 10 , 21 22 . 11 10 23 ! 24, marks being 30 (,) 31 (.) and 32 (!)."""
     rows = rows_of([10, 11, 20, 10, 30, 21, 22, 31, 11, 10, 23, 32, 24], segments=[[0] * 2 + [1] * 11])
     written = ["a"] * 30 + [",", ".", "!"] + ["a"] * 67
-    return rows, PassageFeatures.learned(rows, vocabulary=100, skipped=np.array([2]), shapes=word_shapes(written))
+    return rows, PassageFeatures.fit(rows, vocabulary=100, skipped=np.array([2]), shapes=word_shapes(written))
 
 
 def test_sentences_and_clauses_by_hand():
     rows, features = asked_about_a_passage()
     features = replace(features, weights=np.where(np.isin(np.arange(100), (10, 11)), 1, 0).astype(np.float32))
-    figures = features.of(rows).parts[1].values[2:]
+    figures = features.transform(rows).parts[1].values[2:]
     told = {name: figures[:, number].tolist() for number, name in enumerate(FIGURES)}
     assert told["share of the question in or around the sentence"] == [0.5] * 6 + [1] * 4 + [0]
     assert told["the same, compared with the best clause"] == [0.5] * 3 + [0] * 3 + [1] * 4 + [0]
@@ -234,8 +234,8 @@ def test_sentences_and_clauses_by_hand():
 
 def test_what_is_asked_beside_how_a_token_looks():
     rows, features = asked_about_a_passage()
-    assert features.asking.tolist() == [10, 11]
-    matrix = features.of(rows)
+    assert features.question_words.tolist() == [10, 11]
+    matrix = features.transform(rows)
     told = [features.feature(column) for column in matrix.get_row(2)[0].tolist()]  # token 20
     look = "asked, of a token written small, which begins a clause"
     assert told[-2:] == [FeatureName((10,), look), FeatureName((11,), look)]
@@ -249,10 +249,10 @@ def test_chunks_change_nothing_about_passages(monkeypatch):
     rows = [rng.integers(4, 20, 12).tolist() for _ in range(9)]
     laid = rows_of(*rows, segments=[[0] * 4 + [1] * 8] * 9)
     shapes = word_shapes(["a", ",", ".", "1"] * 25)
-    features = PassageFeatures.learned(laid, vocabulary=100, skipped=np.array([4]), shapes=shapes)
-    whole = features.of(laid)
+    features = PassageFeatures.fit(laid, vocabulary=100, skipped=np.array([4]), shapes=shapes)
+    whole = features.transform(laid)
     monkeypatch.setattr(linear_features, "CHUNK", 30)
-    parts = features.of(laid)
+    parts = features.transform(laid)
     for number in range(9 * 12):
         for one, other in zip(whole.get_row(number), parts.get_row(number), strict=True):
             assert np.allclose(one, other)
@@ -265,19 +265,19 @@ def test_other_rows_before_it_change_nothing_about_a_passage():
     rows = [rng.integers(4, 40, 60).tolist() for _ in range(200)]
     segments = [[0] * 8 + [1] * 52] * 200
     laid = rows_of(*rows, segments=segments)
-    features = PassageFeatures.learned(
+    features = PassageFeatures.fit(
         laid, vocabulary=100, skipped=np.array([4]), shapes=word_shapes(["a", "b", ",", "."] * 25)
     )
-    together = features.of(laid).parts[1].values.reshape(200, 60, -1)
+    together = features.transform(laid).parts[1].values.reshape(200, 60, -1)
     for number, row in enumerate(rows):
-        alone = features.of(rows_of(row, segments=segments[:1])).parts[1].values
+        alone = features.transform(rows_of(row, segments=segments[:1])).parts[1].values
         assert np.allclose(together[number], alone, atol=1e-6)
 
 
 def test_rows_of_no_tokens_are_no_trouble():
     rows, features = asked_about_a_passage()
     empty = TokenRows(rows.tokens[:0], np.array([0, 0]), rows.segments[:0])
-    assert features.of(empty).shape == (0, features.width)
+    assert features.transform(empty).shape == (0, features.width)
 
 
 def test_what_is_no_row_is_refused():
@@ -292,7 +292,7 @@ def test_what_is_no_row_is_refused():
 
 def test_rows_without_anything():
     rows = rows_of([], [10], [])
-    matrix = learned(rows).of(rows_of([], []))
+    matrix = learned(rows).transform(rows_of([], []))
     assert matrix.shape == (2, learned(rows).width)
     assert not len(matrix.indices)
-    assert learned(rows).of(rows_of()).shape[0] == 0
+    assert learned(rows).transform(rows_of()).shape[0] == 0

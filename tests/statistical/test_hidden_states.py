@@ -82,8 +82,8 @@ def test_a_text_that_begins_in_the_middle_is_read_as_the_usual_middle():
     model = tables(3, 1)
     assert model.stationary @ model.moves == pytest.approx(model.stationary)
     after = model.stationary * model.emissions[3]
-    assert model.step_states([np.array([3])])[0] == pytest.approx(after / after.sum())
-    assert model.step_states([np.zeros(0, np.int64)])[0] == pytest.approx(model.stationary)
+    assert model.final_states([np.array([3])])[0] == pytest.approx(after / after.sum())
+    assert model.final_states([np.zeros(0, np.int64)])[0] == pytest.approx(model.stationary)
 
 
 def test_what_cannot_be_is_infinitely_surprising_and_tells_nothing():
@@ -115,12 +115,12 @@ def test_reading_on_is_following():
 def test_rows_in_any_company_have_the_same_bits():
     model, rng = tables(3, 2), np.random.default_rng(0)
     many = [np.append([END], rng.choice(WORDS, size)) for size in rng.integers(0, 900, 300)]
-    together = model.score(many), model.viterbi(many), model.posteriors(many), model.step_states(many)
+    together = model.score(many), model.viterbi(many), model.posteriors(many), model.final_states(many)
     for number in (0, 1, 150, 299):
         alone = model.score([many[number]]), model.viterbi([many[number]]), model.posteriors([many[number]])
         for mine, ours in zip(alone, together, strict=False):
             assert np.array_equal(mine[0], ours[number])
-        assert np.array_equal(model.step_states([many[number]])[0], together[3][number])
+        assert np.array_equal(model.final_states([many[number]])[0], together[3][number])
 
 
 @pytest.mark.slow

@@ -39,12 +39,12 @@ def test_side_by_side_and_repeated():
     right, turned = rng.normal(size=(14, 2)), rng.normal(size=(20, 2))
     assert matrix.shape == exact.shape
     assert np.allclose(matrix.multiply(right), exact @ right)
-    assert np.allclose(matrix.turned_times(turned), exact.T @ turned)
+    assert np.allclose(matrix.transposed_multiply(turned), exact.T @ turned)
     assert np.allclose(
         ColumnStack((DenseMatrix(figures), RowRepeat(few, which))).column_square_sums()[:3],
         np.square(exact[:, 6:9]).sum(axis=0),
     )
-    assert matrix.turned_times(turned[:, :0]).shape == (14, 0)
+    assert matrix.transposed_multiply(turned[:, :0]).shape == (14, 0)
     columns, values = matrix.get_row(7)
     row = np.zeros(14)
     np.add.at(row, columns, values)

@@ -47,9 +47,9 @@ def test_a_pair_is_laid_out_as_in_the_paper():
 def test_one_that_looks_back_sees_a_pair_in_both_orders():
     example = LabeledExample(("the fox", "Berlin"), "a")
     both = PairClassification(labels=("a", "b")).encode([example], BYTES, GPT)
-    assert (len(both.lengths), both.grouped) == (2, True)
+    assert (len(both.lengths), both.groups_rows) == (2, True)
     ordered = PairClassification(labels=("a", "b"), ordered=True).encode([example], BYTES, GPT)
-    assert (len(ordered.lengths), ordered.grouped) == (1, False)
+    assert (len(ordered.lengths), ordered.groups_rows) == (1, False)
     one, other = np.split(both.tokens, [int(both.lengths[0])])
     end = GPT.before[0]
     parts = [np.split(row, np.flatnonzero(row == end))[1:3] for row in (one, other)]
@@ -179,6 +179,7 @@ def test_a_long_passage_is_not_asked_about_all_at_once():
 
     class Counts:
         moves = None  # no CRF
+
         def logits(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             asked.append(len(inputs["tokens"]))
             return {name: inputs["tokens"].astype(float) for name in ("start", "end")}
@@ -197,7 +198,10 @@ def test_no_answer_is_said_where_it_may_be():
     task = QuestionAnswering(unanswered=True)
     rows = task.encode([example], WORDPIECE, BERT)
     assert rows.targets["start"].tolist() == [NO_ANSWER_POSITION] * len(rows.lengths)
-    logits = {side: [np.eye(1, int(length), NO_ANSWER_POSITION)[0] * 9 for length in rows.lengths] for side in ("start", "end")}
+    logits = {
+        side: [np.eye(1, int(length), NO_ANSWER_POSITION)[0] * 9 for length in rows.lengths]
+        for side in ("start", "end")
+    }
     (told,) = task.predictions([example], rows, logits)
     assert told.best is None
     assert told.candidates

@@ -47,8 +47,8 @@ def test_how_warm_it_is_today(files: dict[str, Path], tmp_path: Path):
     (said,) = adapted("answering", files, tmp_path).answer(question, passage)
     assert said.text == wanted
     assert passage[said.best.start :].startswith(wanted)
-    assert "".join(token for token, _, _ in said.is_linear) == passage.replace(" ", "")
-    starts, ends = (sum(row[place] for row in said.is_linear) for place in (1, 2))
+    assert "".join(token for token, _, _ in said.token_table) == passage.replace(" ", "")
+    starts, ends = (sum(row[place] for row in said.token_table) for place in (1, 2))
     assert 0.9 < starts <= 1.0001  # the rest is for the question and for "no answer"
     assert 0.9 < ends <= 1.0001
 

@@ -53,7 +53,7 @@ def test_a_save_that_fails_anywhere_leaves_the_old_state_or_the_new(way: Way, da
         assert (newest.folder / "two").read_bytes() == f"two of {newest.step} ".encode() * 100
         save(checkpoints, 2)
         assert [item.name for item in checkpoints.folder.iterdir()] == ["00000002"]
-        assert checkpoints.list_all()[0].damage() is None
+        assert checkpoints.list_all()[0].find_damage() is None
         deeds |= set(disk.deeds)
         if not disk.broke:
             break

@@ -187,10 +187,10 @@ def test_a_second_interrupt_ends_even_a_long_step():
 def test_vectors_that_grow_without_end_are_a_failure_and_bad_ones_are_told():
     said: list[str] = []
     troubles = Diagnostics(None, 0, 10, lambda kind, words: said.append(words), typical_lr=0.025)
-    troubles.of_vectors(3, 4.0, 4.16, 0.025)
+    troubles.check_vectors(3, 4.0, 4.16, 0.025)
     assert said == []
-    troubles.of_vectors(3, 5.0, 4.16, 0.025)
+    troubles.check_vectors(3, 5.0, 4.16, 0.025)
     assert "the rate is too high" in said[0]
     with pytest.raises(NonFiniteLossError, match=r"the held-out loss is 1e\+20 at step 3") as raised:
-        troubles.of_vectors(3, 1e20, 4.16, 0.5)
+        troubles.check_vectors(3, 1e20, 4.16, 0.5)
     assert raised.value.hint == "a lower rate: --rate 0.025 --overwrite"

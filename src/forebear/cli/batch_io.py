@@ -353,17 +353,17 @@ class ExampleStream:
     """All examples of a command in order, and the rejected rows with the number of examples before each."""
 
     run: Run
-    given: list[Any]
-    many: BatchInputOptions
-    line: ParseLineFn
-    what: str
-    plain: str
+    examples: list[Any]
+    batch_options: BatchInputOptions
+    parse_line: ParseLineFn
+    unit: str
+    line_description: str
     count: int = 0
-    bad: list[RejectedRow] = field(default_factory=list)
-    before: list[int] = field(default_factory=list)
+    rejected: list[RejectedRow] = field(default_factory=list)
+    rejected_positions: list[int] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Any]:
-        for example in self.given:
+        for example in self.examples:
             self.count += 1
             yield example
         for example in self._file_examples():
@@ -372,14 +372,14 @@ class ExampleStream:
             yield example
         self._record_positions()
         if not self.count:
-            raise InputError("there is nothing to do", hint=f"give {self.what}, or --in FILE")
+            raise InputError("there is nothing to do", hint=f"give {self.unit}, or --in FILE")
 
     def _record_positions(self) -> None:
-        self.before += [self.count] * (len(self.bad) - len(self.before))
+        self.rejected_positions += [self.count] * (len(self.rejected) - len(self.rejected_positions))
 
     def _file_examples(self) -> Iterator[Any]:
         """Examples of the input file, in the format of the training data or one per line; rejected rows go to `bad`."""
-        if (file := self.many.input_file) is None:
+        if (file := self.batch_options.input_file) is None:
             return iter(())
         name = file.name.removesuffix(".gz").removesuffix(".zst")
         return (
@@ -397,7 +397,9 @@ class ExampleStream:
             return False
         try:
             return (
-                FileHead.read(next(find_sources([file])), self.many.encoding or "utf-8", "replace").tag_columns()
+                FileHead.read(
+                    next(find_sources([file])), self.batch_options.encoding or "utf-8", "replace"
+                ).tag_columns()
                 is not None
             )
         except InputError:  # raised again when the lines are read
@@ -407,14 +409,14 @@ class ExampleStream:
         from forebear.data.labeled.source import read_examples
 
         assert self.run.task is not None
-        previous, file_format = self.count, _labeled_format(self.run, file, self.many.encoding)
+        previous, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
         try:
             name = self.run.task.name
             yield from read_examples(
-                [str(file)], name, file_format, labels="optional", on_bad_rows="skip", bad=self.bad
+                [str(file)], name, file_format, labels="optional", on_bad_rows="skip", bad=self.rejected
             )
         except InputError as error:
-            if self.count == previous and (self.bad or error.message.startswith("there is no column")):
+            if self.count == previous and (self.rejected or error.message.startswith("there is no column")):
                 error.hint = f"the run learned from {_describe_format(file_format)}: write the file so"
             elif error.byte is not None and error.message.startswith("not "):
                 error.hint = "mend the file, or name the right --encoding (gb18030, big5, …)"
@@ -424,31 +426,34 @@ class ExampleStream:
         from forebear.data.labeled.row_to_example import RejectedRow
 
         previous = self.count
-        for input_line in self.many.read_inputs():
+        for input_line in self.batch_options.read_inputs():
             fault = input_line.fault
             if not fault:
                 try:
-                    example = self.line(input_line.text)
+                    example = self.parse_line(input_line.text)
                 except InputError as error:
                     fault = error.message
                 else:
                     yield example
                     continue
-            self.bad.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
-        if self.bad and self.count == previous:
-            first, hint = self.bad[0], f"a line holds {self.plain}; another encoding is named with --encoding"
+            self.rejected.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
+        if self.rejected and self.count == previous:
+            first, hint = (
+                self.rejected[0],
+                f"a line holds {self.line_description}; another encoding is named with --encoding",
+            )
             message = f"all lines are bad; this one: {first.reason}"
             raise InputError(message, file=first.file, line=first.line, hint=hint)
 
-    def among(self, answers: Iterable[Any]) -> Iterator[Any]:
+    def interleave_rejected(self, answers: Iterable[Any]) -> Iterator[Any]:
         """The answers with each rejected row at its position."""
         num_yielded = 0
         for number, answer in enumerate(answers):
-            while num_yielded < len(self.before) and self.before[num_yielded] <= number:
-                yield self.bad[num_yielded]
+            while num_yielded < len(self.rejected_positions) and self.rejected_positions[num_yielded] <= number:
+                yield self.rejected[num_yielded]
                 num_yielded += 1
             yield answer
-        yield from self.bad[num_yielded:]
+        yield from self.rejected[num_yielded:]
 
 
 def _labeled_format(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
@@ -505,9 +510,11 @@ def run_task_command(
         else:
             as_json = many.output_file.name.endswith((".jsonl", ".json"))
             _write_answers(
-                many.output_file, examples.among(predictions), _to_json_line if as_json else _fill_gaps(write, gap)
+                many.output_file,
+                examples.interleave_rejected(predictions),
+                _to_json_line if as_json else _fill_gaps(write, gap),
             )
-    rejected, count = examples.bad, examples.count
+    rejected, count = examples.rejected, examples.count
     for row in rejected[:MAX_SHOWN_ROWS]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
     if len(rejected) > MAX_SHOWN_ROWS:
@@ -557,13 +564,13 @@ MAX_NAMED_FAILURES = 5  # texts without an answer that are told one by one; of l
 class FailedInput:
     """A text without a result: its record, its file and line, and the error."""
 
-    asked: dict[str, Any]
+    record: dict[str, Any]
     file: str | None
     line: int | None
     error: InputError
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.asked, "line": self.line, "error": self.error.message, "remedy": self.error.hint}
+        return {**self.record, "line": self.line, "error": self.error.message, "remedy": self.error.hint}
 
 
 @dataclass
@@ -574,12 +581,12 @@ class PartialResults:
     """
 
     record: Callable[[str], dict[str, Any]] = lambda text: {"text": text}
-    answered: int = 0
-    without: list[FailedInput] = field(default_factory=list)
+    num_answered: int = 0
+    failures: list[FailedInput] = field(default_factory=list)
 
     @property
     def count(self) -> int:
-        return self.answered + len(self.without)
+        return self.num_answered + len(self.failures)
 
     def collect(self, group: list[InputLine], ask: AskFn) -> list[Any]:
         """A result or a FailedInput for every line."""
@@ -587,32 +594,32 @@ class PartialResults:
         for line, answer in zip(group, _ask_each([line.text for line in group], ask), strict=True):
             if isinstance(answer, InputError):
                 answer = FailedInput(self.record(line.text), line.file, line.line, answer)
-                self.without.append(answer)
+                self.failures.append(answer)
             else:
-                self.answered += 1
+                self.num_answered += 1
             results.append(answer)
         return results
 
     def raise_if_all_failed(self) -> None:
         """Raises the first error if no text has a result."""
-        if self.answered or not self.without:
+        if self.num_answered or not self.failures:
             return
-        first = self.without[0]
-        others = f"; nor have the other {len(self.without) - 1:,} an answer" if len(self.without) > 1 else ""
+        first = self.failures[0]
+        others = f"; nor have the other {len(self.failures) - 1:,} an answer" if len(self.failures) > 1 else ""
         message, hint = f"{first.error.message}{others}", first.error.hint
         raise InputError(message, file=first.file, line=first.line, hint=hint) from first.error
 
     def emit_failures(self, result: dict[str, Any], *, quiet: bool) -> None:
         """Adds the number of failures to the result and prints which ones on stderr."""
-        if not self.without:
+        if not self.failures:
             return
-        result["unanswered"] = len(self.without)
+        result["unanswered"] = len(self.failures)
         for note in () if quiet else self._notes():
             print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
     def _notes(self) -> list[str]:
-        arguments = [failure for failure in self.without if failure.line is None]
-        lines = [failure for failure in self.without if failure.line is not None]
+        arguments = [failure for failure in self.failures if failure.line is None]
+        lines = [failure for failure in self.failures if failure.line is not None]
         notes = [_failure_reason(failure) for failure in arguments[:MAX_NAMED_FAILURES]]
         if len(arguments) > MAX_NAMED_FAILURES:
             notes.append(f"{len(arguments) - MAX_NAMED_FAILURES:,} more texts have no answer")

@@ -81,20 +81,22 @@ def _draw_word_comparison(console: Console, rows: Sequence[WordEvalRow]) -> None
 def print_other_metrics(console: Console, comparison: TextComparison) -> None:
     """Prints metrics other than bits per byte: neighbors, masked tokens, word files."""
     metrics = {"neighbours told apart": "told_apart", "hidden tokens found": "found"}
-    metrics = {name: metric for name, metric in metrics.items() if any(row.values(metric) for row in comparison.rows)}
-    if not metrics and not comparison.measured_rows:
+    metrics = {
+        name: metric for name, metric in metrics.items() if any(row.trial_values(metric) for row in comparison.rows)
+    }
+    if not metrics and not comparison.word_file_names:
         return
-    table = make_table("milestone", *(f">{name}" for name in (*metrics, *comparison.measured_rows)))
+    table = make_table("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
     for row in comparison.rows:
         cells = [
             NOT_APPLICABLE if (value := row.mean(metric)) is None else f"{value:.1%}" for metric in metrics.values()
         ]
-        cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.measured_rows]
+        cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names]
         if set(cells) != {NOT_APPLICABLE}:
             table.add_row(printable_cell(f"{row.title} {row.size}".strip()), *cells)
     if table.row_count:
         console.print(table)
-        if comparison.measured_rows:
+        if comparison.word_file_names:
             console.print(LEGEND, style="dim", soft_wrap=True)
 
 
@@ -390,8 +392,8 @@ def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
     remarks += ["best"] if best else []
     if row.error:
         remarks.append("[red]failed[/]")
-    elif bits is None and sum(row.values("impossible")):
-        remarks.append(f"infinite: {sum(row.values('impossible')):,} tokens are impossible to it")
+    elif bits is None and sum(row.trial_values("impossible")):
+        remarks.append(f"infinite: {sum(row.trial_values('impossible')):,} tokens are impossible to it")
     cells = [
         (row.mean("perplexity"), lambda value: f"{value:,.1f}"),
         (row.mean("parameters"), format_count),

@@ -179,7 +179,7 @@ def _draw_finding(console: Console, issue: Issue) -> None:
     from rich.markup import escape
 
     color = SEVERITY_COLORS[issue.severity]
-    console.print(f"[{color}]{issue.severity:>8}[/]  {escape(issue.what)}", soft_wrap=True)
+    console.print(f"[{color}]{issue.severity:>8}[/]  {escape(issue.message)}", soft_wrap=True)
     if issue.hint:
         console.print(f"          → {escape(issue.hint)}", soft_wrap=True)
 

@@ -194,7 +194,7 @@ def _draw_attention_maps(console: Console, view: AttentionView) -> None:
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        options = {"width": console.width, "colours": colors, "borders": attention_map.word_borders}
+        options = {"width": console.width, "colours": colors, "borders": attention_map.text_starts}
         lines = heatmap(
             attention_map.rows, attention_map.columns, view.panels[0].weights, attention_map.visible_mask, **options
         )

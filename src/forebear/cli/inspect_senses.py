@@ -144,9 +144,9 @@ def _draw_senses(console: Console, analysis: SenseAnalysis, top: int, to: Path |
     console.print(f"{title}: {printable_cell(result.conclusion)}", soft_wrap=True)
     for number, group in enumerate(result.groups):
         size = f"{len(group.members):,} of {len(result.occurrences):,}, mean cosine {group.cohesion:.3f}"
-        size += printable_cell(analysis.labels_of(group.members))
+        size += printable_cell(analysis.label_counts(group.members))
         console.print(f"\n[bold {_cluster_style(number)}]group {number + 1}[/]  {size}", soft_wrap=True)
-        for occurrence in result.typical(number, top):
+        for occurrence in result.typical_occurrences(number, top):
             console.print(
                 _highlight_word(occurrence, _cluster_style(number), console.color_system is not None), soft_wrap=True
             )
@@ -158,12 +158,11 @@ def _draw_senses(console: Console, analysis: SenseAnalysis, top: int, to: Path |
             "joined: groups whose commonest meaning is the same are taken for one; Rand index: 0 by chance, 1 at best"
         )
         console.print(legend, style="dim", soft_wrap=True)
-    if result.clustering_result.baseline is not None:
+    if result.clustering.baseline is not None:
         candidates = "  ".join(
-            f"{occurrence.num_clusters}: {occurrence.silhouette:.2f}"
-            for occurrence in result.clustering_result.candidates
+            f"{occurrence.num_clusters}: {occurrence.silhouette:.2f}" for occurrence in result.clustering.candidates
         )
-        baseline = f"clouds without groups have {result.clustering_result.baseline.silhouette:.2f} on average"
+        baseline = f"clouds without groups have {result.clustering.baseline.silhouette:.2f} on average"
         console.print(f"silhouettes by number of groups: {candidates}; {baseline}", style="dim", soft_wrap=True)
     for note in analysis.notes:
         console.print(printable_cell(note), style="dim", soft_wrap=True)
@@ -175,11 +174,11 @@ def _comparison_table(analysis: SenseAnalysis) -> Any:
     """A row for each run: its clusters and their silhouette."""
     table = make_table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
     for result in (analysis.result, *analysis.others):
-        silhouette = result.clustering_result.silhouette
+        silhouette = result.clustering.silhouette
         values = ("" if silhouette is None else f"{silhouette:.3f}", f"{result.similarity:.3f}")
         table.add_row(
             printable_cell(result.name),
-            str(result.clustering_result.num_clusters),
+            str(result.clustering.num_clusters),
             *values,
             printable_cell(result.note),
         )

@@ -40,7 +40,7 @@ class WordEvalOptions:
     method: AnalogyMethod | None = None
     "Analogies: add (b - a + c), or multiply cosines. [default: add]"
 
-    def alone(self, given: dict[str, Any], reading: ReadingOptions) -> None:
+    def reject_text_options(self, given: dict[str, Any], reading: ReadingOptions) -> None:
         """Rejects options for texts, which have no effect on word files."""
         for name, value in given.items():
             if value:
@@ -50,7 +50,7 @@ class WordEvalOptions:
             hint = "leave the others out"
             raise InputError("files of words are read as they are: only --encoding matters", hint=hint)
 
-    def none(self, texts: list[str] | None) -> list[str]:
+    def require_texts(self, texts: list[str] | None) -> list[str]:
         """The texts to evaluate on, if no word files are given; rejects options for word files."""
         for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
             if value is not None:
@@ -254,10 +254,10 @@ def measure(
         other_options = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors}
         other_options |= {"--columns": columns, "--on-bad-rows": on_bad_rows != "fail"}
         other_options |= {"--on-bad-tags": on_bad_tags != "fail", "--beams": beams, "--out": out}
-        words.alone(other_options | {"--with": beside, "--tune": tune}, reading)
+        words.reject_text_options(other_options | {"--with": beside, "--tune": tune}, reading)
         measure_words_command(run, words, reading.encoding, speaking)
         return
-    texts = words.none(texts)
+    texts = words.require_texts(texts)
     for file in (errors, out):
         refuse_overwriting_input(file, texts)
     loaded_run = open_run(run, "measure", speaking)

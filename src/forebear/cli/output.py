@@ -182,11 +182,11 @@ def ledger_table(ledger: Ledger) -> Table:
 
 def ledger_notes(ledger: Ledger) -> Iterator[str]:
     """Notes beside the table: repaired bytes and skipped files."""
-    for treatment, entry in ledger.mended.items():
+    for treatment, entry in ledger.repaired.items():
         first = entry.examples[0]
         position = f"{printable_path(first['file'])} at byte {first['byte']:,}"
         yield f"{entry.count:,} bad bytes {treatment}, the first in {position}"
-    for reason, entry in ledger.aside.items():
+    for reason, entry in ledger.skipped_files.items():
         yield f"{entry.count:,} files set aside ({reason}), the first {printable_path(entry.examples[0]['file'])}"
 
 

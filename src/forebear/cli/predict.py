@@ -214,8 +214,8 @@ def _draw_answer(console: Console, prediction: AnswerPrediction, show_table: boo
     if not show_table:
         return
     table = make_table("token", ">P(start)", ">P(end)")
-    for token, start, end in prediction.is_linear:
-        if max(start, end) >= MIN_SHOWN_POSITION_PROBABILITY or len(prediction.is_linear) <= 60:
+    for token, start, end in prediction.token_table:
+        if max(start, end) >= MIN_SHOWN_POSITION_PROBABILITY or len(prediction.token_table) <= 60:
             table.add_row(printable_cell(token), f"{start:.4f}", f"{end:.4f}")
     console.print(table)
     others = make_table("candidate", ">at", ">probability")

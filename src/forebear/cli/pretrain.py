@@ -99,18 +99,18 @@ class ParallelOptions:
     target_vocabulary: int | None = None
     "Entries of the second side's own vocabulary."
 
-    def or_else(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+    def texts_or_pairs(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         if texts and self.pairs:
             raise InputError(f"{texts[0]} beside --pairs", hint="give plain text, or pairs")
         return texts or tuple(self.pairs or ())
 
-    def summary(self, source: TextSource) -> TextSource:
+    def add_to_source(self, source: TextSource) -> TextSource:
         return replace(source, pairs=self.pairs is not None, columns=self.columns)
 
-    def of_target(self) -> dict[str, Any]:
+    def target_settings(self) -> dict[str, Any]:
         return {"target_tokenizer": self.target_tokenizer, "target_vocabulary": self.target_vocabulary}
 
-    def but_for(self, milestone: str | None, settings: dict[str, Any]) -> ParallelOptions:
+    def without_model_setting(self, milestone: str | None, settings: dict[str, Any]) -> ParallelOptions:
         """Without `pairs` if the model has a setting of that name, as BERT does; it is moved to the settings."""
         from forebear.experiments.plan import has_field
 
@@ -217,9 +217,9 @@ def pretrain(
 
     settings = training.settings() | tags.settings()
     settings |= {name.replace("-", "_"): value for name, value in fields.items()}
-    parallel = parallel.but_for(milestone, settings)
+    parallel = parallel.without_model_setting(milestone, settings)
     recipe_settings = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
-    source = parallel.summary(_text_source(reading, sentences, segment, user_dict, entities))
+    source = parallel.add_to_source(_text_source(reading, sentences, segment, user_dict, entities))
     plan_options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_settings, "settings": settings}
     with launch_processes(processes, shard=shard) as group:
         if group is None:
@@ -236,9 +236,9 @@ def pretrain(
                 plan_tagging(milestone, texts, **plan_options, unused=unused), to, overwrite, speaking, group
             )
         else:
-            plan_options |= {**parallel.of_target(), "init_from": init_from(from_run, add_words)}
+            plan_options |= {**parallel.target_settings(), "init_from": init_from(from_run, add_words)}
             plan = plan_pretraining(
-                milestone, parallel.or_else(texts), **plan_options, tokenizer=tokenizer, vocabulary=vocabulary
+                milestone, parallel.texts_or_pairs(texts), **plan_options, tokenizer=tokenizer, vocabulary=vocabulary
             )
             run = _run_text_plan(plan, to, overwrite, workers, speaking, group)
     speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw_run(console, run))

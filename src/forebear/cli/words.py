@@ -474,7 +474,7 @@ def similarity(
     partial.emit_failures(result, quiet=speaking.quiet)
     if many.output_file is not None:
         result |= {"pairs": partial.count, "out": str(many.output_file)}
-        summary = f"cosines of {count_phrase(partial.answered, 'pair')}: {many.output_file}"
+        summary = f"cosines of {count_phrase(partial.num_answered, 'pair')}: {many.output_file}"
         speaking.emit(result, lambda console: console.print(summary, markup=False, soft_wrap=True))
         return
     result["pairs"] = [answer.to_dict() for answer in answers]

@@ -159,7 +159,9 @@ class _DocumentFilter:
                 return "mojibake"
         if in_parts:
             return ""
-        if rules.drop_duplicates and self.exact.seen_before(text_digest(text), len(text), document_location(document)):
+        if rules.drop_duplicates and self.exact.check_and_add(
+            text_digest(text), len(text), document_location(document)
+        ):
             return "exact duplicate"
         if rules.drop_near_duplicates and (signature := minhash_signature(text)) is not None:
             if self.near.find(signature):
@@ -314,7 +316,7 @@ def write_documents(
                     counts.update(_document_counts(document))
                     writer.write(document, goes_on=continues)
                 stream.write(b"\n" if writer_class is _ParagraphWriter and counts["documents"] else b"")
-            _account_written(counts, writer.given, ledger)
+            _account_written(counts, writer.output_counts, ledger)
             ledger.verify()
             write_json(ledger_path, ledger.to_dict())
     except OSError as error:
@@ -327,7 +329,7 @@ class _JsonlWriter:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
-        self.given: Counter[str] = Counter(documents=0, characters=0, bytes=0)
+        self.output_counts: Counter[str] = Counter(documents=0, characters=0, bytes=0)
         self.words: list[int] = []
         self.entities: list[tuple[int, int]] = []
         self.length = 0
@@ -340,7 +342,7 @@ class _JsonlWriter:
         self.words += [self.length + end for end in document.words or ()]
         self.entities += [(self.length + begin, self.length + end) for begin, end in document.entities or ()]
         self.length += len(document.text)
-        self.given.update(_document_counts(document))
+        self.output_counts.update(_document_counts(document))
         if not goes_on:
             annotations = {"words": self.words, "entities": self.entities}
             suffix = "".join(f', "{name}": {json.dumps(values)}' for name, values in annotations.items() if values)
@@ -352,7 +354,7 @@ class _ParagraphWriter:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
-        self.given: Counter[str] = Counter(documents=0, characters=0, bytes=0)
+        self.output_counts: Counter[str] = Counter(documents=0, characters=0, bytes=0)
         self.pending = ""  # the end of a part, which may turn out to be a blank line or a carriage return
         self.line_open = self.is_begun = False  # whether something of the line and of the document is written
 
@@ -383,12 +385,12 @@ class _ParagraphWriter:
             return
         if not self.is_begun:
             # The first U+FEFF of a file is read as its byte order mark: a document's own needs another one before it.
-            between = "\n\n" if self.given["documents"] else "\ufeff" * text.startswith("\ufeff")
+            between = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
             self.stream.write(between.encode())
-            self.given["documents"] += 1
+            self.output_counts["documents"] += 1
         self.is_begun = True
         self.stream.write(text.encode())
-        self.given.update(characters=len(text), bytes=utf8_size(text))
+        self.output_counts.update(characters=len(text), bytes=utf8_size(text))
 
 
 def _document_counts(document: Document) -> dict[str, int]:

@@ -48,7 +48,7 @@ class Issue:
     """An issue of a text, with numbers, and the option or command that fixes it."""
 
     severity: Severity
-    what: str
+    message: str
     hint: str = ""
 
 
@@ -71,7 +71,7 @@ class CorpusReport:
     findings: list[Issue] = field(default_factory=list)
 
     def to_dict(self) -> Facts:
-        issues = [{"severity": issue.severity, "what": issue.what, "remedy": issue.hint} for issue in self.findings]
+        issues = [{"severity": issue.severity, "what": issue.message, "remedy": issue.hint} for issue in self.findings]
         return asdict(self) | {"findings": issues}
 
 
@@ -209,14 +209,14 @@ def _reading_issues(ledger: Ledger) -> Iterator[Issue]:
         yield Issue(
             "note", f"reading dropped {items.count:,}: {reason} ({_format_location(first)})", "--json shows where"
         )
-    for action, items in ledger.mended.items():
+    for action, items in ledger.repaired.items():
         first = items.examples[0]
         yield Issue(
             "problem",
             f"{items.count:,} bad bytes were {action} ({first['file']}, byte {first['byte']:,})",
             "name the right --encoding",
         )
-    for reason, items in ledger.aside.items():
+    for reason, items in ledger.skipped_files.items():
         yield Issue(
             "note",
             f"{items.count:,} files were set aside: {reason} ({items.examples[0]['file']})",
@@ -291,13 +291,13 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[tuple[Document, boo
 class _OpenDocument:
     """The statistics of a document whose parts are being read."""
 
-    place: DocumentLocation
+    location: DocumentLocation
     start: str
     counts: np.ndarray = field(default_factory=lambda: np.zeros(len(CLASSES), np.int64))
     characters: int = 0
     suspect: int = 0
-    marks: list[bytes] = field(default_factory=list)
-    signed: np.ndarray | None = None
+    digests: list[bytes] = field(default_factory=list)
+    signature: np.ndarray | None = None
 
 
 class _ReportCounters:
@@ -306,7 +306,7 @@ class _ReportCounters:
     def __init__(self) -> None:
         self.size: Counter[str] = Counter(documents=0, characters=0, bytes=0, lines=0)
         self.lengths: Counter[int] = Counter()
-        self.broken: Counter[str] = Counter()  # line ends within documents, and those within sentences
+        self.line_breaks: Counter[str] = Counter()  # line ends within documents, and those within sentences
         self.longest = self.longest_line = (0, ("", 0))
         self.classes = np.zeros(len(CLASSES), np.int64)
         self.languages: Counter[str] = Counter()
@@ -314,8 +314,12 @@ class _ReportCounters:
         self.special: dict[int, Facts] = {}
         self.mistakes: dict[str, Facts] = {}
         self.loss: dict[str, Counter[str]] = {option: Counter(documents=0, characters=0) for option in OPTIONS}
-        self.tally, self.words, self.sample = DuplicateCounter(NEAR, EXAMPLES), unicode.WordCounter(), DocumentSample()
-        self.whole = _OpenDocument(("", 0), "")
+        self.duplicates, self.words, self.sample = (
+            DuplicateCounter(NEAR, EXAMPLES),
+            unicode.WordCounter(),
+            DocumentSample(),
+        )
+        self.open_document = _OpenDocument(("", 0), "")
 
     def add(self, batch: list[tuple[Document, bool]]) -> None:
         text = "".join(document.text + "\n" for document, _ in batch)
@@ -360,15 +364,15 @@ class _ReportCounters:
     ) -> None:
         text = document.text
         if document.part == 0:
-            self.whole = _OpenDocument(document_location(document), text[: unicode.LANGUAGE_PREFIX_CHARS])
-        open_document = self.whole
+            self.open_document = _OpenDocument(document_location(document), text[: unicode.LANGUAGE_PREFIX_CHARS])
+        open_document = self.open_document
         open_document.counts += counts
         open_document.characters += len(text)
         open_document.suspect += suspect
-        open_document.marks.append(text_digest(text))
+        open_document.digests.append(text_digest(text))
         if (signature := minhash_signature(text)) is not None:
-            open_document.signed = (
-                signature if open_document.signed is None else np.minimum(open_document.signed, signature)
+            open_document.signature = (
+                signature if open_document.signature is None else np.minimum(open_document.signature, signature)
             )
         if counts[CLASS_IDS["Han"]] and unicode.detect_language(counts, "") == "Chinese":
             self.chinese += unicode.count_simplified_traditional(codes)
@@ -377,23 +381,23 @@ class _ReportCounters:
         self._count_loss("--squeeze-spaces", documents=0, characters=len(text) - len(squeeze_spaces(text)))
         if not unicodedata.is_normalized("NFKC", text):
             self._count_loss("--nfkc", characters=0)
-        digest = open_document.marks[0]
+        digest = open_document.digests[0]
         if goes_on or document.part:
-            self.sample.offer(text, open_document.marks[-1])
-            digest = hashlib.blake2b(b"".join(open_document.marks), digest_size=16).digest()
+            self.sample.add(text, open_document.digests[-1])
+            digest = hashlib.blake2b(b"".join(open_document.digests), digest_size=16).digest()
         if not goes_on:
             self._finish_document(digest, in_parts=document.part > 0, text=text)
 
     def _finish_document(self, digest: bytes, *, in_parts: bool, text: str) -> None:
-        open_document, length = self.whole, self.whole.characters
+        open_document, length = self.open_document, self.open_document.characters
         self.size.update(documents=1, characters=length, in_parts=in_parts)
         self.languages[unicode.detect_language(open_document.counts, open_document.start)] += 1
         step = 10 ** max(len(str(length)) - 3, 0)
         self.lengths[length // step * step] += 1
-        self.longest = max(self.longest, (length, open_document.place), key=lambda item: item[0])
-        is_new = self.tally.add(digest, open_document.signed, length, open_document.place, in_parts=in_parts)
+        self.longest = max(self.longest, (length, open_document.location), key=lambda item: item[0])
+        is_new = self.duplicates.add(digest, open_document.signature, length, open_document.location, in_parts=in_parts)
         if is_new and not in_parts:
-            self.sample.offer(text, digest)
+            self.sample.add(text, digest)
         if length < SHORT:
             self._count_loss(f"--drop-shorter {SHORT}", characters=length)
         if open_document.suspect and open_document.suspect >= SUSPECT * length:
@@ -405,8 +409,8 @@ class _ReportCounters:
     def _add_lines(self, document: Document) -> None:
         lines = document.text.split("\n")
         self.size.update(lines=len(lines) - (document.part > 0))
-        self.broken.update(breaks=len(lines) - 1, inside=len(WRAPPED.findall(document.text)))
-        self.tally.count(lines, document_location(document), continued=document.part > 0)
+        self.line_breaks.update(breaks=len(lines) - 1, inside=len(WRAPPED.findall(document.text)))
+        self.duplicates.count(lines, document_location(document), continued=document.part > 0)
         longest = max(map(len, lines))
         if longest > self.longest_line[0]:
             number_of_longest = next(number for number, line in enumerate(lines) if len(line) == longest)
@@ -419,12 +423,12 @@ class _ReportCounters:
         self.loss[option].update({"documents": 1} | counts)
 
     def report(self) -> CorpusReport:
-        equal, near, repeated = self.tally.to_dict()
+        equal, near, repeated = self.duplicates.to_dict()
         by_class = dict(zip(CLASSES, self.classes.tolist(), strict=True))
         for option, counts in (("--drop-duplicates", equal), (f"--drop-near-duplicates {NEAR}", near)):
             in_parts = {"documents": counts["in_parts"], "characters": counts["characters_in_parts"]}
             self._count_loss(option, **{unit: counts[unit] - in_parts[unit] for unit in in_parts})
-        self._count_loss(f"--drop-repeated-lines {repeated['allowed']}", documents=0, **self.tally.often)
+        self._count_loss(f"--drop-repeated-lines {repeated['allowed']}", documents=0, **self.duplicates.repeated_counts)
         self._count_loss("--strip-controls", documents=0, characters=by_class["control"])
         self._count_loss("--strip-invisible", documents=0, characters=by_class["invisible"])
         simplified, traditional = self.chinese.tolist()
@@ -445,7 +449,7 @@ class _ReportCounters:
             lines={
                 "longest": {"characters": self.longest_line[0], **document_location_dict(self.longest_line[1])},
                 "overlong": long["lines"], "repeated": repeated,
-                "breaks": self.broken["breaks"], "breaks_inside_sentences": self.broken["inside"],
+                "breaks": self.line_breaks["breaks"], "breaks_inside_sentences": self.line_breaks["inside"],
             },
             duplicates=equal,
             near_duplicates=near,

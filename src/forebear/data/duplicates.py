@@ -47,13 +47,13 @@ class ExactDuplicates:
     """A set of digests of documents, of at most `most` distinct ones."""
 
     def __init__(self, most: int = MAX_DISTINCT) -> None:
-        self.most = most
+        self.max_documents = most
         self.groups: dict[bytes, DuplicateGroup] = {}
-        self.full = False
+        self.is_full = False
         self._first: dict[bytes, int] = {}  # number of the file and line in one integer: half the memory of a tuple
         self._files: list[str] = []
 
-    def seen_before(self, digest: bytes, characters: int, location: DocumentLocation) -> bool:
+    def check_and_add(self, digest: bytes, characters: int, location: DocumentLocation) -> bool:
         """Whether a document with this digest was seen before; remembers it otherwise."""
         first = self._first.get(digest)
         if first is not None:
@@ -63,8 +63,8 @@ class ExactDuplicates:
             group.copies += 1
             group.characters += characters
             return True
-        if len(self._first) >= self.most:
-            self.full = True
+        if len(self._first) >= self.max_documents:
+            self.is_full = True
             return False
         if not self._files or self._files[-1] != location[0]:
             self._files.append(location[0])
@@ -121,7 +121,7 @@ class NearDuplicates:
     """
 
     def __init__(self, threshold: float = 0.8, most: int = MAX_COMPARED) -> None:
-        self.threshold, self.most, self.count, self.full = threshold, most, 0, False
+        self.threshold, self.max_documents, self.count, self.is_full = threshold, most, 0, False
         self._values = np.empty((1024, VALUES), np.uint16)  # 16 of 32 bits: random values agree once in 65,536
         self._slots = self._empty_slots(4096)
 
@@ -138,8 +138,8 @@ class NearDuplicates:
 
     def add(self, signature: np.ndarray) -> int | None:
         """Adds a document; returns its number, or None if the index is full."""
-        if self.count >= self.most:
-            self.full = True
+        if self.count >= self.max_documents:
+            self.is_full = True
             return None
         if self.count == len(self._values):
             self._values = np.concatenate((self._values, np.empty_like(self._values)))
@@ -235,9 +235,11 @@ class DuplicateCounter:
 
     def __init__(self, threshold: float, examples: int) -> None:
         self.exact, self.near, self.lines = ExactDuplicates(), NearDuplicates(threshold), RepeatedLines()
-        self.equal: Counter[str] = Counter(documents=0, characters=0, in_parts=0, characters_in_parts=0)
-        self.alike: Counter[str] = Counter(documents=0, characters=0, in_parts=0, characters_in_parts=0, too_short=0)
-        self.often: Counter[str] = Counter(lines=0, characters=0)
+        self.exact_counts: Counter[str] = Counter(documents=0, characters=0, in_parts=0, characters_in_parts=0)
+        self.near_counts: Counter[str] = Counter(
+            documents=0, characters=0, in_parts=0, characters_in_parts=0, too_short=0
+        )
+        self.repeated_counts: Counter[str] = Counter(lines=0, characters=0)
         self.examples = examples
         self._places: dict[int, DocumentLocation] = {}
         self._groups: dict[int, list[tuple[float, DocumentLocation]]] = {}
@@ -252,13 +254,13 @@ class DuplicateCounter:
         in_parts: bool,
     ) -> bool:
         """Counts a document, those `in_parts` (kept by cleaning) separately; True unless it is an exact duplicate."""
-        if self.exact.seen_before(digest, characters, location):
-            self._count(self.equal, characters, in_parts)
+        if self.exact.check_and_add(digest, characters, location):
+            self._count(self.exact_counts, characters, in_parts)
             return False
         if signature is None:
-            self.alike["too_short"] += 1
+            self.near_counts["too_short"] += 1
         elif match := self.near.find(signature):
-            self._count(self.alike, characters, in_parts)
+            self._count(self.near_counts, characters, in_parts)
             self._groups.setdefault(match[0], []).append((match[1], location))
         elif (number := self.near.add(signature)) is not None:
             self._places[number] = location
@@ -271,18 +273,22 @@ class DuplicateCounter:
     def count(self, lines: list[str], location: DocumentLocation, *, continued: bool) -> None:
         for line, too_often in zip(lines, self.lines.count(lines, location, continued=continued), strict=True):
             if too_often:
-                self.often.update(lines=1, characters=len(line) + 1)
+                self.repeated_counts.update(lines=1, characters=len(line) + 1)
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The statistics of exact duplicates, near-duplicates and repeated lines."""
         largest = sorted(self.exact.groups.values(), key=lambda group: -group.characters)[: self.examples]
-        equal = {**self.equal, "complete": not self.exact.full, "remembered": self.exact.most}
+        equal = {**self.exact_counts, "complete": not self.exact.is_full, "remembered": self.exact.max_documents}
         equal["groups"] = [
             {"first": document_location_dict(group.first), "copies": group.copies, "characters": group.characters}
             for group in largest
         ]
-        near = {**self.alike, "compared": self.near.count + self.alike["documents"], "threshold": self.near.threshold}
-        near |= {"complete": not self.near.full, "remembered": self.near.most}
+        near = {
+            **self.near_counts,
+            "compared": self.near.count + self.near_counts["documents"],
+            "threshold": self.near.threshold,
+        }
+        near |= {"complete": not self.near.is_full, "remembered": self.near.max_documents}
         near_groups = sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]
         near["groups"] = [
             {
@@ -299,7 +305,12 @@ class DuplicateCounter:
             {"text": line, "documents": count, **document_location_dict(location)}
             for line, count, location in self.lines.most_common(self.examples)
         ]
-        repeated = {**self.often, "allowed": self.lines.max_repeats, "top": top, "complete": not self.lines.is_full}
+        repeated = {
+            **self.repeated_counts,
+            "allowed": self.lines.max_repeats,
+            "top": top,
+            "complete": not self.lines.is_full,
+        }
         return equal, near, repeated
 
 
@@ -320,7 +331,7 @@ class DocumentSample:
         self.limit, self.characters = limit, 0
         self.heap: list[tuple[int, str]] = []
 
-    def offer(self, text: str, digest: bytes) -> None:
+    def add(self, text: str, digest: bytes) -> None:
         for start in range(0, len(text), EXCERPT):
             piece = text[start : start + EXCERPT]
             rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT else digest)

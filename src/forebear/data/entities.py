@@ -71,16 +71,16 @@ class EntityCollector:
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int]] = []
-        self.opened = -1  # start of the open compound
+        self.compound_start = -1  # start of the open compound
         self._surname = -1  # end of a surname without its given name
 
-    def begin_entity(self, start: int) -> None:
+    def open_compound(self, start: int) -> None:
         """Opens a compound; like its end and the end of a line, this ends a name."""
-        self.opened, self._surname = start, -1
+        self.compound_start, self._surname = start, -1
 
-    def shut(self) -> None:
+    def close_compound(self) -> None:
         """Closes the open compound without an entity, and ends a name."""
-        self.opened = self._surname = -1
+        self.compound_start = self._surname = -1
 
     def add_word(self, word: str, tag: str, start: int, end: int) -> None:
         """Adds a word, its tag, which may close a compound (`n]nt`), and its start and end."""
@@ -96,11 +96,11 @@ class EntityCollector:
             self._close(compound_tag[:2], end)
 
     def _close(self, kind: str, end: int) -> None:
-        if self.opened >= 0 and kind in ENTITY_TAGS:
-            while self.spans and self.spans[-1][0] >= self.opened:
+        if self.compound_start >= 0 and kind in ENTITY_TAGS:
+            while self.spans and self.spans[-1][0] >= self.compound_start:
                 self.spans.pop()
-            self.spans.append((self.opened, end))
-        self.shut()
+            self.spans.append((self.compound_start, end))
+        self.close_compound()
 
 
 def tagged_entities(documents: Sequence[Document], sentences: Sequence[str]) -> np.ndarray:

@@ -374,7 +374,7 @@ def _train(
         once is not None
         and documents_info is None
         and kind == "words"
-        and max_characters <= min(once.max_words, learning.limit)
+        and max_characters <= min(once.max_bytes, learning.limit)
     )
     ledger = once.ledger if once is not None and is_single_pass else Ledger()
     read = _report_progress(
@@ -384,7 +384,7 @@ def _train(
     if reading.format == "tagged":  # the words are marked in the source
         options["segmenter"] = None
     if once is not None and is_single_pass:
-        return train_tokenizer(kind, once.passed(read), once=once, **options), ledger.fingerprint
+        return train_tokenizer(kind, once.record_texts(read), once=once, **options), ledger.fingerprint
     training_documents: Iterable[Document] = read
     if documents_info is not None:
         hashes, sizes = documents_info

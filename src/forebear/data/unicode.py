@@ -247,22 +247,22 @@ class MojibakePattern:
     markers: str
     pattern: re.Pattern[str]
     hint: str
-    read_as: str = ""
-    was: str = ""
+    decoded_as: str = ""
+    encoding: str = ""
 
     def decode(self, garbled: str) -> str:
         """The original text, if the wrong decoding can be undone."""
-        if not self.was:
+        if not self.encoding:
             return ""
         raw = bytearray()
         for character in garbled:
             try:
-                raw += character.encode(self.read_as)
+                raw += character.encode(self.decoded_as)
             except UnicodeEncodeError:
                 if ord(character) > 0xFF:
                     return ""
                 raw.append(ord(character))  # cp1252 has gaps, which programs fill from Latin-1
-        return raw.decode(self.was, "ignore")
+        return raw.decode(self.encoding, "ignore")
 
 
 _CP1252 = bytes(range(0x80, 0xA0)).decode("cp1252", "ignore")
@@ -333,7 +333,9 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
     for position in np.flatnonzero(_traces()[np.minimum(codes, 0xFFFF)]).tolist():
         if position < end:
             continue
-        matches = [(mistake, match) for mistake in MOJIBAKE_PATTERNS if (match := mistake.pattern.match(text, position))]
+        matches = [
+            (mistake, match) for mistake in MOJIBAKE_PATTERNS if (match := mistake.pattern.match(text, position))
+        ]
         if matches:
             best = max(matches, key=lambda pair: pair[1].end())
             end = best[1].end()
@@ -354,33 +356,33 @@ class WordCounter:
 
     def __init__(self, most: int = MAX_TYPES) -> None:
         self.counts: Counter[str] = Counter()
-        self.total, self.most, self.full = 0, most, False
-        self.grid: list[tuple[int, int]] = []
+        self.total, self.max_types, self.is_full = 0, most, False
+        self.curve: list[tuple[int, int]] = []
 
     def add(self, text: str) -> None:
         words = _WORDS.findall(text)
         for start in range(0, len(words), 10_000):  # one long text gives many points of the curve
             chunk = words[start : start + 10_000]
-            if len(self.counts) >= self.most:
-                self.full = True
+            if len(self.counts) >= self.max_types:
+                self.is_full = True
                 self.counts.update(word for word in chunk if word in self.counts)
                 continue
             self.counts.update(chunk)
             self.total += len(chunk)
-            if self.total >= 1000 and (not self.grid or self.total >= 1.4 * self.grid[-1][0]):
-                self.grid.append((self.total, len(self.counts)))
+            if self.total >= 1000 and (not self.curve or self.total >= 1.4 * self.curve[-1][0]):
+                self.curve.append((self.total, len(self.counts)))
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, Heaps' law V = K · N^β fitted to the curve, and the coverage of the most frequent words."""
         amounts = np.sort(np.fromiter(self.counts.values(), np.int64, len(self.counts)))[::-1]
         running = int(amounts.sum())
         stats: dict[str, Any] = {
-            "words": running, "types": len(amounts), "once": int((amounts == 1).sum()), "full": self.full,
+            "words": running, "types": len(amounts), "once": int((amounts == 1).sum()), "full": self.is_full,
             "covered": {top: int(amounts[:top].sum()) / running for top in COVERAGE_RANKS} if running else {},
-            "curve": self.grid,
+            "curve": self.curve,
         }  # fmt: skip
-        if len(self.grid) >= 3:
-            lengths, types = np.log(np.array(self.grid, float)).T
+        if len(self.curve) >= 3:
+            lengths, types = np.log(np.array(self.curve, float)).T
             slope, intercept = np.polyfit(lengths, types, 1)
             stats |= {"beta": float(slope), "k": float(np.exp(intercept))}
         return stats

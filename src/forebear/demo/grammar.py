@@ -31,7 +31,7 @@ class EntityMention(NamedTuple):
     piece: int
     variable: str
     entry: LexiconEntry
-    file_format: str
+    form: str
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class GenerationState:
     chooser: RandomSource
     pieces: list[str] = field(default_factory=list)
     memory: dict[str, LexiconEntry] = field(default_factory=dict)
-    marks: list[EntityMention] = field(default_factory=list)
+    mentions: list[EntityMention] = field(default_factory=list)
 
     def text(self) -> str:
         return _HEAD.sub(lambda match: match[0].upper(), "".join(self.pieces))
@@ -238,7 +238,7 @@ class LexiconNode:
         if self.variable:
             generation.memory[self.variable] = entry
         if not self.silent:
-            generation.marks.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
+            generation.mentions.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
             generation.pieces.append(entry.forms[self.key])
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
@@ -262,7 +262,7 @@ class LexiconNode:
         return self._by_first_char.get(char.lower(), ())
 
     def _excluded_indices(self, known: dict[str, LexiconEntry]) -> set[int]:
-        places = self.lexicon.places
+        places = self.lexicon.indices
         return {places[id(known[other])] for other in self.others if id(known[other]) in places}
 
 
@@ -276,7 +276,7 @@ class ReferenceNode:
 
     def write(self, generation: GenerationState) -> None:
         entry = generation.memory[self.variable]
-        generation.marks.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
+        generation.mentions.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
         generation.pieces.append(entry.forms[self.key])
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:

@@ -74,7 +74,7 @@ class DemoSensePair:
     word: str
     first: str
     second: str
-    places: tuple[int, int]
+    positions: tuple[int, int]
     label: str  # same or different
     language: str
 
@@ -191,8 +191,8 @@ def _names(chooser: RandomSource, language: str, label: str) -> DemoTaggedSenten
     matches = [_WORD.finditer(text), re.finditer(r"\S", text)][language == "zh"]
     spans = [match.span() for match in matches]
     tags = ["O"] * len(spans)
-    for mention in generation.marks:
-        if mention.entry.label and mention.file_format in mention.entry.named_by:
+    for mention in generation.mentions:
+        if mention.entry.label and mention.form in mention.entry.name_forms:
             start, end = starts[mention.piece], starts[mention.piece + 1]
             inside = [number for number, span in enumerate(spans) if span[0] >= start and span[1] <= end]
             if language == "en" and len(inside) > 1 and text[slice(*spans[inside[0]])].lower() == "the":
@@ -278,8 +278,8 @@ def _sentence_around(generation: GenerationState, mention: EntityMention, ends: 
 def _first_mention(generation: GenerationState, variable: str) -> EntityMention | None:
     """The first mention of the entry that a variable has at the end."""
     entry = generation.memory.get(variable)
-    mentions = (mention for mention in generation.marks if mention.variable == variable and mention.entry is entry)
-    return next((mention for mention in mentions if mention.file_format in _NAMING_FORMS), None)
+    mentions = (mention for mention in generation.mentions if mention.variable == variable and mention.entry is entry)
+    return next((mention for mention in mentions if mention.form in _NAMING_FORMS), None)
 
 
 def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:

@@ -152,7 +152,7 @@ class LexiconEntry:
     kind: str
     forms: dict[str, str]
     label: str = ""  # PER, LOC or ORG, if it has a proper name ...
-    named_by: frozenset[str] = frozenset()  # ... and the forms that spell it
+    name_forms: frozenset[str] = frozenset()  # ... and the forms that spell it
 
     def form(self, language: str, name: str = "") -> str:
         return self.forms[f"{language}.{name}"]
@@ -165,7 +165,7 @@ class DemoLexicon:
     name: str
     entries: Sequence[LexiconEntry]
     odds: ChoiceProbabilities
-    places: dict[int, int] = field(init=False)  # id of an entry -> its index
+    indices: dict[int, int] = field(init=False)  # id of an entry -> its index
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "places", {id(entry): index for index, entry in enumerate(self.entries)})

@@ -40,7 +40,7 @@ class EntropyEstimate:
 
     rate: float
     error: float
-    stories: int
+    num_stories: int
 
 
 # --- Stories ---

@@ -413,7 +413,9 @@ def analogy_eval(
     words = dict.fromkeys(
         word for section in analogies.sections for questions in section.questions for word in questions
     )
-    known = {word: next((int(ranks[row]) for row in candidate_rows(table, word) if ranks[row] >= 0), -1) for word in words}
+    known = {
+        word: next((int(ranks[row]) for row in candidate_rows(table, word) if ranks[row] >= 0), -1) for word in words
+    }
     questions = np.array(
         [[known[word] for word in words] for section in analogies.sections for words in section.questions], np.int64
     )

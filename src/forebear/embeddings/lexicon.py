@@ -178,7 +178,7 @@ class Lexicon:
     def __init__(
         self, table: WordVectors, split: SplitWords = str.split, index_path: Callable[[], Path] | None = None
     ) -> None:
-        self.table, self.cut, self._index_path = table, split, index_path
+        self.table, self.split_words, self._index_path = table, split, index_path
 
     @cached_property
     def norms(self) -> np.ndarray:
@@ -215,7 +215,7 @@ class Lexicon:
 
     def find(self, text: str) -> LexiconMatch:
         """The vector of a text: its row, composed of subwords, or the mean of its words."""
-        words = [text] if self.row_of(text) is not None else list(self.cut(text))
+        words = [text] if self.row_of(text) is not None else list(self.split_words(text))
         if not words:
             raise InputError(f"{text!r} has no words", hint="write at least one")
         if len(words) > 1:
@@ -428,7 +428,7 @@ class WordMatcher:
 
     def __init__(self, table: WordVectors, tokenizer: Tokenizer, phrases: PhraseTable | None = None) -> None:
         self.table, self.tokenizer, self.phrases = table, tokenizer, phrases
-        self.more: list[np.ndarray] = []  # composed vectors; their rows follow the table's
+        self.composed_vectors: list[np.ndarray] = []  # composed vectors; their rows follow the table's
         self._composed_rows: dict[str, int] = {}
 
     def find_words(self, text: str) -> list[str]:
@@ -497,7 +497,7 @@ class WordMatcher:
             if word not in self._composed_rows:
                 vector, row = self.table.compose(word), NO_WORD
                 if vector is not None:
-                    row = len(self.table.words) + len(self.more)
-                    self.more.append(np.asarray(vector, np.float32))
+                    row = len(self.table.words) + len(self.composed_vectors)
+                    self.composed_vectors.append(np.asarray(vector, np.float32))
                 self._composed_rows[word] = row  # assigned last, so that an interrupt leaves no row without a vector
             return self._composed_rows[word]

@@ -193,7 +193,7 @@ class PhraseModel:
     @property
     def nothing(self) -> float:
         """Loss of untrained vectors: ln 2 for each negative, or for each turn of the path."""
-        return self.model.reports * math.log(2)
+        return self.model.mean_outputs * math.log(2)
 
     def _set_phrases(self, phrases: PhraseTable) -> None:
         """Use these phrases; the model is rebuilt if the vocabulary changes."""
@@ -293,13 +293,13 @@ class PhraseModel:
         names = [*self._tokens, *self.phrases.phrase_names(self._tokens)]
         tokens, lengths = self._join_batch(batch)
         samples = sample_windows(
-            tokens, lengths, *self.model.drawing, rate=rate, moment=moment, num_windows=num_windows
+            tokens, lengths, *self.model.window_sampling, rate=rate, moment=moment, num_windows=num_windows
         )
         return [
             {
                 "word": names[sample.word],
                 "around": [names[token_id] for token_id in sample.context],
-                "drawn": [names[token_id] for token_id in sample.drawn],
+                "drawn": [names[token_id] for token_id in sample.negatives],
                 "turns": sample.path_turns,
             }
             for sample in samples
@@ -360,7 +360,7 @@ class SampledWindow:
 
     word: int
     context: tuple[int, ...]
-    drawn: tuple[int, ...]
+    negatives: tuple[int, ...]
     path_turns: str  # "lrr": left, right, right; "" for negative sampling
 
 
@@ -379,9 +379,9 @@ def sample_windows(
     from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
     kept_tokens, ends = subsample(tokens, lengths, keep_probs, moment)
-    if not len(kept_tokens) or not variant.max_window:
+    if not len(kept_tokens) or not variant.max_targets:
         return []
-    starts, _ = variant.parts(rate, len(kept_tokens))
+    starts, _ = variant.hogwild_parts(rate, len(kept_tokens))
     chunk_size = int(starts[1])
     text = TokenRuns(
         kept_tokens, ends, hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size))), starts
@@ -389,8 +389,10 @@ def sample_windows(
     windows: list[SampledWindow] = []
     draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
     for chunk in range(len(text.states)):
-        batch = variant.windows(chunk_size)
-        draw_python(text, variant.supply, variant.window, chunk, batch, 0, variant.slots, variant.kinds)
+        batch = variant.allocate_windows(chunk_size)
+        draw_python(
+            text, variant.targets, variant.window, chunk, batch, 0, variant.targets_per_word, variant.target_block
+        )
         for index in range(min(chunk_size, len(kept_tokens) - chunk * chunk_size)):
             if batch.blocks[index]:
                 windows.append(_sampled_window(kept_tokens, chunk * chunk_size + index, batch, index, variant))
@@ -405,9 +407,12 @@ def _sampled_window(
         for index_around in range(batch.lefts[index], batch.rights[index])
         if index_around != position
     ]
-    slots = slice(index * variant.slots, index * variant.slots + int(batch.blocks[index]) * len(variant.kinds))
+    slots = slice(
+        index * variant.targets_per_word,
+        index * variant.targets_per_word + int(batch.blocks[index]) * len(variant.target_block),
+    )
     targets, signs = batch.targets[slots], batch.signs[slots]
-    if len(variant.supply.stream):
+    if len(variant.targets.stream):
         return SampledWindow(
             int(kept_tokens[position]), tuple(context), tuple(int(target) for target in targets[signs < 0]), ""
         )

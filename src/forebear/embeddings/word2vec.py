@@ -60,7 +60,7 @@ class Subwords:
     def bucket_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The buckets of each word's n-grams, (indptr, rows): rows[indptr[w]:indptr[w + 1]] for word w."""
         if len(words) < MIN_COMPILED_WORDS:
-            return self.plain_rows(words)
+            return self.bucket_rows_reference(words)
         from forebear.kernels.word2vec import hash_char_ngrams
 
         marked = [f"<{word}>" for word in words]
@@ -71,7 +71,7 @@ class Subwords:
         han = is_han(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)) & self.han
         return hash_char_ngrams(letters, ends, starts, han, (self.shortest, self.longest), self.buckets)
 
-    def plain_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def bucket_rows_reference(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`bucket_rows` in plain Python."""
         rows = [[fnv1a_hash(ngram) % self.buckets for ngram in self.ngrams(word)] for word in words]
         indptr = np.concatenate(([0], np.cumsum([len(word_rows) for word_rows in rows], dtype=np.int64)))
@@ -188,12 +188,12 @@ class Word2VecModel:
         return self._cached_variant
 
     @property
-    def reports(self) -> float:
+    def mean_outputs(self) -> float:
         """Output rows per word on average: the word and its negatives, or the nodes of its path."""
         return self._variant.reports
 
     @property
-    def drawing(self) -> tuple[np.ndarray, Any]:
+    def window_sampling(self) -> tuple[np.ndarray, Any]:
         """Subsampling probabilities and kernel settings, which determine the sampled windows."""
         return self._keep_probs, self._variant
 
@@ -249,11 +249,11 @@ class Word2VecModel:
         )
         variant = self._variant
         inputs = self._inputs[: self.vocabulary] if self._spelling is None else self.matrix
-        if self.output == "negatives" and not variant.max_window:  # no counts yet
+        if self.output == "negatives" and not variant.max_targets:  # no counts yet
             return 0.0, 0
         mean = self.architecture == "cbow"
         return evaluate_sgns(
-            kept_tokens, ends, inputs, self._outputs, variant.supply, self.window, mean, hash_seed(*EVALUATION_KEY)
+            kept_tokens, ends, inputs, self._outputs, variant.targets, self.window, mean, hash_seed(*EVALUATION_KEY)
         )
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:

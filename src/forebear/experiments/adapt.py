@@ -51,7 +51,9 @@ def adapt_with_seeds(
             {"seed": run.recipe.seed, **{side: task_score(run, side) for side in run.metadata["metrics"]}}
             for run in runs
         ],
-        "spread": {side: score_statistics([task_score(run, side) for run in runs]) for side in best.metadata["metrics"]},
+        "spread": {
+            side: score_statistics([task_score(run, side) for run in runs]) for side in best.metadata["metrics"]
+        },
     }
     return copy_run(best, to, summary, overwrite=overwrite)
 

@@ -237,7 +237,9 @@ def smaller_spec(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
     specs = [
         replace(spec, **fields) for fields in (*candidates, *(_halve_fields(values, names) for names in HALVED_FIELDS))
     ]
-    return next((candidate for candidate in specs if num_encoder_parameters(candidate, tokenizer) <= max_parameters), specs[-1])
+    return next(
+        (candidate for candidate in specs if num_encoder_parameters(candidate, tokenizer) <= max_parameters), specs[-1]
+    )
 
 
 def _halve_fields(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
@@ -602,14 +604,14 @@ def _distillation_learner(plan: DistillPlan, learner: Any, heads: Mapping[str, A
 
     from forebear.training.distillation import DistillationLearner, StudentModel, inherit_layers
 
-    initial_tensors = learner.given
+    initial_tensors = learner.outputs
     if plan.inherits:
         teacher_depth = plan.teacher.folder.spec.depth
         assert teacher_depth is not None
         depths = learner.model.encoder.depth, teacher_depth
         initial_tensors = inherit_layers(load_file(plan.teacher.folder.verified_weights()[0]), learner.model, depths)
     if not heads:
-        learner.given = initial_tensors
+        learner.outputs = initial_tensors
         return learner
     student = StudentModel(learner.model, heads, teacher)
     return DistillationLearner(student, learner.recipe, learner.device, initial_tensors, learner.shares)

@@ -44,7 +44,7 @@ def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
     """Notes that the pre-trained run was trained on held-out examples."""
     if "distilled" in run.metadata:  # its teacher held out the same examples
         return []
-    files, parent = source.files(), run.metadata.get("parent")
+    files, parent = source.split_paths(), run.metadata.get("parent")
     leaked_files = dict.fromkeys(
         files[split] for split in already_trained_on(parent, source, run.metadata["labelled"]["digests"])
     )

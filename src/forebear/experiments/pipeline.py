@@ -306,7 +306,7 @@ class PretrainSetup:
         progress: ProgressFn | None = None,
     ) -> PretrainSetup:
         tokenizer: Any = corpus.tokenizer
-        notes = list(diagnostics.text_warnings(corpus, spec.least_count))
+        notes = list(diagnostics.text_warnings(corpus, spec.min_word_count))
         if split.method == "position":
             notes.append(
                 "there are too few documents to hold some out by what they say: the end of the text is held out"
@@ -533,7 +533,7 @@ class AdaptSetup:
     objective: ExampleEpochs | FullBatch
     learner: Learner
     notes: list[str]
-    lacked: VectorCoverage | None = None  # for pre-trained word vectors
+    vector_coverage: VectorCoverage | None = None  # for pre-trained word vectors
 
     @classmethod
     def from_plan(cls, plan: AdaptPlan) -> AdaptSetup:
@@ -616,7 +616,9 @@ def train_adaptation(
         for note in notes:
             watcher.on_note(note)
         if run.metadata["state"] != "trained":
-            coverage_entry = {"without_vectors": setup.lacked.to_dict()} if setup.lacked is not None else {}
+            coverage_entry = (
+                {"without_vectors": setup.vector_coverage.to_dict()} if setup.vector_coverage is not None else {}
+            )
             run.update(notes=notes, processes=group.size, **coverage_entry)
             is_counting = run.spec.learning == "counting" and not uses_full_batch(run.spec, setup.plan.task)
             with group.wrap_learner(setup.learner) as learner:

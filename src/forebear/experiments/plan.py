@@ -164,14 +164,14 @@ class PretrainPlan:
                 self.tokenizer,
                 default=self.spec.tokenizer,
                 needs=self.spec.needs,
-                least_count=self.spec.least_count,
+                least_count=self.spec.min_word_count,
                 vocabulary=self.vocab_size,
                 held_out=self.recipe.held_out,
                 workers=workers,
                 learning_progress=learning_progress,
                 progress=progress,
             )
-            min_count, tokenizer = self.spec.least_count, corpus.tokenizer
+            min_count, tokenizer = self.spec.min_word_count, corpus.tokenizer
             if min_count is not None and tokenizer.vocab_size <= len(tokenizer.special_ids):
                 raise InputError(
                     f"no word of this text is seen {min_count} times", hint="give more text, or --min-count 1"
@@ -297,8 +297,8 @@ def plan_pretraining(
     )  # in word vectors, rows of new words need the full rate
     rate_default = {"rate": CONTINUED_RATE_FACTOR * spec.default_recipe()["rate"]} if is_continued else {}
     merged_recipe = _default_recipe(spec, rate_default, recipe_file.get("recipe", {}), recipe_settings)
-    if init_from is not None and spec.least_count is not None and init_from.words_file is None and texts:
-        init_from = init_from.grown(source, spec.least_count, merged_recipe.held_out)
+    if init_from is not None and spec.min_word_count is not None and init_from.words_file is None and texts:
+        init_from = init_from.with_new_words(source, spec.min_word_count, merged_recipe.held_out)
     tokenizer = tokenizer or recipe_file.get("tokenizer") or (init_from.tokenizers if init_from else None)
     vocabulary = _parse_vocab_size(tokenizer, vocabulary or recipe_file.get("vocabulary"))
     _require_held_out(model, spec_class, merged_recipe)
@@ -531,7 +531,7 @@ def plan_adaptation(
     elif dropout is not None or (reads_features and spec.dropout is not None):
         spec = replace(spec, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labeled(source)
-    task_options = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
+    task_options = {**({"scheme": data.tag_scheme} if data.tag_scheme else {}), **(options or {})}
     if spec.learns_tags and source.task == "tagging":
         task_options["crf"] = True  # it is a chain model
     task = task_class(source.task).from_examples(data.train, **task_options)

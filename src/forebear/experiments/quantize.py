@@ -203,7 +203,7 @@ def _cost_on_examples(
     metrics = [task.evaluate(examples, answers) for answers in (float_answers, int8_answers)]
     scores = [float(model_metrics[task.score]) for model_metrics in metrics]
     predicted = [
-        [task.judge(example, answer).said for example, answer in zip(examples, model_answers, strict=True)]
+        [task.judge(example, answer).predicted for example, answer in zip(examples, model_answers, strict=True)]
         for model_answers in (float_answers, int8_answers)
     ]
     return {

@@ -71,7 +71,7 @@ class InitFrom:
         file = None if add_words is None else os.path.abspath(add_words)
         return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"], words, file)
 
-    def grown(self, source: TextSource, least_count: int, held_out: float) -> InitFrom:
+    def with_new_words(self, source: TextSource, least_count: int, held_out: float) -> InitFrom:
         """The same with the words added that its vocabulary lacks and a text has at least `least_count` times."""
         tokenizer = self.folder.tokenizer
         if tokenizer.kind != "words" or is_corpus(source):

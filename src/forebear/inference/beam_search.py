@@ -89,7 +89,7 @@ def beam_search(
         remaining = remaining[_ranks(source[remaining]) < beams]
         first_remaining = remaining[_ranks(source[remaining]) == 0]
         is_done = [
-            finished[source[index]].suffices(
+            finished[source[index]].is_complete(
                 float(candidates_log_prob[index]), length, int(max_lengths[source[index]]), stopping
             )
             for index in first_remaining
@@ -126,7 +126,7 @@ class _FinishedHypotheses:
         ranked = sorted([*self.hypotheses, hypothesis], key=lambda item: -item.score)
         self.hypotheses = ranked[: self.beams]
 
-    def suffices(self, log_prob: float, length: int, max_length: int, stopping: Stopping) -> bool:
+    def is_complete(self, log_prob: float, length: int, max_length: int, stopping: Stopping) -> bool:
         """Whether the search can stop, given the log-probability and length of the best active beam."""
         if len(self.hypotheses) < self.beams or stopping == "full":
             return len(self.hypotheses) == self.beams

@@ -405,7 +405,9 @@ def embed_with_run(run: LoadedRun, texts: Sequence[str], *, words: bool = False,
     """Embed texts and optionally their words with the network of a run, or with its word vectors."""
     if is_word_table(run):
         return run.pooled_texts.embed(texts, words=words, **resolve_embedding_options(run, **how))
-    return embed_with_words(require_network(run), run.tokenizer, texts, words=words, **resolve_embedding_options(run, **how))
+    return embed_with_words(
+        require_network(run), run.tokenizer, texts, words=words, **resolve_embedding_options(run, **how)
+    )
 
 
 def resolve_embedding_options(
@@ -446,7 +448,7 @@ class PooledTexts:
     """
 
     def __init__(self, matcher: WordMatcher) -> None:
-        self.cutting, self.table = matcher, matcher.table
+        self.matcher, self.table = matcher, matcher.table
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -472,13 +474,13 @@ class PooledTexts:
 
         A text without known words is an error, or gets zeros with `zeros`.
         """
-        return self._embed_matches(self.cutting.match_words(texts), pooling, normalise, zeros)
+        return self._embed_matches(self.matcher.match_words(texts), pooling, normalise, zeros)
 
     def embed(
         self, texts: Sequence[str], pooling: EmbeddingPooling, words: bool, normalise: bool, zeros: bool = False
     ) -> list[EmbeddedText]:
         """`embed_texts` with one result per text; with `words`, also the vectors of known words."""
-        matches = self.cutting.match_words(texts, spans=words)
+        matches = self.matcher.match_words(texts, spans=words)
         embeddings = self._embed_matches(matches, pooling, normalise, zeros)
         words_by_text: list[tuple[ContextualWord, ...] | None] = [None] * len(texts)
         if matches.spans is not None:
@@ -557,7 +559,7 @@ class PooledTexts:
         in_table = rows < num_words
         vectors[in_table] = self.table.matrix[rows[in_table]]
         for index in np.flatnonzero(~in_table).tolist():
-            vectors[index] = self.cutting.more[rows[index] - num_words]
+            vectors[index] = self.matcher.composed_vectors[rows[index] - num_words]
         return vectors
 
     @property

@@ -159,32 +159,32 @@ class InterpolatedLM:
     is_pseudo_likelihood = False
 
     def __init__(self, models: Sequence[CausalLM], weights: Sequence[float]) -> None:
-        self.parts = list(models)
+        self.models = list(models)
         with np.errstate(divide="ignore"):
-            self.logs = np.log(np.asarray(weights, np.float64))  # -inf for a weight of 0
+            self.log_weights = np.log(np.asarray(weights, np.float64))  # -inf for a weight of 0
 
     @property
     def vocab_size(self) -> int:
-        return self.parts[0].vocab_size
+        return self.models[0].vocab_size
 
     @property
     def max_length(self) -> int | None:
         """The smallest of all, so that a prompt fits every model."""
-        return min((model.max_length for model in self.parts if model.max_length is not None), default=None)
+        return min((model.max_length for model in self.models if model.max_length is not None), default=None)
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        log_probs = [model.score(rows) for model in self.parts]
+        log_probs = [model.score(rows) for model in self.models]
         return [self._mean(np.stack(row)) for row in zip(*log_probs, strict=True)]
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        return self._mean(np.stack([model.next_log_probs(rows) for model in self.parts]))
+        return self._mean(np.stack([model.next_log_probs(rows) for model in self.models]))
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
-        return _InterpolatedDecodingState([model.read(rows, room) for model in self.parts], self._mean)
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
+        return _InterpolatedDecodingState([model.start_decoding(rows, room) for model in self.models], self._mean)
 
     def _mean(self, log_probs: np.ndarray) -> np.ndarray:
         """log Σ λ P from (n, …) log-probabilities."""
-        weighted = log_probs.astype(np.float64) + self.logs.reshape(-1, *[1] * (log_probs.ndim - 1))
+        weighted = log_probs.astype(np.float64) + self.log_weights.reshape(-1, *[1] * (log_probs.ndim - 1))
         return np.logaddexp.reduce(weighted, axis=0)
 
 
@@ -237,5 +237,5 @@ class _RecordingLM:
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         return self.predictor.next_log_probs(rows)
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
-        return self.predictor.read(rows, room)
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
+        return self.predictor.start_decoding(rows, room)

@@ -57,14 +57,14 @@ def beam_search_texts(
     for first in range(0, len(prompts), prompts_per_batch):
         batch_ids = prompt_ids[first : first + prompts_per_batch]
         hypotheses_by_prompt = beam.beam_search(
-            predictor.read([make_row(ids, end, ends=False) for ids in batch_ids], length),
+            predictor.start_decoding([make_row(ids, end, ends=False) for ids in batch_ids], length),
             len(batch_ids),
             end=end,
             beams=beams,
             best=best,
             lengths=[length] * len(batch_ids),
             penalty=length_penalty,
-            permitted=allowed.of_rows,
+            permitted=allowed.mask_rows,
             over=_stop_condition(tokenizer, batch_ids, stop_texts) if stop_texts else None,
         )
         for prompt, ids, hypotheses in zip(prompts[first:], batch_ids, hypotheses_by_prompt, strict=False):

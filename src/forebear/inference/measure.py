@@ -393,8 +393,8 @@ class Misprediction:
             "texts": list(example_texts(self.example)),
         }
         return result | {
-            "wanted": self.judgment.wanted,
-            "said": self.judgment.said,
+            "wanted": self.judgment.expected,
+            "said": self.judgment.predicted,
             "probability": self.judgment.probability,
         }
 
@@ -461,7 +461,7 @@ def evaluate_task(
     mispredictions = [
         Misprediction(example, judgment)
         for example, judgment in zip(examples, judgments, strict=True)
-        if not judgment.right
+        if not judgment.is_right
     ]
     mispredictions.sort(key=lambda misprediction: -(misprediction.judgment.probability or 0.0))
     return TaskEvaluation(
@@ -532,8 +532,8 @@ def write_mispredictions(evaluation: TaskEvaluation, file: Path) -> None:
             cells = [
                 source_position.file or "",
                 source_position.line or source_position.name or "",
-                judgment.wanted,
-                judgment.said,
+                judgment.expected,
+                judgment.predicted,
                 probability,
             ]
             cells += example_texts(misprediction.example)

@@ -55,7 +55,7 @@ class CausalLM(Protocol):
         """(B, V) normalized log P(next token | row)."""
         ...
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
         """Start decoding after these rows (of any lengths), for up to `room` tokens each."""
         ...
 

@@ -124,11 +124,11 @@ class PromptFrame:
     def full_text(self, words: str) -> str:
         return f"{self.head}{self.left}{self.lead}{words}{self.trail}{self.right}{self.tail}"
 
-    def text_after(self, shot_text: str) -> PromptFrame:
+    def after_shots(self, shot_text: str) -> PromptFrame:
         """The frame after few-shot examples."""
         return replace(self, head=shot_text + self.head)
 
-    def shortened(self, spans: Sequence[tuple[int, int]], words: str, excess: int) -> tuple[PromptFrame, int] | None:
+    def shorten(self, spans: Sequence[tuple[int, int]], words: str, excess: int) -> tuple[PromptFrame, int] | None:
         """Remove the `excess` tokens farthest from the words; returns the frame and the number removed, or None.
 
         Whole characters are removed, so it may be more. `spans` are those of all tokens with these words in place.
@@ -225,14 +225,14 @@ class FittedPrompt:
     shots: int = 0
 
     @property
-    def max_length(self) -> int:
+    def longest(self) -> int:
         """Index of the wording with most tokens."""
         return max(range(len(self.pieces)), key=lambda number: len(self.pieces[number].ids))
 
     @property
     def tokens(self) -> int:
         """Number of tokens of the longest wording."""
-        return len(self.pieces[self.max_length].ids)
+        return len(self.pieces[self.longest].ids)
 
 
 def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenEncoding:
@@ -277,8 +277,8 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
     """
     fitted = encode_prompt(frame, wordings, tokenizer)
     while limit is not None and fitted.tokens > limit:
-        words, spans = wordings[fitted.max_length], fitted.pieces[fitted.max_length].spans
-        shorter = fitted.frame.shortened(spans, words, fitted.tokens - limit)
+        words, spans = wordings[fitted.longest], fitted.pieces[fitted.longest].spans
+        shorter = fitted.frame.shorten(spans, words, fitted.tokens - limit)
         if shorter is None:
             message = f"what stands around the text{f', with {words!r},' if words else ''} leaves it no room"
             raise InputError(
@@ -302,7 +302,7 @@ def fit_with_shots(
         total_tokens = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
         count = len(list(takewhile(lambda tokens: tokens <= room, total_tokens)))
     for num_shown in range(count, 0, -1):  # the whole may have more tokens than its parts
-        longer = encode_prompt(frame.text_after("".join(shots[:num_shown])), wordings, tokenizer, shots=num_shown)
+        longer = encode_prompt(frame.after_shots("".join(shots[:num_shown])), wordings, tokenizer, shots=num_shown)
         if limit is None or longer.tokens <= limit:
             return longer
     return fitted

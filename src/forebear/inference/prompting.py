@@ -76,7 +76,7 @@ def _score_tree(
     predictor: CausalLM, prefix: np.ndarray, tails: Sequence[Sequence[int]], numbered: list[int], log_probs: np.ndarray
 ) -> None:
     """Add the scores level by level, with one row for each shared prefix of the continuations."""
-    state, depth = predictor.read([prefix], max(len(tails[number]) for number in numbered)), 0
+    state, depth = predictor.start_decoding([prefix], max(len(tails[number]) for number in numbered)), 0
     rows = [numbered]  # indices of the continuations of each row
     while rows:
         scores = state.next_logits()
@@ -389,7 +389,9 @@ def score_options(
     texts = [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
     groups = range(0, len(texts), BATCH_TEXTS)
     return [
-        answer for first in groups for answer in prompt_scorer.answer_texts(texts[first : first + BATCH_TEXTS], first + 1)
+        answer
+        for first in groups
+        for answer in prompt_scorer.answer_texts(texts[first : first + BATCH_TEXTS], first + 1)
     ]
 
 
@@ -487,7 +489,7 @@ class _PromptScorer:
     def _fit_neutral(self, fit: FittedPrompt) -> FittedPrompt:
         """The same prompt around the neutral text, for calibration."""
         frame, _ = self.frame_text(self.neutral_text or "")
-        return fit_prompt(frame.text_after("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
+        return fit_prompt(frame.after_shots("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
 
     def _to_answer(self, text: str, fit: FittedPrompt, scores_by_wording: Sequence[LMScore]) -> PromptAnswer:
         neutral_scores = None if self.neutral_text is None else self.neutral_cache[_calibration_key(fit)]

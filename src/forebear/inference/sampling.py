@@ -160,7 +160,7 @@ class AllowedTokens:
             masked[self.eos_id] = 0.0
         return masked
 
-    def of_rows(self, scores: np.ndarray) -> np.ndarray:
+    def mask_rows(self, scores: np.ndarray) -> np.ndarray:
         """`mask` for (B, V) competing rows; a row without any possible token is not given the end."""
         masked = scores.copy()
         masked[:, self.blocked_ids] = -np.inf
@@ -299,7 +299,7 @@ def _continue_rows(
 ) -> Iterator[tuple[_GenerationRow, str]]:
     """Continue all rows until each has ended; yields pieces of text as they become certain."""
     end, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
-    state = predictor.read([make_row(row.ids, end, ends=False) for row in rows], length)
+    state = predictor.start_decoding([make_row(row.ids, end, ends=False) for row in rows], length)
     active = list(rows)
     while active:
         chosen_ids: list[int] = []

@@ -131,7 +131,9 @@ def translate_texts(
     num_done = 0
     for group in _length_groups(parts, beams, batch_tokens):
         rows = [parts[index].ids for index in group]
-        max_lengths = [min(length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH, translator.max_length) for row in rows]
+        max_lengths = [
+            min(length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH, translator.max_length) for row in rows
+        ]
         state = translator.begin(rows, target_eos, max(max_lengths))
         options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": mask_blocked}
         group_hypotheses = beam_search(state, len(rows), end=target_eos, lengths=max_lengths, **options)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from forebear.embeddings.evaluation import (
+    MOST_FREQUENT,
     AnalogyEval,
     AnalogySet,
-    MOST_FREQUENT,
     SimilarityEval,
     WordPairSet,
     analogy_eval,

@@ -42,7 +42,7 @@ class AttentionMap:
     columns: tuple[str, ...]
     kind: Kind
     name: str
-    word_borders: tuple[int, ...] = ()
+    text_starts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.weights.shape[2:] != (len(self.rows), len(self.columns)) or 0 in self.weights.shape:
@@ -68,7 +68,7 @@ class AttentionMap:
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"name": self.name, "kind": self.kind, "layers": self.layers, "heads": self.heads}
         columns = {"columns": list(self.columns)} if self.kind == "cross" else {}
-        return data | {"rows": list(self.rows)} | columns | {"borders": list(self.word_borders)}
+        return data | {"rows": list(self.rows)} | columns | {"borders": list(self.text_starts)}
 
 
 def attention_maps(run: Run, text: str, text_b: str | None = None, *, bare: bool = False) -> list[AttentionMap]:

@@ -312,7 +312,7 @@ def _draw_heatmap(
         hatch_background(axes, place)
     image = axes.imshow(weights, cmap=blue_colormap(), **style)
     axes.set(xticks=[], yticks=[])
-    for border in view.attention_map.word_borders if view.attention_map.kind != "cross" else ():
+    for border in view.attention_map.text_starts if view.attention_map.kind != "cross" else ():
         x, y = left + (right - left) * border / columns, top + (bottom - top) * border / rows
         for ends in (((left, right), (y, y)), ((x, x), (bottom, top))):
             axes.plot(*ends, color=ACCENT, lw=1, ls=(0, (4, 2)), scalex=False, scaley=False)
@@ -367,7 +367,7 @@ def _legend(
     descriptions = ["hatched: comes later, is not seen"] if view.attention_map.kind == "masked" else []
     descriptions += (
         ["dashed: the second text begins"]
-        if view.attention_map.word_borders and view.attention_map.kind != "cross"
+        if view.attention_map.text_starts and view.attention_map.kind != "cross"
         else []
     )
     descriptions += label_notes((*view.attention_map.rows, *view.attention_map.columns))

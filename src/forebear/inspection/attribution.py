@@ -213,7 +213,7 @@ def _explain_target(
     fields: dict[str, Any] = {"target": target.name, "said": target.prediction, "probability": target.probability}
     if run.encoder is None:
         linear = linear_attribution(run.network, trace, target, logits, run.tokenizer)
-        values, elsewhere = trace.added_up(linear.values)
+        values, elsewhere = trace.sum_by_word(linear.values)
         fields |= {"method": "weights", "score": linear.score, "baseline": linear.baseline, "gap": 0.0}
         fields |= {"elsewhere": elsewhere + linear.elsewhere, "features": linear.features, "hidden": "no words"}
         return fields | {"words": _words(trace, values)}
@@ -223,7 +223,7 @@ def _explain_target(
     baseline_id = next((roles[role] for role in BASELINE_ROLES if role in roles), None)
     inputs = trace.rows.make_batch([0]).inputs
     attribution = integrated_gradients(run.network, inputs, target, trace.text_mask, baseline_id, method)
-    values, elsewhere = trace.added_up(attribution.values)
+    values, elsewhere = trace.sum_by_word(attribution.values)
     fields |= {
         "method": method,
         "score": attribution.score,

@@ -22,7 +22,7 @@ from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.classification import Classification, LabelPrediction
 from forebear.tasks.multiple_choice import ChoicePrediction, MultipleChoice
-from forebear.tasks.question_answering import AnswerPrediction, NO_ANSWER_POSITION, QuestionAnswering
+from forebear.tasks.question_answering import NO_ANSWER_POSITION, AnswerPrediction, QuestionAnswering
 from forebear.tasks.tagging import FORBIDDEN_SCORE, SequenceTagging, TagPrediction
 from forebear.tasks.task import Logits, Task
 from forebear.tasks.task_batches import ExampleRows
@@ -61,7 +61,7 @@ class TokenTrace:
     word_ids: np.ndarray
     text_mask: np.ndarray
 
-    def added_up(self, values: np.ndarray) -> tuple[np.ndarray, float]:
+    def sum_by_word(self, values: np.ndarray) -> tuple[np.ndarray, float]:
         """Token values (T,) summed per word (words,), and the sum over tokens without a word."""
         known = self.word_ids != IGNORE_INDEX
         return np.bincount(self.word_ids[known], values[known], len(self.words)), float(values[~known].sum())

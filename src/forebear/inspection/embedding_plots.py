@@ -254,7 +254,7 @@ def plot_senses(analysis: SenseAnalysis, title: str, form: str) -> bytes:
 def _drawable_sentences(result: RunSenses, number: int) -> list[Occurrence]:
     """The most typical sentences of a cluster that can be drawn; if none can, the font error follows."""
     max_sentences = max(1, LINES // len(result.groups))
-    members = result.typical(number, 4 * max_sentences)
+    members = result.typical_occurrences(number, 4 * max_sentences)
     undrawable = set(undrawable_texts(occurrence.sentence for occurrence in members))
     return ([occurrence for occurrence in members if occurrence.sentence not in undrawable] or members)[:max_sentences]
 
@@ -285,7 +285,7 @@ def _truncate(text: str, max_columns: int) -> str:
 def _plane(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: bool) -> None:
     for line in (axes.axhline, axes.axvline):
         line(0, color=FAINT, lw=0.6, zorder=1)
-    if result.spelling_agreement:
+    if result.is_by_spelling:
         _spellings(axes, result)
     else:
         _dots(axes, analysis, result, large=large)
@@ -299,7 +299,7 @@ def _dots(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: bool
     for sense in analysis.labels or ("",):
         is_shown = np.array([not analysis.labels or occurrence.sense == sense for occurrence in result.occurrences])
         marker = MARKS[analysis.labels.index(sense) % len(MARKS)] if analysis.labels else "o"
-        colors = [CLUSTER_COLORS[owner % len(CLUSTER_COLORS)] for owner in result.clustering_result.labels[is_shown]]
+        colors = [CLUSTER_COLORS[owner % len(CLUSTER_COLORS)] for owner in result.clustering.labels[is_shown]]
         style: Any = {"s": 30 if large else 12, "lw": 0.4, "edgecolors": "white", "alpha": 0.85, "zorder": 3}
         axes.scatter(*result.points[is_shown].T, c=colors, marker=marker, label=sense, **style)
     axes.margins(0.08)
@@ -319,17 +319,15 @@ def _spellings(axes: Axes, result: RunSenses) -> None:
     """One dot per spelling of the word, where vectors depend on nothing else."""
     counts = Counter(occurrence.surface for occurrence in result.occurrences)
     first = {occurrence.surface: number for number, occurrence in reversed(list(enumerate(result.occurrences)))}
-    span = float(np.abs(result.points).max()) if result.clustering_result.num_distinct > 1 else 1.0
+    span = float(np.abs(result.points).max()) if result.clustering.num_distinct > 1 else 1.0
     axes.set(xlim=(-2 * span, 2 * span), ylim=(-1, 1), xticks=[], yticks=[])
-    for surface, count in (
-        counts.items() if result.clustering_result.num_distinct > 1 else ((None, len(result.occurrences)),)
-    ):
+    for surface, count in counts.items() if result.clustering.num_distinct > 1 else ((None, len(result.occurrences)),):
         x, cluster = (0.0, 0) if surface is None else (float(result.points[first[surface], 0]), first[surface])
         axes.scatter(
             x,
             0,
             s=260,
-            color=CLUSTER_COLORS[int(result.clustering_result.labels[cluster]) % len(CLUSTER_COLORS)],
+            color=CLUSTER_COLORS[int(result.clustering.labels[cluster]) % len(CLUSTER_COLORS)],
             lw=0,
             zorder=4,
         )
@@ -339,11 +337,9 @@ def _spellings(axes: Axes, result: RunSenses) -> None:
 
 def cluster_summary(analysis: SenseAnalysis, result: RunSenses, separator: str = " · ") -> str:
     """Number of clusters, silhouette, and agreement with gold senses."""
-    silhouette, agreement = result.clustering_result.silhouette, result.agreement
+    silhouette, agreement = result.clustering.silhouette, result.agreement
     parts = [
-        "1 group"
-        if silhouette is None
-        else f"{result.clustering_result.num_clusters} groups, silhouette {silhouette:.2f}"
+        "1 group" if silhouette is None else f"{result.clustering.num_clusters} groups, silhouette {silhouette:.2f}"
     ]
     if analysis.labels and agreement is not None:
         gold_agreement = agreement[0]
@@ -365,7 +361,7 @@ def _concordance(axes: Axes, analysis: SenseAnalysis, sentences: Sequence[Sequen
     y = 0.0
     for number, group in enumerate(sentences):
         color, members = CLUSTER_COLORS[number % len(CLUSTER_COLORS)], analysis.result.groups[number].members
-        summary = f"{len(members):,} occurrences{analysis.labels_of(members)}"
+        summary = f"{len(members):,} occurrences{analysis.label_counts(members)}"
         _annotate_beside(
             axes, axes.text(0, y, f"group {number + 1}", color=color, **_text_style(bold=True)), (summary, 8, SOFT)
         )

@@ -64,7 +64,7 @@ class GradientReach:
         return int(np.flatnonzero(self.magnitudes)[-1]) if self.magnitudes.any() else 0
 
     @property
-    def is_cut(self) -> bool:
+    def is_cut_off(self) -> bool:
         """Whether the gradient ends at some distance instead of fading."""
         return self.farthest < self.max_distance and float(self.magnitudes[self.farthest]) > MIN_MAGNITUDE
 
@@ -83,7 +83,7 @@ class GradientReach:
 
     @property
     def conclusion(self) -> str:
-        if self.is_cut:
+        if self.is_cut_off:
             return f"is cut off: nothing further back than {self.farthest} tokens is seen"
         if self.factor is None:
             return "was looked at over too few tokens to be told"
@@ -123,7 +123,9 @@ def gradient_reach(
     run_list = list(runs) if isinstance(runs, Sequence) else [runs]
     if not run_list:
         raise InputError("there is no run", hint="name at least one run that looks back (rnn, lstm, gpt2, …)")
-    return [measure_reach(run, text_list, DEFAULT_DISTANCE if max_distance is None else max_distance) for run in run_list]
+    return [
+        measure_reach(run, text_list, DEFAULT_DISTANCE if max_distance is None else max_distance) for run in run_list
+    ]
 
 
 def measure_reach(run: Run, texts: Sequence[str], max_distance: int) -> GradientReach:
@@ -260,7 +262,7 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
             axes.plot(distances, sizes, label=f"{name} {gradient_reach_.conclusion}", **style)
         for number, shift in enumerate(_label_shifts([float(sizes[-1]) for _, sizes in lines])):
             (distances, sizes), color = lines[number], CLUSTER_COLORS[number % len(CLUSTER_COLORS)]
-            label = f" {names[number]}" + (" ends here" if reaches[number].is_cut else "")
+            label = f" {names[number]}" + (" ends here" if reaches[number].is_cut_off else "")
             text_options: Any = {"textcoords": "offset points", "va": "center", "color": color}
             axes.annotate(label, (float(distances[-1]), float(sizes[-1])), (4, shift), **text_options)
         axes.set_yscale("log")

@@ -48,7 +48,7 @@ class TokenAttribution:
         return None if self.baseline is None else self.score - self.baseline - float(self.values.sum())
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         if self.baseline is None or self.completeness_gap is None:
             return True
         return abs(self.completeness_gap) <= TOLERANCE * max(abs(self.score - self.baseline), MIN_GAIN)
@@ -79,7 +79,7 @@ def integrated_gradients(
         shares, weights = (nodes + 1) / 2, weights / 2
         slope = path.mean_slope(gain, shares, weights)
         found = TokenAttribution(_products(slope, gain), float(high), float(low), steps)
-        if found.complete or steps >= MAX_STEPS:
+        if found.is_complete or steps >= MAX_STEPS:
             return found
         steps *= 2
 

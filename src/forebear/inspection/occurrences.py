@@ -113,7 +113,7 @@ def find_occurrences(
     finder = _OccurrenceFinder(word, sentences)
     sample, seen, repeated = _EvenSample(max_occurrences), set[int](), 0
     for text in texts:
-        for occurrence in finder.within(replace(text, text=replace_surrogates(text.text))):
+        for occurrence in finder.find_in(replace(text, text=replace_surrogates(text.text))):
             key = hash((occurrence.sentence, occurrence.start, occurrence.sense))
             repeated += key in seen
             if key not in seen:
@@ -126,7 +126,7 @@ def find_occurrences(
                 f"{word!r} never stands by itself: it is a part of {other_forms}", hint="ask for one of these"
             )
         raise InputError(f"no sentence has the word {word!r}", hint="ask for a word of the text, or give more text")
-    return OccurrenceSample(word, sample.all(), sample.total, repeated, finder.parts)
+    return OccurrenceSample(word, sample.items(), sample.total, repeated, finder.parts)
 
 
 class _OccurrenceFinder:
@@ -145,7 +145,7 @@ class _OccurrenceFinder:
         self.parts: Counter[str] = Counter()
         self.segmenter = Segmenter()
 
-    def within(self, text: SenseText) -> Iterator[Occurrence]:
+    def find_in(self, text: SenseText) -> Iterator[Occurrence]:
         if self.pattern.search(text.text) is None:
             return
         ends = sentence_ends(text.text, self.sentences)
@@ -204,6 +204,6 @@ class _EvenSample:
         if len(self.held) > OVERSAMPLING * self.most:
             self.held, self.step = self.held[::2], 2 * self.step
 
-    def all(self) -> tuple[Occurrence, ...]:
+    def items(self) -> tuple[Occurrence, ...]:
         indices = np.linspace(0, len(self.held) - 1, min(self.most, len(self.held))).round().astype(int)
         return tuple(self.held[index] for index in indices.tolist())

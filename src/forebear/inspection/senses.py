@@ -46,7 +46,7 @@ class OccurrenceVectors:
     name: str
     occurrences: tuple[Occurrence, ...]
     vectors: np.ndarray
-    static: bool = False
+    is_static: bool = False
 
 
 def contextual_vectors(run: Run, sample: OccurrenceSample, layers: LayerChoice | None = None) -> OccurrenceVectors:
@@ -170,7 +170,7 @@ class SenseCluster:
     cohesion: float
 
     @classmethod
-    def label(cls, vectors: np.ndarray, is_member: np.ndarray) -> SenseCluster:
+    def from_vectors(cls, vectors: np.ndarray, is_member: np.ndarray) -> SenseCluster:
         order = np.argsort(-np.round(vectors @ vectors[is_member].mean(0), 9), kind="stable")
         return cls(tuple(int(number) for number in order if is_member[number]), mean_cosine(vectors[is_member]))
 
@@ -189,23 +189,23 @@ class RunSenses:
 
     name: str
     occurrences: tuple[Occurrence, ...]
-    clustering_result: Clustering
+    clustering: Clustering
     groups: tuple[SenseCluster, ...]
     points: np.ndarray
     explained_variance: tuple[float, float]
-    static: bool
-    spelling_agreement: bool
+    is_static: bool
+    is_by_spelling: bool
     similarity: float
     agreement: tuple[ClusterAgreement, ClusterAgreement] | None
 
     @property
     def conclusion(self) -> str:
         """The result in a few words."""
-        clustering = self.clustering_result
-        context_note = IN_ANY_CONTEXT if self.static else ""
+        clustering = self.clustering
+        context_note = IN_ANY_CONTEXT if self.is_static else ""
         if clustering.num_distinct == 1:
             return SAME + context_note
-        if self.spelling_agreement:
+        if self.is_by_spelling:
             surfaces = list(dict.fromkeys(occurrence.surface for occurrence in self.occurrences))[:SHOWN]
             return f"{SAME_BY_SPELLING}{context_note} ({', '.join(surfaces)})"
         if clustering.num_clusters > 1:
@@ -219,8 +219,8 @@ class RunSenses:
     def _baseline_note(self, groups: int) -> str:
         """Comparison of this number of clusters with random clouds."""
         candidate, baseline = (
-            next((scored for scored in self.clustering_result.candidates if scored.num_clusters == groups), None),
-            self.clustering_result.baseline,
+            next((scored for scored in self.clustering.candidates if scored.num_clusters == groups), None),
+            self.clustering.baseline,
         )
         if candidate is None or baseline is None:
             return ""
@@ -231,15 +231,11 @@ class RunSenses:
     @property
     def note(self) -> str:
         """A caveat, or ""."""
-        if self.spelling_agreement:
+        if self.is_by_spelling:
             return self.conclusion
-        return (
-            "no groups beyond chance"
-            if self.clustering_result.candidates and self.clustering_result.num_clusters == 1
-            else ""
-        )
+        return "no groups beyond chance" if self.clustering.candidates and self.clustering.num_clusters == 1 else ""
 
-    def typical(self, group: int, max_count: int) -> list[Occurrence]:
+    def typical_occurrences(self, group: int, max_count: int) -> list[Occurrence]:
         """Most typical occurrences of a cluster without near-duplicates."""
         by_context: dict[tuple[str, str], Occurrence] = {}
         for member in self.groups[group].members if max_count else ():
@@ -254,7 +250,7 @@ class RunSenses:
         return list(by_context.values())
 
     def to_dict(self) -> dict[str, Any]:
-        clustering, silhouette = self.clustering_result, self.clustering_result.silhouette
+        clustering, silhouette = self.clustering, self.clustering.silhouette
         data: dict[str, Any] = {"name": self.name, "occurrences": len(self.occurrences), "verdict": self.conclusion}
         data |= {"distinct_vectors": clustering.num_distinct, "mean_cosine": round(self.similarity, 4)}
         data |= {"silhouette": None if silhouette is None else round(silhouette, 4)}
@@ -276,7 +272,7 @@ class RunSenses:
         plot_data = {
             "x": round(x, 4),
             "y": round(y, 4),
-            "silhouette": round(float(self.clustering_result.silhouettes[number]), 4),
+            "silhouette": round(float(self.clustering.silhouettes[number]), 4),
         }
         return self.occurrences[number].to_dict() | plot_data
 
@@ -294,7 +290,7 @@ class SenseAnalysis:
     labels: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def labels_of(self, members: Sequence[int]) -> str:
+    def label_counts(self, members: Sequence[int]) -> str:
         """Counts of gold senses in a cluster, most frequent first; "" without gold senses."""
         counts = Counter(self.result.occurrences[member].sense for member in members)
         return ": " + ", ".join(f"{count:,} {sense}" for sense, count in counts.most_common()) if self.labels else ""
@@ -369,9 +365,9 @@ def analyze_occurrences(
     notes += [f"{other.name} {LOOKS_BACK}" for other in (run, *(beside or ())) if _looks_back(other)]
     result, *others = [_cluster_occurrences(item, sample.word, groups) for item in vector_sets]
     for item in (result, *others):
-        if groups is not None and item.clustering_result.num_clusters < groups:
+        if groups is not None and item.clustering.num_clusters < groups:
             notes.append(
-                f"{item.name}: no {groups} groups, as there are {item.clustering_result.num_distinct} different vectors"
+                f"{item.name}: no {groups} groups, as there are {item.clustering.num_distinct} different vectors"
             )
     labels = dict.fromkeys(item.sense for item in sample.occurrences if item.sense is not None)
     return SenseAnalysis(sample.word, result, tuple(others), tuple(labels), tuple(notes))
@@ -389,7 +385,7 @@ def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, group
     is_by_spelling = follows_spelling(occurrence_vectors, SAME_VECTOR_DISTANCE)
     clustering = cluster_vectors(vectors, 1 if groups is None and is_by_spelling else groups)
     clusters = tuple(
-        SenseCluster.label(vectors, clustering.labels == number) for number in range(clustering.num_clusters)
+        SenseCluster.from_vectors(vectors, clustering.labels == number) for number in range(clustering.num_clusters)
     )
     points, explained_variance = pca_plane(vectors)
     agreement = _sense_agreement(
@@ -405,7 +401,7 @@ def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, group
         clusters,
         points,
         explained_variance,
-        occurrence_vectors.static,
+        occurrence_vectors.is_static,
         is_by_spelling,
         similarity,
         agreement,
@@ -678,7 +674,11 @@ class ClusterAgreement:
     @classmethod
     def from_clusters(cls, cluster_ids: np.ndarray, labels: Sequence[str]) -> ClusterAgreement:
         majority_ids = _contingency_table(cluster_ids, labels).argmax(1)[cluster_ids]
-        scores = purity(cluster_ids, labels), chance_purity(cluster_ids, labels), adjusted_rand_index(cluster_ids, labels)
+        scores = (
+            purity(cluster_ids, labels),
+            chance_purity(cluster_ids, labels),
+            adjusted_rand_index(cluster_ids, labels),
+        )
         return cls(int(cluster_ids.max()) + 1, *scores, adjusted_rand_index(majority_ids, labels))
 
     def to_dict(self) -> dict[str, Any]:

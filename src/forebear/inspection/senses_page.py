@@ -30,7 +30,7 @@ def senses_page(analysis: SenseAnalysis, title: str) -> str:
 def _senses_page_plane(analysis: SenseAnalysis, result: RunSenses) -> str:
     """Summary and dots, or the conclusion where all dots would coincide."""
     summary = f'<p class="about">{escape(cluster_summary(analysis, result))}</p>'
-    if result.spelling_agreement:
+    if result.is_by_spelling:
         return f'{summary}<p class="about">{escape(result.conclusion)}</p>'
     low, high = result.points.min(0), result.points.max(0)
     plane_size = np.array((embedding_plots.WIDE, embedding_plots.HIGH)) - 2 * embedding_plots.EDGE
@@ -42,7 +42,7 @@ def _senses_page_plane(analysis: SenseAnalysis, result: RunSenses) -> str:
 
 
 def _dot(one: RunSenses, number: int, position: np.ndarray, is_labeled: bool) -> PlotPoint:
-    occurrence, cluster = one.occurrences[number], int(one.clustering_result.labels[number])
+    occurrence, cluster = one.occurrences[number], int(one.clustering.labels[number])
     sense = "" if occurrence.sense is None else f" ({occurrence.sense})"
     tooltip = f"group {cluster + 1}{sense}: {' '.join(occurrence.sentence.split())}"
     before, word, after = occurrence_context(occurrence, SENSES_PAGE_SIDE)
@@ -63,7 +63,9 @@ def _dot(one: RunSenses, number: int, position: np.ndarray, is_labeled: bool) ->
 
 def _group(analysis: SenseAnalysis, number: int) -> str:
     group, tint = analysis.result.groups[number], CLUSTER_COLORS[number % len(CLUSTER_COLORS)]
-    summary = f"{len(group.members):,} occurrences{analysis.labels_of(group.members)}; mean cosine {group.cohesion:.3f}"
+    summary = (
+        f"{len(group.members):,} occurrences{analysis.label_counts(group.members)}; mean cosine {group.cohesion:.3f}"
+    )
     lines = [_sentence(analysis.result.occurrences[member]) for member in group.members]
     details = f"<details><summary>{len(lines) - OPEN:,} more</summary>{_list_html(lines[OPEN:])}</details>"
     return (

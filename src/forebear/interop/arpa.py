@@ -47,17 +47,17 @@ class ArpaSection:
     rows: np.ndarray  # (size, n) int32
     log_probs: np.ndarray
     backoffs: np.ndarray
-    line: int
+    first_line: int
 
 
 class ArpaLineReader:
     """Parses an ARPA file line by line; errors name the current line."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.number = path, 0
+        self.path, self.line_number = path, 0
         self.words = [UNK, EOS]
-        self.numbers = {UNK: 0, UNK_UPPER: 0, EOS: EOS_ID, BOS: BOS_ID}
-        self.block, self.at, self._blocks = b"", 0, self._read()
+        self.id_by_word = {UNK: 0, UNK_UPPER: 0, EOS: EOS_ID, BOS: BOS_ID}
+        self.block, self.offset, self._blocks = b"", 0, self._read()
 
     # -- bytes
 
@@ -77,28 +77,28 @@ class ArpaLineReader:
                     yield rest + b"\n"
         except InputError as error:
             # How many lines the corrupt compressed part held is unknown.
-            line = None if "cannot be read" in error.message else self.number + 1
+            line = None if "cannot be read" in error.message else self.line_number + 1
             raise InputError(error.message, file=self.path, line=line, hint=error.hint) from error
 
     def has_more(self) -> bool:
         """Whether there is another line; reads the next block if this one is used up."""
-        while self.at >= len(self.block):
+        while self.offset >= len(self.block):
             block = next(self._blocks, None)
             if block is None:
                 return False
-            self.block, self.at = block, 0
+            self.block, self.offset = block, 0
         return True
 
-    def line(self) -> str | None:
+    def next_line(self) -> str | None:
         """The next line; None after the last."""
         if not self.has_more():
             return None
-        start, end = self.at, self.block.index(b"\n", self.at)
-        self.at = end + 1
-        self.number += 1
-        return self.decoded(self.block[start:end])
+        start, end = self.offset, self.block.index(b"\n", self.offset)
+        self.offset = end + 1
+        self.line_number += 1
+        return self.decode(self.block[start:end])
 
-    def decoded(self, line: bytes) -> str:
+    def decode(self, line: bytes) -> str:
         try:
             return line.rstrip(b"\r").decode()
         except UnicodeDecodeError:
@@ -106,13 +106,13 @@ class ArpaLineReader:
             raise self.error("is damaged or no UTF-8 text", hint) from None
 
     def error(self, message: str, hint: str = REPAIR_HINT) -> InputError:
-        return InputError(message, file=self.path, line=max(self.number, 1), hint=hint)
+        return InputError(message, file=self.path, line=max(self.line_number, 1), hint=hint)
 
     # --- Header, section titles and end ---
 
     def read_line(self, expected: str) -> str:
         """The next non-blank line."""
-        while (line := self.line()) is not None:
+        while (line := self.next_line()) is not None:
             if line.strip(" \t"):
                 return line
         raise self.error(f"the file ends where {expected} should be", TRUNCATED_HINT)
@@ -122,7 +122,7 @@ class ArpaLineReader:
         if (line := self.read_line(DATA_HEADER).strip()) != DATA_HEADER:
             raise self.error(f"no ARPA file: begins with {line[:40]!r} instead of {DATA_HEADER}", FORMAT_HINT)
         sizes: list[int] = []
-        while (line := self.line()) is not None:
+        while (line := self.next_line()) is not None:
             match = re.fullmatch(rf"ngram\s+(\d{{1,{MAX_COUNT_DIGITS}}})\s*=\s*(\d{{1,{MAX_COUNT_DIGITS}}})\s*", line)
             if match is None:
                 break
@@ -133,21 +133,21 @@ class ArpaLineReader:
             raise self.error("the numbers of n-grams (ngram 1=…) and then a blank line should stand here")
         return sizes
 
-    def section(self, n: int, size: int, is_highest: bool) -> ArpaSection:
+    def read_section(self, n: int, size: int, is_highest: bool) -> ArpaSection:
         """The section of order n. The unigram section assigns the word ids that higher orders use."""
         title = f"\\{n}-grams:"
         if self.read_line(title).strip() != title:
             raise self.error(f"{title} should stand here, or an n-gram more than the beginning of the file says")
-        first_line = self.number + 1
+        first_line = self.line_number + 1
         rows, log_probs, backoffs = self.read_entries(n, size, is_highest)
-        if (self.line() or "").strip():
+        if (self.next_line() or "").strip():
             raise self.error(f"more {n}-grams than the {size} that the beginning of the file says")
         return ArpaSection(rows, log_probs, backoffs, first_line)
 
     def read_end(self) -> None:
         if (line := self.read_line("\\end\\").strip()) != "\\end\\":
             raise self.error(f"\\end\\ should stand here, not {line[:40]!r}")
-        while (line := self.line()) is not None:
+        while (line := self.next_line()) is not None:
             if line.strip():
                 raise self.error(f"text after \\end\\: {line[:40]!r}")
         self.block = b""
@@ -158,11 +158,11 @@ class ArpaLineReader:
         """Word ids (size, n), log10 P and back-off weights (empty for the highest order) of the next lines."""
         rows, log_probs, backoffs = array("i"), array("d"), array("d")
         for _ in range(size):
-            line = self.line()
+            line = self.next_line()
             if line is None:
                 raise self.missing_entries_error(n, size)
             value, words, backoff = self.read_entry(line, n, is_highest)
-            rows.extend([self.read_unigram(words[0])] if n == 1 else self.word_ids(words))
+            rows.extend([self.read_unigram(words[0])] if n == 1 else self.ngram_ids(words))
             log_probs.append(value)
             if not is_highest:
                 backoffs.append(backoff)
@@ -192,14 +192,14 @@ class ArpaLineReader:
         return value, fields[1 : n + 1], backoff
 
     def read_unigram(self, word: str) -> int:
-        if word not in self.numbers:
-            self.numbers[word] = len(self.words)
+        if word not in self.id_by_word:
+            self.id_by_word[word] = len(self.words)
             self.words.append(word)
-        return self.numbers[word]
+        return self.id_by_word[word]
 
-    def word_ids(self, words: list[str]) -> list[int]:
+    def ngram_ids(self, words: list[str]) -> list[int]:
         try:
-            ids = [self.numbers[word] for word in words]
+            ids = [self.id_by_word[word] for word in words]
         except KeyError as error:
             raise self.error(f"{error} is not among the single words") from None
         if BOS_ID in ids[1:] or EOS_ID in ids[:-1]:
@@ -219,7 +219,7 @@ MIN_CAPACITY = 1 << 12  # initial rows; the uncompressed size of a compressed fi
 class ArpaBlockReader(ArpaLineReader):
     """Parses the n-grams of a file in blocks, with compiled loops."""
 
-    table: WordHashTable
+    word_table: WordHashTable
 
     def read_entries(self, n: int, size: int, is_highest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         # A line takes at least two bytes per field: memory must not depend on what the header declares.
@@ -247,7 +247,7 @@ class ArpaBlockReader(ArpaLineReader):
         from forebear.kernels.arpa import parse_unigram_lines
 
         text = np.frombuffer(self.block, np.uint8)
-        count, offset, word_bytes, irregular = parse_unigram_lines(text, self.at, log_probs, backoffs)
+        count, offset, word_bytes, irregular = parse_unigram_lines(text, self.offset, log_probs, backoffs)
         num_valid = count
         try:
             words = word_bytes.decode().split("\n")[:count]
@@ -260,9 +260,9 @@ class ArpaBlockReader(ArpaLineReader):
             if words:
                 words[row] = word
         if num_valid < count:
-            self.number += num_valid + 1
-            self.decoded(word_bytes.split(b"\n")[num_valid])  # raises the error
-        self.number, self.at = self.number + count, offset
+            self.line_number += num_valid + 1
+            self.decode(word_bytes.split(b"\n")[num_valid])  # raises the error
+        self.line_number, self.offset = self.line_number + count, offset
         return words
 
     def _read_ngram_lines(self, rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> int:
@@ -270,25 +270,25 @@ class ArpaBlockReader(ArpaLineReader):
         from forebear.kernels.arpa import parse_ngram_lines
 
         text = np.frombuffer(self.block, np.uint8)
-        count, offset, irregular = parse_ngram_lines(text, self.at, self.table, rows, log_probs, backoffs)
-        if len(irregular) and len(self.numbers) == len(MARKER_IDS):  # the loops have a hash table of their own
-            self.numbers.update((word, number) for number, word in enumerate(self.words) if number > EOS_ID)
+        count, offset, irregular = parse_ngram_lines(text, self.offset, self.word_table, rows, log_probs, backoffs)
+        if len(irregular) and len(self.id_by_word) == len(MARKER_IDS):  # the loops have a hash table of their own
+            self.id_by_word.update((word, number) for number, word in enumerate(self.words) if number > EOS_ID)
         for row, line in self._irregular_lines(irregular, count):
             log_probs[row], words, weight = self.read_entry(line, rows.shape[1], backoffs is None)
-            rows[row] = self.word_ids(words)
+            rows[row] = self.ngram_ids(words)
             if backoffs is not None:
                 backoffs[row] = weight
-        self.number, self.at = self.number + count, offset
+        self.line_number, self.offset = self.line_number + count, offset
         return count
 
     def _irregular_lines(self, irregular: np.ndarray, num_valid: int) -> Iterator[tuple[int, str]]:
         """Irregular lines with their rows; sets the line number to theirs while they are processed."""
-        block_line = self.number
+        block_line = self.line_number
         for row, start in irregular.tolist():
             if row < num_valid:
-                self.number = block_line + row + 1
-                yield row, self.decoded(self.block[start : self.block.index(b"\n", start)])
-        self.number = block_line
+                self.line_number = block_line + row + 1
+                yield row, self.decode(self.block[start : self.block.index(b"\n", start)])
+        self.line_number = block_line
 
     def _assign_word_ids(self, words: list[str]) -> np.ndarray:
         """Assigns ids to all words of the unigram section and builds the hash table."""
@@ -300,7 +300,7 @@ class ArpaBlockReader(ArpaLineReader):
         ids[word_rows] = np.arange(len(self.words), len(self.words) + len(word_rows))
         ids[marker_rows] = [MARKER_IDS[words[row]] for row in marker_rows]
         self.words += [word for word in words if word not in MARKER_IDS]
-        self.table, duplicate = build_word_table("".join(word + "\n" for word in words).encode(), ids)
+        self.word_table, duplicate = build_word_table("".join(word + "\n" for word in words).encode(), ids)
         if duplicate >= 0:
             ids[duplicate] = ids[words.index(words[duplicate])]
         return ids
@@ -469,8 +469,8 @@ def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> A
         quickly = path.is_file() and path.stat().st_size >= COMPILED_MIN_BYTES
     reader = ArpaBlockReader(path) if quickly else ArpaLineReader(path)
     sizes = reader.read_header()
-    unigrams, notes = _merge_sentence_markers(path, reader.section(1, sizes[0], len(sizes) == 1))
-    levels = [unigrams, *(reader.section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
+    unigrams, notes = _merge_sentence_markers(path, reader.read_section(1, sizes[0], len(sizes) == 1))
+    levels = [unigrams, *(reader.read_section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
     reader.read_end()
     _check_ngrams(path, levels, len(reader.words), quickly)
     log_probs, backoffs = [level.log_probs for level in levels], [level.backoffs for level in levels[:-1]]
@@ -501,13 +501,13 @@ def _merge_sentence_markers(path: Path, level: ArpaSection) -> tuple[ArpaSection
     known_ids, first_rows = np.unique(ids, return_index=True)
     if len(known_ids) < len(ids):
         duplicate = int(np.delete(np.arange(len(ids)), first_rows).min())
-        raise InputError("this word is there twice", file=path, line=level.line + duplicate, hint=REPAIR_HINT)
+        raise InputError("this word is there twice", file=path, line=level.first_line + duplicate, hint=REPAIR_HINT)
     row_of = dict.fromkeys((BOS_ID, EOS_ID, 0), -1) | {
         int(ids[row]): int(row) for row in first_rows[: EOS_ID - BOS_ID + 1]
     }
     if row_of[BOS_ID] < 0 or row_of[EOS_ID] < 0:
         hint = "estimate the model again with sentence marks"
-        raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=level.line, hint=hint)
+        raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=level.first_line, hint=hint)
     backoffs = level.backoffs.copy() if len(level.backoffs) else np.zeros(len(ids))
     backoffs[row_of[EOS_ID]] = backoffs[row_of[BOS_ID]]
     kept = ids != BOS_ID
@@ -521,7 +521,7 @@ def _merge_sentence_markers(path: Path, level: ArpaSection) -> tuple[ArpaSection
         )
     if abs((total := float((10.0**log_probs).sum())) - 1) > 1e-3:
         notes.append(f"the probabilities of single words sum to {total:.4f}, not to 1")
-    return ArpaSection(ids[:, None], log_probs, backoffs, level.line), notes
+    return ArpaSection(ids[:, None], log_probs, backoffs, level.first_line), notes
 
 
 def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickly: bool) -> None:
@@ -534,9 +534,11 @@ def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickl
         orphan, duplicate = check(known, level.rows)
         if orphan >= 0:
             message = f"the first {n - 1} words of this n-gram have no entry of their own"
-            raise InputError(message, file=path, line=level.line + orphan, hint=REPAIR_HINT)
+            raise InputError(message, file=path, line=level.first_line + orphan, hint=REPAIR_HINT)
         if duplicate >= 0:
-            raise InputError("this n-gram is there twice", file=path, line=level.line + duplicate, hint=REPAIR_HINT)
+            raise InputError(
+                "this n-gram is there twice", file=path, line=level.first_line + duplicate, hint=REPAIR_HINT
+            )
 
 
 def check_prefixes(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:

@@ -36,9 +36,9 @@ class PeekableStream:
             raise InputError(
                 f"cannot be read ({error.strerror})", file=path, hint="check its name and place"
             ) from error
-        self.packed = head.startswith((GZIP, ZSTD))
+        self.is_compressed = head.startswith((GZIP, ZSTD))
         self._file: Any = self._raw
-        if self.packed:
+        if self.is_compressed:
             self._file = gzip.GzipFile(fileobj=self._raw) if head.startswith(GZIP) else ZstdReader(self._raw)
 
     def __enter__(self) -> PeekableStream:
@@ -49,7 +49,7 @@ class PeekableStream:
 
     def bytes_left(self, max_rows: int, row_bytes: int) -> int:
         """Rows to allocate: at most `max_rows`, and no more than the file can plausibly hold."""
-        return max(1, min(max_rows, self.size * (GZIP_RATIO if self.packed else 1) // row_bytes))
+        return max(1, min(max_rows, self.size * (GZIP_RATIO if self.is_compressed else 1) // row_bytes))
 
     def peek(self) -> tuple[bytes, bool]:
         """The next block without consuming it, and whether the file ends with it."""

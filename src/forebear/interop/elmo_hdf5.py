@@ -235,13 +235,13 @@ def _to_our_tensors(arrays: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[
         tensors[f"{TOKEN_TABLE}.weight"] = arrays["embedding"]
     for direction, prefix in enumerate(DIRECTIONS):
         for layer in range(sizes.depth):
-            name, source = f"{prefix}.{layer}", sizes.cell_name(direction, layer)
+            name, source = f"{prefix}.{layer}", sizes.cell_prefix(direction, layer)
             weights = _reorder_gates(arrays[f"{source}W_0"].T)  # (4 · cells, width of the input, then of the state)
             bias = _reorder_gates(arrays[f"{source}B"])
             bias[sizes.cells : 2 * sizes.cells] += np.float32(1)
             tensors |= {f"{name}.input.weight": weights[:, : sizes.width], f"{name}.input.bias": bias}
             tensors[f"{name}.state.weight"] = weights[:, sizes.width :]
-            if sizes.narrows:
+            if sizes.projects_output:
                 tensors[f"{name}.project.weight"] = arrays[f"{source}W_P_0"].T
     return {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
 
@@ -270,7 +270,7 @@ def _check_projections(file: Path, sizes: ElmoSizes, arrays: Mapping[str, np.nda
     clips = 0 < sizes.project_clip < 1  # unprojected outputs are within 1
     projections = [name for name in arrays if name.endswith("/W_P_0")]
     effective = [name for name in projections if clips or not np.array_equal(arrays[name], identity)]
-    if not sizes.narrows and effective:
+    if not sizes.projects_output and effective:
         message = f"dim equals projection_dim, and there still is a projection between them: {join_errors(effective)}"
         raise InputError(message, file=file, hint="give an ELMo with more cells than its projection has numbers")
 
@@ -337,12 +337,14 @@ def _to_hdf5_arrays(tensors: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict
         arrays["embedding"] = tensors[f"{TOKEN_TABLE}.weight"]
     for direction, prefix in enumerate(DIRECTIONS):
         for layer in range(sizes.depth):
-            name, target = f"{prefix}.{layer}", sizes.cell_name(direction, layer)
+            name, target = f"{prefix}.{layer}", sizes.cell_prefix(direction, layer)
             bias = tensors[f"{name}.input.bias"].copy()
             bias[sizes.cells : 2 * sizes.cells] -= np.float32(1)
             weights = np.concatenate([tensors[f"{name}.input.weight"], tensors[f"{name}.state.weight"]], axis=1)
             arrays |= {f"{target}W_0": _reorder_gates(weights).T, f"{target}B": _reorder_gates(bias)}
-            arrays[f"{target}W_P_0"] = tensors[f"{name}.project.weight"].T if sizes.narrows else np.eye(sizes.width)
+            arrays[f"{target}W_P_0"] = (
+                tensors[f"{name}.project.weight"].T if sizes.projects_output else np.eye(sizes.width)
+            )
     if f"{SOFTMAX_LAYER}.weight" in tensors:
         arrays |= {SOFTMAX[0]: tensors[f"{SOFTMAX_LAYER}.weight"], SOFTMAX[1]: tensors[f"{SOFTMAX_LAYER}.bias"]}
     return arrays
@@ -355,9 +357,9 @@ def _compatibility_notes(sizes: ElmoSizes) -> list[str]:
         notes.append(
             "it reads words and no characters: bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
         )
-    elif sizes.vocab_sizes <= sizes.width:
+    elif sizes.num_filters <= sizes.width:
         requirement = "bilm-tf wants filters to find more numbers in a word than the width has"
-        notes.append(f"{requirement} ({sizes.vocab_sizes} and {sizes.width}); AllenNLP reads it as it is")
+        notes.append(f"{requirement} ({sizes.num_filters} and {sizes.width}); AllenNLP reads it as it is")
     if sizes.cells < sizes.width:
         requirement = "bilm-tf projects only where there are more cells than the width"
         notes.append(f"{requirement} ({sizes.cells} and {sizes.width}); AllenNLP reads it as it is")

@@ -56,16 +56,16 @@ class ElmoSizes:
     words: int = 0
 
     @property
-    def narrows(self) -> bool:
+    def projects_output(self) -> bool:
         """Whether our model projects the LSTM outputs."""
         return self.cells != self.width
 
     @property
-    def vocab_sizes(self) -> int:
+    def num_filters(self) -> int:
         """Total number of filters: the width of their output."""
         return sum(count for _, count in self.filters)
 
-    def cell_name(self, direction: int, layer: int) -> str:
+    def cell_prefix(self, direction: int, layer: int) -> str:
         """The prefix of the array names of one layer."""
         return f"RNN_{direction}/RNN/" + ("" if self.alone else f"MultiRNNCell/Cell{layer}/") + "LSTMCell/"
 
@@ -73,13 +73,13 @@ class ElmoSizes:
         """The sizes completed by what only the array names and shapes reveal."""
         alone = self.depth == 1 and "RNN_0/RNN/LSTMCell/W_0" in shapes
         resolved = replace(self, alone=alone, words=(shapes.get("embedding") or (0,))[0])
-        lacks_projection = self.vocab_sizes == self.width and not any(name.startswith("CNN_proj/") for name in shapes)
+        lacks_projection = self.num_filters == self.width and not any(name.startswith("CNN_proj/") for name in shapes)
         lacks_output_projection = self.cells == self.width and not any(name.endswith("/W_P_0") for name in shapes)
         return replace(resolved, projected=not lacks_projection, narrowed=not lacks_output_projection)
 
     def tensor_shapes(self) -> dict[str, Shape]:
         """The expected shapes of all arrays, by their names in the file."""
-        num_filters = self.vocab_sizes
+        num_filters = self.num_filters
         shapes: dict[str, Shape] = {"embedding": (self.words, self.width)}
         if self.reads == CHARACTERS:
             shapes = {"char_embed": (BYTES, self.characters)}
@@ -94,7 +94,7 @@ class ElmoSizes:
                 shapes |= {"CNN_proj/W_proj": (num_filters, self.width), "CNN_proj/b_proj": (self.width,)}
         for direction in range(2):
             for layer in range(self.depth):
-                name = self.cell_name(direction, layer)
+                name = self.cell_prefix(direction, layer)
                 shapes[f"{name}W_0"] = (2 * self.width, 4 * self.cells)
                 shapes[f"{name}B"] = (4 * self.cells,)
                 if self.narrowed:
@@ -108,7 +108,7 @@ class ElmoSizes:
             "cells": self.cells,
             "depth": self.depth,
             "cell_clip": self.cell_clip,
-            "project_clip": self.project_clip if self.narrows else 0.0,  # it clips projections only
+            "project_clip": self.project_clip if self.projects_output else 0.0,  # it clips projections only
             "skip": self.skip,
             "context": self.context,
             "dropout": self.dropout,
@@ -146,7 +146,7 @@ def to_elmo_options(sizes: ElmoSizes, words: int | None) -> dict[str, Any]:
             "cell_clip": sizes.cell_clip or None,
             "dim": sizes.cells,
             "n_layers": sizes.depth,
-            "proj_clip": (sizes.project_clip or None) if sizes.narrows else None,
+            "proj_clip": (sizes.project_clip or None) if sizes.projects_output else None,
             "projection_dim": sizes.width,
             "use_skip_connections": sizes.skip,
         },
@@ -177,15 +177,15 @@ def read_elmo_options(file: Path) -> ElmoSizes:
         "project_clip": reader.real(lstm, "lstm.proj_clip"),
         "context": reader.integer(options, "unroll_steps", default=20),
         "dropout": reader.real(options, "dropout", default=0.1, maximum=0.99),
-        "skip": reader.one_of(lstm, "lstm.use_skip_connections", (False, True), default=False),
+        "skip": reader.choice(lstm, "lstm.use_skip_connections", (False, True), default=False),
         "reads": WORDS,
     }
     if options.get("bidirectional", True) is not True:
-        reader.told.append("bidirectional is not true: it reads in one direction only, which is no ELMo")
+        reader.faults.append("bidirectional is not true: it reads in one direction only, which is no ELMo")
     if "char_cnn" in options:
         common |= {"reads": CHARACTERS} | _read_char_cnn(reader, reader.section(options, "char_cnn"))
-    if reader.told:
-        raise InputError(join_errors(reader.told, MAX_LAYERS), file=file, hint=REFETCH_HINT)
+    if reader.faults:
+        raise InputError(join_errors(reader.faults, MAX_LAYERS), file=file, hint=REFETCH_HINT)
     return ElmoSizes(**common)
 
 
@@ -193,12 +193,12 @@ def _read_char_cnn(reader: OptionReader, section: dict[str, Any]) -> dict[str, A
     max_characters = reader.integer(
         section, "char_cnn.max_characters_per_token", default=50, minimum=4, maximum=1 << 12
     )
-    reader.one_of(section, "char_cnn.n_characters", NUM_CHARACTERS, default=NUM_CHARACTERS[0])
+    reader.choice(section, "char_cnn.n_characters", NUM_CHARACTERS, default=NUM_CHARACTERS[0])
     return {
         "characters": reader.integer(reader.section(section, "char_cnn.embedding"), "char_cnn.embedding.dim"),
         "filters": reader.filter_list(section, "char_cnn.filters", max_characters),
         "highways": reader.integer(section, "char_cnn.n_highway", default=0, minimum=0, maximum=MAX_LAYERS),
-        "activation": reader.one_of(section, "char_cnn.activation", ACTIVATIONS),
+        "activation": reader.choice(section, "char_cnn.activation", ACTIVATIONS),
         "longest": max_characters,
     }
 
@@ -207,18 +207,18 @@ class OptionReader:
     """Reads entries by dotted key and collects errors; an invalid entry gets its default, or 1."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.faults: list[str] = []
 
     def _get(self, section: Mapping[str, Any], key: str, default: Any) -> Any:
         value = section.get(key.rpartition(".")[2])
         if value is None and default is None:
-            self.told.append(f"{key} is missing")
+            self.faults.append(f"{key} is missing")
         return default if value is None else value
 
     def section(self, parent: Mapping[str, Any], key: str) -> dict[str, Any]:
         value = self._get(parent, key, None)
         if value is not None and not isinstance(value, dict):
-            self.told.append(f"{key} is {value!r:.40}, not an object")
+            self.faults.append(f"{key} is {value!r:.40}, not an object")
         return value if isinstance(value, dict) else {}
 
     def integer(
@@ -234,20 +234,20 @@ class OptionReader:
         if type(value) is int and minimum <= value <= maximum:
             return value
         if value is not None:
-            self.told.append(f"{key} is {value!r:.40}, not a whole number from {minimum} to {maximum:,}")
+            self.faults.append(f"{key} is {value!r:.40}, not a whole number from {minimum} to {maximum:,}")
         return default or 1
 
     def real(self, section: Mapping[str, Any], key: str, *, default: float = 0.0, maximum: float = MAX_WIDTH) -> float:
         value = self._get(section, key, default)
         if type(value) in (int, float) and 0 <= value <= maximum:
             return float(value)
-        self.told.append(f"{key} is {value!r:.40}, not a number from 0 to {maximum:,}")
+        self.faults.append(f"{key} is {value!r:.40}, not a number from 0 to {maximum:,}")
         return default
 
-    def one_of(self, section: Mapping[str, Any], key: str, choices: tuple[Any, ...], *, default: Any = None) -> Any:
+    def choice(self, section: Mapping[str, Any], key: str, choices: tuple[Any, ...], *, default: Any = None) -> Any:
         value = self._get(section, key, default)
         if value is not None and not any(type(value) is type(choice) and value == choice for choice in choices):
-            self.told.append(
+            self.faults.append(
                 f"{key} is {value!r:.40}; it must be {' or '.join(json.dumps(choice) for choice in choices)}"
             )
         return value
@@ -259,7 +259,7 @@ class OptionReader:
         is_list = isinstance(value, list) and 0 < len(value) <= MAX_LAYERS
         if not is_list or not all(_is_filter(pair, max_width) for pair in value):
             expected = f"a list of pairs [width, how many], with widths up to the {max_width} characters of a word"
-            self.told.append(f"{key} is {value!r:.60}, not {expected}")
+            self.faults.append(f"{key} is {value!r:.60}, not {expected}")
             return ()
         return tuple((filter_width, count) for filter_width, count in value)
 

@@ -66,11 +66,11 @@ class TaskHeadMapping:
     has_lm_head       the class has a language-model head too
     """
 
-    name: str
+    class_name: str
     kind: str
-    rows: tuple[TensorNameRule, ...]
+    rules: tuple[TensorNameRule, ...]
     dropout: str = "classifier_dropout"
-    built: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     zero_tensors: tuple[str, ...] = ()
     has_lm_head: bool = False
 
@@ -82,19 +82,24 @@ class TaskHeadMapping:
     def name_map(self, architecture: Architecture) -> TensorNameMap:
         """The tensor names of the encoder and of this head; names of other heads are ignored."""
         encoder_map = architecture.name_map
-        encoder = tuple(rule for rule in encoder_map.rows if not rule.head)
-        known = {name for rule in encoder for name in rule.theirs}
+        encoder = tuple(rule for rule in encoder_map.rules if not rule.head)
+        known = {name for rule in encoder for name in rule.hf_names}
         ignored = {
             re.escape(tied_name): OTHER_HEAD_NOTE for tied_name, name in encoder_map.tied.items() if name not in known
         }
-        for rule in encoder_map.rows:
+        for rule in encoder_map.rules:
             ignored |= {
-                re.escape(name): UNUSED_HEAD_NOTE if rule.lent else OTHER_HEAD_NOTE for name in rule.theirs if rule.head
+                re.escape(name): UNUSED_HEAD_NOTE if rule.is_shared else OTHER_HEAD_NOTE
+                for name in rule.hf_names
+                if rule.head
             }
         ignored |= {re.escape(name): CONSTANT_BIAS_NOTE for name in self.zero_tensors}
         tied = {tied_name: name for tied_name, name in encoder_map.tied.items() if name in known}
         return replace(
-            encoder_map, rows=(*encoder, *self.rows), tied=tied, ignored_names={**ignored, **encoder_map.ignored_names}
+            encoder_map,
+            rules=(*encoder, *self.rules),
+            tied=tied,
+            ignored_names={**ignored, **encoder_map.ignored_names},
         )
 
 
@@ -130,7 +135,7 @@ def _causal_heads(model: str) -> tuple[TaskHeadMapping, ...]:
             "choice",
             (choice,),
             "summary_first_dropout",
-            built=summary | {"summary_proj_to_labels": (True,)},
+            supported_values=summary | {"summary_proj_to_labels": (True,)},
             zero_tensors=(f"{CHOICE_HEAD}.bias",),
             has_lm_head=True,
         ),
@@ -155,7 +160,7 @@ HEADS: dict[str, tuple[TaskHeadMapping, ...]] = {
 
 def head_for_class(model: str, class_name: str) -> TaskHeadMapping | None:
     """The task head of a transformers class; None if it has none."""
-    return next((head for head in HEADS[model] if head.name == class_name), None)
+    return next((head for head in HEADS[model] if head.class_name == class_name), None)
 
 
 def head_for_task(model: str, task: str) -> TaskHeadMapping:
@@ -243,7 +248,7 @@ DEFAULT_LM_WEIGHT = 0.5  # weight of the auxiliary LM loss in the GPT paper
 
 def task_config(head: TaskHeadMapping, task: Mapping[str, Any], dropout: float, lm_weight: float) -> dict[str, Any]:
     """The entries of config.json for this task."""
-    config: dict[str, Any] = {name: values[0] for name, values in head.built.items()}
+    config: dict[str, Any] = {name: values[0] for name, values in head.supported_values.items()}
     config |= {head.dropout: dropout} if head.dropout else {}
     labels = task.get("tags") or task.get("labels") or (["LABEL_0"] if head.kind == "label" else [])
     if labels:
@@ -260,7 +265,7 @@ def task_from_config(
     head: TaskHeadMapping, config: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
 ) -> dict[str, Any]:
     """Our task settings, as far as the files have them; unsupported values are an error."""
-    for name, values in head.built.items():
+    for name, values in head.supported_values.items():
         if config.get(name, values[0]) not in values:
             raise InputError(
                 f"{name} is {config[name]!r}; here it can only be {values[0]!r}", file=file, hint=WITHOUT_HEAD_HINT

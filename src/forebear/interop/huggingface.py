@@ -13,13 +13,13 @@ from forebear.interop import hf_tasks, tensor_names
 from forebear.interop.hf_tasks import head_dropout, lm_weight, task_config, task_from_config
 from forebear.interop.tensor_names import (
     ALBERT,
-    Architecture,
     CURVES,
     ERNIE,
     ERNIE_TASK_TABLE,
     FAMILIES,
     TOKEN_BIAS,
     TOKEN_TABLE,
+    Architecture,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ REFETCH_HINT = "fetch the whole folder again"
 
 def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Convert config.json to our settings; unsupported values are an error that names the key."""
-    for name, values in architecture.built.items():
+    for name, values in architecture.supported_values.items():
         if config.get(name, values[0]) not in values:
             message = f"{name} is {config[name]!r}; here it can only be {values[0]!r}"
             raise InputError(message, file=file, hint=f"give the folder of a plain {architecture.name_map.title}")
@@ -73,10 +73,14 @@ def to_hf_config(
     architecture: Architecture, fields: Mapping[str, Any], vocab_size: int, class_name: str, position_offset: int
 ) -> dict[str, Any]:
     """Convert our settings to config.json for a class; settings that it cannot express are an error."""
-    config: dict[str, Any] = {"model_type": architecture.kind, "architectures": [class_name], "vocab_size": vocab_size}
+    config: dict[str, Any] = {
+        "model_type": architecture.model_type,
+        "architectures": [class_name],
+        "vocab_size": vocab_size,
+    }
     config |= {hf_key: fields[spec_field] for spec_field, hf_key in architecture.fields.items()}
     config |= dict.fromkeys(architecture.dropouts, fields["dropout"])
-    config |= {key: values[0] for key, values in architecture.built.items() if values[0] not in (None, {})}
+    config |= {key: values[0] for key, values in architecture.supported_values.items() if values[0] not in (None, {})}
     ffn_default = 4 * fields["width"]
     if architecture.ffn_key:
         config[architecture.ffn_key] = (
@@ -92,7 +96,7 @@ def to_hf_config(
         )
     if architecture.offset_positions:
         config["max_position_embeddings"] += position_offset
-    for key, built in architecture.built.items():
+    for key, built in architecture.supported_values.items():
         if config.get(key, built[0]) not in built:
             message = (
                 f"{key} would be {config[key]!r}, and {architecture.name_map.title} of transformers has {built[0]!r}"
@@ -252,7 +256,7 @@ def to_hf_checkpoint(
     }
     heads, num_offset_rows = set(tensor_names.head_names(exported)), _position_rows_before(architecture, special_tokens)
     class_name = (
-        head.name
+        head.class_name
         if head
         else next(class_name for class_heads, class_name in architecture.classes.items() if set(class_heads) == heads)
     )
@@ -333,9 +337,9 @@ def _drop_projection(tensors: dict[str, Tensor], folder: Path) -> dict[str, Tens
 def _architecture_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
     model_type = config.get("model_type")
     for architecture in FAMILIES.values():
-        if architecture.kind == model_type:
+        if architecture.model_type == model_type:
             return architecture
-    model_types = ", ".join(architecture.kind for architecture in FAMILIES.values())
+    model_types = ", ".join(architecture.model_type for architecture in FAMILIES.values())
     if model_type is not None:
         message, hint = f"model_type {model_type!r} cannot be imported", f"give a folder of: {model_types}"
         raise InputError(message, file=folder / CONFIG, hint=hint)
@@ -343,14 +347,16 @@ def _architecture_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
     similar = next((architecture for architecture in FAMILIES.values() if architecture.name_map is closest), None)
     message = "it does not say model_type" + (f"; the weights look like {similar.name_map.title}'s" if similar else "")
     hint = (
-        f'add "model_type": "{similar.kind}" to it, if that is right' if similar else f"give a folder of: {model_types}"
+        f'add "model_type": "{similar.model_type}" to it, if that is right'
+        if similar
+        else f"give a folder of: {model_types}"
     )
     raise InputError(message, file=folder / CONFIG, hint=hint)
 
 
 def _num_blocks(architecture: Architecture, config_depth: int, tensors: Mapping[str, Tensor], folder: Path) -> int:
     """The number of blocks in config.json, checked against the weights."""
-    starts = {rule.theirs[0].split("*")[0] for rule in architecture.name_map.rows if "*" in rule.theirs[0]}
+    starts = {rule.hf_names[0].split("*")[0] for rule in architecture.name_map.rules if "*" in rule.hf_names[0]}
     if not starts:  # one block for all depths
         return 1
     (start,) = starts
@@ -455,7 +461,10 @@ def write_tokenizer(
     token_names, input_names = CAUSAL_TOKEN_NAMES, ["input_ids", "attention_mask"]
     if architecture.implicit_heads:
         if add_special:
-            tokenizer_json = {**tokenizer_json, "post_processor": template_post_processor(special_tokens["end"], special_tokens["end"])}
+            tokenizer_json = {
+                **tokenizer_json,
+                "post_processor": template_post_processor(special_tokens["end"], special_tokens["end"]),
+            }
     else:
         token_names = ROBERTA_TOKEN_NAMES if architecture.offset_positions else BERT_TOKEN_NAMES
         if {"start", "end"} <= special_tokens.keys():

@@ -278,10 +278,10 @@ class PaddedModel(nn.Module):
         self.outputs = [STATES, *(["logits"] if len(heads) == 1 else [f"{name}_logits" for name in heads])]
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        layers = self.layers(ids, mask.bool(), segments)
+        layers = self.layer_states(ids, mask.bool(), segments)
         return (layers[-1], *(head_logits(head, layers, mask.bool()) for head in self.model.heads.values()))
 
-    def layers(self, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
+    def layer_states(self, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
         """(B, n, D) of each layer, the embedding first; values at padding are meaningless."""
         encoder, embedding = self.encoder, self.encoder.embedding
         length = ids.shape[1]

@@ -31,11 +31,11 @@ class TensorNameRule:
     """
 
     our_name: str
-    theirs: tuple[str, ...]
+    hf_names: tuple[str, ...]
     is_transposed: bool = False
     head: str = ""
-    lent: bool = False
-    late: bool = False
+    is_shared: bool = False
+    has_offset_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,28 @@ class TensorNameMap:
 
     title: str
     prefix: str
-    rows: tuple[TensorNameRule, ...]
+    rules: tuple[TensorNameRule, ...]
     tied: Mapping[str, str] = field(default_factory=dict)
     ignored_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(row.head for row in self.rows if row.head))
+        return tuple(dict.fromkeys(row.head for row in self.rules if row.head))
 
-    def to_foreign(self, depth: int) -> tuple[TensorNameRule, ...]:
+    def expand_rules(self, depth: int) -> tuple[TensorNameRule, ...]:
         """The rules, those with `*` repeated for each block."""
         rules: list[TensorNameRule] = []
-        for rule in self.rows:
-            for number in map(str, range(depth) if "*" in rule.our_name + rule.theirs[0] else (0,)):
-                theirs = tuple(name.replace("*", number) for name in rule.theirs)
+        for rule in self.rules:
+            for number in map(str, range(depth) if "*" in rule.our_name + rule.hf_names[0] else (0,)):
+                theirs = tuple(name.replace("*", number) for name in rule.hf_names)
                 rules.append(
                     TensorNameRule(
-                        rule.our_name.replace("*", number), theirs, rule.is_transposed, rule.head, rule.lent, rule.late
+                        rule.our_name.replace("*", number),
+                        theirs,
+                        rule.is_transposed,
+                        rule.head,
+                        rule.is_shared,
+                        rule.has_offset_rows,
                     )
                 )
         return tuple(rules)
@@ -79,10 +84,10 @@ class TensorNameMap:
                 return name.removesuffix(old) + new
         return name
 
-    def likeness(self, names: Sequence[str]) -> tuple[int, int]:
+    def count_matches(self, names: Sequence[str]) -> tuple[int, int]:
         """How many of this architecture's name patterns occur, and how many names have its prefix."""
         patterns = {BLOCK_NUMBER.sub("*", self.without_prefix(name)) for name in names}
-        own_patterns = {BLOCK_NUMBER.sub("*", name) for rule in self.rows for name in rule.theirs}
+        own_patterns = {BLOCK_NUMBER.sub("*", name) for rule in self.rules for name in rule.hf_names}
         return len(patterns & own_patterns), sum(name.startswith(self.prefix) for name in names)
 
 
@@ -138,12 +143,12 @@ def to_our_names(
     original_names = {name_map.without_prefix(name): name for name in hf_tensors}
     tensors = {bare_name: hf_tensors[name] for bare_name, name in original_names.items()}
     rules, present, missing = _rules_present(name_map, tensors, depth)
-    expected = {name for rule in rules for name in rule.theirs}
+    expected = {name for rule in rules for name in rule.hf_names}
     tied = {copy: name for copy, name in name_map.tied.items() if copy in tensors and name in expected}
     for copy, name in tied.items():
         tensors.setdefault(name, tensors[copy])
         original_names.setdefault(name, original_names[copy])
-    shared = {name for rule in name_map.rows if rule.lent for name in rule.theirs} - expected
+    shared = {name for rule in name_map.rules if rule.is_shared for name in rule.hf_names} - expected
     ignored = _group_ignored(name_map, tensors.keys() - expected - tied.keys(), shared)
     faults = [f"{name} is missing" for name in sorted(expected - tensors.keys())]
     accounted = expected | tied.keys() | {name for names in ignored.values() for name in names}
@@ -161,9 +166,9 @@ def to_our_names(
         _raise_mismatch(name_map, faults, list(hf_tensors), alternatives, file)
 
     def shaped(rule: TensorNameRule) -> Tensor:
-        parts = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.theirs]
+        parts = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.hf_names]
         stacked = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return (stacked[num_offset_rows:] if rule.late else stacked).to(torch.float32).contiguous()
+        return (stacked[num_offset_rows:] if rule.has_offset_rows else stacked).to(torch.float32).contiguous()
 
     ignored_originals = {reason: tuple(original_names[name] for name in names) for reason, names in ignored.items()}
     matched = len({original_names[name] for name in expected} | {original_names[copy] for copy in tied})
@@ -184,16 +189,16 @@ def to_hf_names(
     import torch
 
     heads = head_names(our_tensors)
-    rules = tuple(rule for rule in name_map.to_foreign(depth) if not rule.head or rule.head in heads)
+    rules = tuple(rule for rule in name_map.expand_rules(depth) if not rule.head or rule.head in heads)
     if unequal := sorted({rule.our_name for rule in rules} ^ our_tensors.keys()):
         raise InputError(f"not the tensors of {name_map.title} with {depth} blocks: {join_errors(unequal)}")
     hf_tensors: dict[str, Tensor] = {}
     for rule in rules:
-        prefix = name_map.prefix if has_prefix and (rule.lent or not rule.head) else ""
+        prefix = name_map.prefix if has_prefix and (rule.is_shared or not rule.head) else ""
         tensor = our_tensors[rule.our_name].detach().cpu()
-        if rule.late:
+        if rule.has_offset_rows:
             tensor = torch.cat((tensor.new_zeros(num_offset_rows, *tensor.shape[1:]), tensor))
-        for name, part in zip(rule.theirs, tensor.chunk(len(rule.theirs)), strict=True):
+        for name, part in zip(rule.hf_names, tensor.chunk(len(rule.hf_names)), strict=True):
             hf_tensors[prefix + name] = (part.T if rule.is_transposed else part).contiguous()
     return hf_tensors
 
@@ -205,8 +210,8 @@ def head_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def closest_architecture(names: Sequence[str], name_maps: Sequence[TensorNameMap]) -> TensorNameMap | None:
     """The architecture that matches most names; None if no name matches."""
-    best = max(name_maps, key=lambda name_map: name_map.likeness(names), default=None)
-    return best if best is not None and best.likeness(names)[0] else None
+    best = max(name_maps, key=lambda name_map: name_map.count_matches(names), default=None)
+    return best if best is not None and best.count_matches(names)[0] else None
 
 
 def _raise_mismatch(
@@ -217,12 +222,12 @@ def _raise_mismatch(
     file: Path | None,
 ) -> NoReturn:
     """Raises an error that lists the faults and suggests a better matching architecture."""
-    own_matches, closest = name_map.likeness(names), closest_architecture(names, [name_map, *alternatives])
+    own_matches, closest = name_map.count_matches(names), closest_architecture(names, [name_map, *alternatives])
     message = f"not {name_map.title}'s weights: {join_errors(faults)}"
     if not own_matches[0]:
         message = f"none of its names is one of {name_map.title}'s"
     hint = f"give the folder of a whole {name_map.title}, as save_pretrained wrote it"
-    if closest is not None and closest.likeness(names) > own_matches:
+    if closest is not None and closest.count_matches(names) > own_matches:
         message += f"; these look like {closest.title}'s"
         hint += f", or correct model_type in its config.json if it is {closest.title}"
     raise InputError(message, file=file, hint=hint)
@@ -235,10 +240,10 @@ def _rules_present(
 
     A head counts as present if any of its names is: an incomplete head is an error.
     """
-    rules = name_map.to_foreign(depth)
+    rules = name_map.expand_rules(depth)
     present, missing = [], {}
     for head in name_map.heads:
-        head_tensors = [name for rule in rules if rule.head == head and not rule.lent for name in rule.theirs]
+        head_tensors = [name for rule in rules if rule.head == head and not rule.is_shared for name in rule.hf_names]
         recognized = {*head_tensors, *(copy for copy, name in name_map.tied.items() if name in head_tensors)}
         if recognized & tensors.keys():
             present.append(head)
@@ -276,10 +281,10 @@ def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor]
     """Faults of shapes that cannot be transposed, stacked or split; the model checks the sizes later."""
     faults = []
     for rule in rules:
-        shapes = {name: tuple(tensors[name].shape) for name in rule.theirs}
+        shapes = {name: tuple(tensors[name].shape) for name in rule.hf_names}
         is_vector = rule.our_name.endswith(".bias") or "norm" in rule.our_name
         for name, shape in shapes.items():
-            if len(shape) != (1 if is_vector else 2) or (rule.late and shape[0] <= num_offset_rows):
+            if len(shape) != (1 if is_vector else 2) or (rule.has_offset_rows and shape[0] <= num_offset_rows):
                 faults.append(f"{name} has the shape {shape}")
         if len(set(shapes.values())) > 1:
             faults.append(f"{', '.join(shapes)} are not of one shape")
@@ -324,7 +329,7 @@ class Architecture:
     """
 
     model: str
-    kind: str
+    model_type: str
     name_map: TensorNameMap
     classes: Mapping[tuple[str, ...], str]
     fields: Mapping[str, str]
@@ -333,7 +338,7 @@ class Architecture:
     ffn_key: str = ""
     activation_key: str = ""
     default_activation: str = "gelu"
-    built: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     implicit_heads: tuple[str, ...] = ()
     sentence_task: str = "none"
     offset_positions: bool = False
@@ -374,7 +379,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 
 GPT = Architecture(
     model="gpt",
-    kind="openai-gpt",
+    model_type="openai-gpt",
     name_map=TensorNameMap(
         "GPT",
         "transformer.",
@@ -390,13 +395,13 @@ GPT = Architecture(
     fields=GPT_FIELDS,
     defaults=GPT_DEFAULTS | {"n_positions": 512},
     dropouts=GPT_DROPOUTS,
-    built=PLAIN | {"afn": ("gelu",)},  # the tanh approximation, in this architecture only
+    supported_values=PLAIN | {"afn": ("gelu",)},  # the tanh approximation, in this architecture only
     implicit_heads=("next",),
 )
 
 GPT2 = Architecture(
     model="gpt2",
-    kind="gpt2",
+    model_type="gpt2",
     name_map=TensorNameMap(
         "GPT-2",
         "transformer.",
@@ -414,7 +419,7 @@ GPT2 = Architecture(
     defaults=GPT_DEFAULTS | {"n_positions": 1024},
     dropouts=GPT_DROPOUTS,
     ffn_key="n_inner",
-    built=PLAIN
+    supported_values=PLAIN
     | {
         "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
         "scale_attn_weights": (True,),
@@ -480,7 +485,7 @@ def _classes(name: str) -> dict[tuple[str, ...], str]:
 
 BERT = Architecture(
     model="bert",
-    kind="bert",
+    model_type="bert",
     name_map=TensorNameMap("BERT", "bert.", (*EMBEDDING, POSITION, *ENCODER_BLOCK, *BERT_HEADS), BERT_COPIES, PLACES),
     classes=_classes("Bert"),
     fields=BERT_FIELDS,
@@ -488,14 +493,14 @@ BERT = Architecture(
     dropouts=BERT_DROPOUTS,
     ffn_key="intermediate_size",
     activation_key="hidden_act",
-    built=ENCODER_VALUES,
+    supported_values=ENCODER_VALUES,
     sentence_task="next",
 )
 
 ERNIE_TASK_TABLE = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: a vector per pre-training task
 ERNIE = Architecture(
     model="ernie",
-    kind="ernie",
+    model_type="ernie",
     name_map=TensorNameMap(
         "ERNIE",
         "ernie.",
@@ -509,19 +514,19 @@ ERNIE = Architecture(
     dropouts=BERT_DROPOUTS,
     ffn_key="intermediate_size",
     activation_key="hidden_act",
-    built=ENCODER_VALUES,
+    supported_values=ENCODER_VALUES,
     sentence_task="next",
 )
 
 ROBERTA = Architecture(
     model="roberta",
-    kind="roberta",
+    model_type="roberta",
     name_map=TensorNameMap(
         "RoBERTa",
         "roberta.",
         (
             *EMBEDDING,
-            TensorNameRule(POSITION.our_name, POSITION.theirs, late=True),
+            TensorNameRule(POSITION.our_name, POSITION.hf_names, has_offset_rows=True),
             *ENCODER_BLOCK,
             TensorNameRule(TOKEN_BIAS, ("lm_head.bias",), head="token"),
             *layer_rules("heads.token.transform", "lm_head.dense", head="token"),
@@ -537,14 +542,14 @@ ROBERTA = Architecture(
     ffn_key="intermediate_size",
     activation_key="hidden_act",
     # Their LM head always uses the exact GELU, whatever the blocks use.
-    built=ENCODER_VALUES | {"type_vocab_size": (1,), "hidden_act": ("gelu", "gelu_python")},
+    supported_values=ENCODER_VALUES | {"type_vocab_size": (1,), "hidden_act": ("gelu", "gelu_python")},
     offset_positions=True,
 )
 
 LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 ALBERT = Architecture(
     model="albert",
-    kind="albert",
+    model_type="albert",
     name_map=TensorNameMap(
         "ALBERT",
         "albert.",
@@ -581,7 +586,7 @@ ALBERT = Architecture(
     ffn_key="intermediate_size",
     activation_key="hidden_act",
     default_activation="gelu_new",
-    built=ENCODER_VALUES | {"num_hidden_groups": (1,), "inner_group_num": (1,)},
+    supported_values=ENCODER_VALUES | {"num_hidden_groups": (1,), "inner_group_num": (1,)},
     sentence_task="order",
 )
 

@@ -104,8 +104,7 @@ def _detect_format(path: Path, head: bytes, is_complete: bool) -> str | None:
         return (
             "glove"
             if layout.typical_width
-            and layout.typical_fractioner_bytes
-            >= (MIN_SCALAR_FRACTION if layout.typical_width == 1 else MIN_VECTOR_FRACTION)
+            and layout.typical_fraction >= (MIN_SCALAR_FRACTION if layout.typical_width == 1 else MIN_VECTOR_FRACTION)
             else None
         )
     text_format = (
@@ -113,13 +112,13 @@ def _detect_format(path: Path, head: bytes, is_complete: bool) -> str | None:
     )
     if layout.typical_width == layout.width:
         # With one dimension, "N D" may also be a word and its value, and then agrees with the file only by accident.
-        is_scalar_glove = layout.width == 1 and is_complete and len(head[layout.first :].split()) != 2 * layout.count
+        is_scalar_glove = (
+            layout.width == 1 and is_complete and len(head[layout.header_bytes :].split()) != 2 * layout.count
+        )
         return "glove" if is_scalar_glove else text_format
     if is_binary_vectors(head, is_complete):
         return "word2vec-binary"
-    return (
-        "glove" if layout.typical_width == 1 and layout.typical_fractioner_bytes >= MIN_SCALAR_FRACTION else text_format
-    )
+    return "glove" if layout.typical_width == 1 and layout.typical_fraction >= MIN_SCALAR_FRACTION else text_format
 
 
 def read_word_vectors(
@@ -408,8 +407,8 @@ def read_binary_vectors(
     builder = VectorTableBuilder(WordDecoder(stream.path, "byte", on_bad_bytes), width, capacity)
     stream.read(len(line) + 1)
     reader = _BinaryVectorReader(stream, builder, count, width, len(line) + 1)
-    while reader.found < count and (limit is None or len(builder.words) < limit):
-        reader.take()
+    while reader.num_read < count and (limit is None or len(builder.words) < limit):
+        reader.read_block()
     if limit is None:
         reader.finish()
     return builder.finish("word2vec-binary", limit)
@@ -425,22 +424,22 @@ class _BinaryVectorReader:
     def __init__(
         self, stream: PeekableStream, builder: VectorTableBuilder, count: int, width: int, offset: int
     ) -> None:
-        self.stream, self.gathering, self.count, self.width = stream, builder, count, width
-        self.found, self.place, self.rest = 0, offset, b""
+        self.stream, self.builder, self.count, self.width = stream, builder, count, width
+        self.num_read, self.offset, self.rest = 0, offset, b""
 
-    def take(self) -> None:
+    def read_block(self) -> None:
         """Reads the words of the next block."""
         data, size = self.stream.read(), 4 * self.width
         if not data:
             raise self._truncation_error()
-        block, start, remaining = self.rest + data, 0, self.count - self.found
+        block, start, remaining = self.rest + data, 0, self.count - self.num_read
         words, offsets, starts = [], [], []
         while len(words) < remaining:
             space = block.find(b" ", start, start + MAX_WORD_BYTES)
             if space < 0 or space + 1 + size > len(block):
                 break
             words.append(block[start:space].lstrip(b"\n"))
-            offsets.append(self.place + start)
+            offsets.append(self.offset + start)
             starts.append(space + 1)
             start = space + 1 + size
         if words:
@@ -450,36 +449,36 @@ class _BinaryVectorReader:
             and len(block) - start >= MAX_WORD_BYTES
             and b" " not in block[start : start + MAX_WORD_BYTES]
         ):
-            raise self.gathering.decoding.location(
-                f"no word ends within {MAX_WORD_BYTES:,} bytes from here", self.place + start, CORRUPT_FILE_HINT
+            raise self.builder.decoder.error_at(
+                f"no word ends within {MAX_WORD_BYTES:,} bytes from here", self.offset + start, CORRUPT_FILE_HINT
             )
-        self.rest, self.place = block[start:], self.place + start
+        self.rest, self.offset = block[start:], self.offset + start
 
     def _add(self, block: bytes, words: list[bytes], offsets: list[int], vector_starts: list[int]) -> None:
         if b"" in words:
-            raise self.gathering.decoding.location(
+            raise self.builder.decoder.error_at(
                 "a vector stands here with no word before it", offsets[words.index(b"")], CORRUPT_FILE_HINT
             )
         size = 4 * self.width
         unaligned = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector at every byte offset
-        self.gathering.add(words, unaligned[vector_starts].view("<f4").reshape(-1, self.width), offsets)
-        self.found += len(words)
+        self.builder.add(words, unaligned[vector_starts].view("<f4").reshape(-1, self.width), offsets)
+        self.num_read += len(words)
 
     def _truncation_error(self) -> InputError:
         if not self.rest.strip(b"\n"):
-            message = f"the file ends after {self.found:,} of the {self.count:,} words that its first line tells"
+            message = f"the file ends after {self.num_read:,} of the {self.count:,} words that its first line tells"
         else:
             message = f"the file ends inside the word that begins here, or inside its {self.width:,} numbers"
-        return self.gathering.decoding.location(message, self.place, CORRUPT_FILE_HINT)
+        return self.builder.decoder.error_at(message, self.offset, CORRUPT_FILE_HINT)
 
     def finish(self) -> None:
         """Checks that nothing follows the declared number of words."""
         rest = self.rest
         while (data := self.stream.read()) and not rest.strip(b"\n"):
-            self.place, rest = self.place + len(rest), data
+            self.offset, rest = self.offset + len(rest), data
         if rest.strip(b"\n"):
             message = f"there is more than the {self.count:,} words of {self.width:,} numbers that the first line tells"
-            raise self.gathering.decoding.location(message, self.place, CORRUPT_FILE_HINT)
+            raise self.builder.decoder.error_at(message, self.offset, CORRUPT_FILE_HINT)
 
 
 def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
@@ -554,7 +553,7 @@ def read_safetensors_vectors(
         raise InputError(message, file=path, hint="the two do not belong together: write them again")
     if counts is not None and (len(counts) != len(word_bytes) or counts.dtype != np.int64 or counts.min(initial=0) < 0):
         raise InputError("counts does not say how often each word was seen", file=path, hint=CORRUPT_FILE_HINT)
-    words, kept_rows = decoder.words(word_bytes, range(1, len(word_bytes) + 1))
+    words, kept_rows = decoder.decode_new_words(word_bytes, range(1, len(word_bytes) + 1))
     words, kept_rows = words[:limit], slice(0, limit) if kept_rows is None else kept_rows[:limit]
     matrix, notes = matrix[kept_rows], decoder.notes()
     if not matrix.size:
@@ -565,7 +564,7 @@ def read_safetensors_vectors(
             matrix = np.asarray(matrix, np.float32)
     for start in range(0, len(words), ROWS_PER_BLOCK):
         word_numbers = range(start + 1, len(words) + 1)
-        decoder.reject_empty(
+        decoder.reject_non_finite(
             matrix[start : start + ROWS_PER_BLOCK], lambda row, start=start: repr(words[start + row]), word_numbers
         )
         if progress is not None:

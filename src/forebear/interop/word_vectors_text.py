@@ -46,17 +46,17 @@ class AnomalyCount:
     """Counts occurrences of an anomaly and keeps the first few as examples."""
 
     def __init__(self) -> None:
-        self.count, self.first = 0, []
+        self.count, self.examples = 0, []
 
     def add(self, example: str) -> None:
         self.count += 1
         if self.count <= MAX_EXAMPLES:
-            self.first.append(example)
+            self.examples.append(example)
 
     def note(self, description: str) -> list[str]:
         if not self.count:
             return []
-        examples = ", ".join(self.first) + (", …" if self.count > MAX_EXAMPLES else "")
+        examples = ", ".join(self.examples) + (", …" if self.count > MAX_EXAMPLES else "")
         return [f"{self.count:,} {'words are' if self.count > 1 else 'word is'} {description} ({examples})"]
 
 
@@ -69,29 +69,29 @@ class WordDecoder:
                 f"no way with bad bytes named {on_bad_bytes!r}", hint=f"the ways are: {', '.join(ON_BAD_BYTES)}"
             )
         self.path, self.unit, self.on_bad_bytes = path, unit, on_bad_bytes
-        self.seen: set[str] = set()
-        self.again, self.bad = AnomalyCount(), AnomalyCount()
+        self.known: set[str] = set()
+        self.duplicates, self.undecodable = AnomalyCount(), AnomalyCount()
 
-    def location(self, message: str, position: int, hint: str = "") -> InputError:
+    def error_at(self, message: str, position: int, hint: str = "") -> InputError:
         """An error at a position."""
         if self.unit == "word":
             return InputError(f"word {position:,}: {message}", file=self.path, hint=hint)
         return InputError(message, file=self.path, hint=hint, **{self.unit: position})
 
-    def words(self, raw: Sequence[bytes], positions: Sequence[int]) -> tuple[list[str], list[int] | None]:
+    def decode_new_words(self, raw: Sequence[bytes], positions: Sequence[int]) -> tuple[list[str], list[int] | None]:
         """The words that are new, and their rows; None if all are."""
         words = self._decode_all(raw, positions)
         new: set[Any] = set(words)
-        if None not in new and len(new) == len(words) and self.seen.isdisjoint(new):
-            self.seen |= new
+        if None not in new and len(new) == len(words) and self.known.isdisjoint(new):
+            self.known |= new
             return words, None
         kept_rows = []
         for row, word in enumerate(words):
-            if word is not None and word not in self.seen:
+            if word is not None and word not in self.known:
                 kept_rows.append(row)
-                self.seen.add(word)
+                self.known.add(word)
             elif word is not None:
-                self.again.add(f"{word!r}, {self.unit} {positions[row]:,}")
+                self.duplicates.add(f"{word!r}, {self.unit} {positions[row]:,}")
         return [words[row] for row in kept_rows], kept_rows
 
     def _decode_all(self, raw: Sequence[bytes], positions: Sequence[int]) -> list[Any]:
@@ -110,38 +110,38 @@ class WordDecoder:
         except UnicodeDecodeError as error:
             if self.on_bad_bytes == "fail":
                 hint = "have bad bytes replaced, or such words skipped; or write the file anew as UTF-8"
-                raise self.location(
+                raise self.error_at(
                     f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})", position, hint
                 ) from None
-            self.bad.add(f"{self.unit} {position:,}")
+            self.undecodable.add(f"{self.unit} {position:,}")
             return raw.decode(errors="replace") if self.on_bad_bytes == "replace" else None
 
     def notes(self) -> list[str]:
         treatment = "U+FFFD stands for what is not" if self.on_bad_bytes == "replace" else "left out"
-        return self.bad.note(f"no UTF-8, {treatment}") + self.again.note("there again, the first is kept")
+        return self.undecodable.note(f"no UTF-8, {treatment}") + self.duplicates.note("there again, the first is kept")
 
-    def reject_empty(self, rows: np.ndarray, word_at: Callable[[int], str], positions: Sequence[int]) -> None:
+    def reject_non_finite(self, rows: np.ndarray, word_at: Callable[[int], str], positions: Sequence[int]) -> None:
         """Rejects NaN and infinity; `word_at` gives the printable word of a row."""
         finite = np.isfinite(rows)
         if not finite.all():
             row = int(np.argmin(finite.all(1)))
             hint = "train these vectors again, or take this word out of the file"
             message = f"the vector of {word_at(row)} holds {rows[row][~finite[row]][0]}, no number to reckon with"
-            raise self.location(message, positions[row], hint)
+            raise self.error_at(message, positions[row], hint)
 
 
 class VectorTableBuilder:
     """Collects blocks of words and vectors in one table."""
 
     def __init__(self, decoder: WordDecoder, width: int, capacity: int) -> None:
-        self.decoding = decoder
+        self.decoder = decoder
         self.words: list[str] = []
         self._rows = np.empty((capacity, width), np.float32)  # untouched memory costs nothing
 
     def add(self, raw: Sequence[bytes], rows: np.ndarray, positions: Sequence[int]) -> None:
         """Adds words as bytes, their vectors (n, D) and their positions."""
-        self.decoding.reject_empty(rows, lambda row: printable_bytes(raw[row]), positions)
-        words, kept_rows = self.decoding.words(raw, positions)
+        self.decoder.reject_non_finite(rows, lambda row: printable_bytes(raw[row]), positions)
+        words, kept_rows = self.decoder.decode_new_words(raw, positions)
         start, end = len(self.words), len(self.words) + len(words)
         if end > len(self._rows):
             self._rows.resize((max(end, len(self._rows) * 5 // 4), self._rows.shape[1]), refcheck=False)
@@ -151,9 +151,9 @@ class VectorTableBuilder:
     def finish(self, file_format: str, limit: int | None, notes: Sequence[str] = ()) -> WordVectorFile:
         del self.words[len(self.words) if limit is None else limit :]
         if not self.words:
-            raise InputError("it holds no vectors", file=self.decoding.path, hint=EMPTY_FILE_HINT)
+            raise InputError("it holds no vectors", file=self.decoder.path, hint=EMPTY_FILE_HINT)
         self._rows.resize((len(self.words), self._rows.shape[1]), refcheck=False)
-        all_notes = [*notes, *self.decoding.notes(), *zero_vector_notes(self.words, self._rows)]
+        all_notes = [*notes, *self.decoder.notes(), *zero_vector_notes(self.words, self._rows)]
         return WordVectorFile(self.words, self._rows, None, file_format, all_notes)
 
 
@@ -196,8 +196,8 @@ class VectorTextLayout:
     count: int | None
     width: int
     typical_width: int
-    typical_fractioner_bytes: float
-    first: int
+    typical_fraction: float
+    header_bytes: int
 
 
 def detect_layout(head: bytes, is_complete: bool) -> VectorTextLayout:
@@ -254,9 +254,9 @@ def read_text_vectors(
         WordDecoder(stream.path, "line", on_bad_bytes), layout.width, min(capacity, limit or capacity)
     )
     reader = _TextVectorReader(builder, layout, parse or parse_lines)
-    stream.read(layout.first)
+    stream.read(layout.header_bytes)
     for block in _line_blocks(stream, reader):
-        reader.take(block)
+        reader.read_block(block)
         if limit is not None and len(builder.words) >= limit:
             break
     else:
@@ -304,9 +304,9 @@ def _line_blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[
         else:
             rest += block
         if len(rest) > BLOCK:
-            raise reader.bad(f"this line does not end within {BLOCK >> 20} MiB", reader.line + 1)
+            raise reader.error(f"this line does not end within {BLOCK >> 20} MiB", reader.line + 1)
     if rest:
-        reader.unended = True
+        reader.lacks_final_newline = True
         yield rest + b"\n"
 
 
@@ -314,22 +314,22 @@ class _TextVectorReader:
     """Parses blocks of lines and keeps the line number."""
 
     def __init__(self, builder: VectorTableBuilder, layout: VectorTextLayout, parse: ParseFn) -> None:
-        self.gathering, self.shape, self.parse = builder, layout, parse
-        self.before = 0 if layout.count is None else 1
-        self.line = self.before  # number of the last line that was read
-        self.blank, self.unended, self.spaced = 0, False, AnomalyCount()
+        self.builder, self.layout, self.parse = builder, layout, parse
+        self.num_header_lines = 0 if layout.count is None else 1
+        self.line = self.num_header_lines  # number of the last line that was read
+        self.num_blank, self.lacks_final_newline, self.words_with_spaces = 0, False, AnomalyCount()
 
-    def bad(self, message: str, line: int, hint: str = CORRUPT_FILE_HINT) -> InputError:
-        return self.gathering.decoding.location(message, line, hint)
+    def error(self, message: str, line: int, hint: str = CORRUPT_FILE_HINT) -> InputError:
+        return self.builder.decoder.error_at(message, line, hint)
 
-    def take(self, block: bytes) -> None:
+    def read_block(self, block: bytes) -> None:
         """Parses complete lines, irregular ones one by one."""
         line_ends = _line_ends(block)
         last_bytes = np.frombuffer(block, np.uint8)[line_ends - 1]
         if np.isin(last_bytes, [ord("\r"), ord(" ")]).any():
             block = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
             line_ends = _line_ends(block)
-        rows, ends = self.parse(block, self.shape.width)
+        rows, ends = self.parse(block, self.layout.width)
         line_starts = np.concatenate(([0], line_ends[:-1] + 1))
         words = [block[start:end] for start, end in zip(line_starts.tolist(), ends.tolist(), strict=True)]
         line_numbers: Sequence[int] = range(self.line + 1, self.line + 1 + len(words))
@@ -343,23 +343,23 @@ class _TextVectorReader:
                     words[row], rows[row] = self._parse_irregular(line, line_numbers[row])
         self.line += len(words)
         if blank:
-            self.blank += len(blank)
+            self.num_blank += len(blank)
             kept_rows = np.delete(np.arange(len(words)), blank).tolist()
             words, rows, line_numbers = (
                 [words[row] for row in kept_rows],
                 rows[kept_rows],
                 [line_numbers[row] for row in kept_rows],
             )
-        if self.shape.count is not None and self.line - self.before - self.blank > self.shape.count:
-            num_extra = self.line - self.before - self.blank - self.shape.count
-            raise self.bad(
-                f"a word more than the {self.shape.count:,} that the first line tells", line_numbers[-num_extra]
+        if self.layout.count is not None and self.line - self.num_header_lines - self.num_blank > self.layout.count:
+            num_extra = self.line - self.num_header_lines - self.num_blank - self.layout.count
+            raise self.error(
+                f"a word more than the {self.layout.count:,} that the first line tells", line_numbers[-num_extra]
             )
-        self.gathering.add(words, rows, line_numbers)
+        self.builder.add(words, rows, line_numbers)
 
     def _parse_irregular(self, line: bytes, line_number: int) -> tuple[bytes, list[float]]:
         """The word and the numbers of any valid line."""
-        width = self.shape.width
+        width = self.layout.width
         fields = line.split(b" ")
         if len(fields) == width + 1 and fields[0] and all(map(NUMBER.fullmatch, fields[1:])):
             return fields[0], [float(text) for text in fields[1:]]
@@ -367,30 +367,30 @@ class _TextVectorReader:
         if len(fields) <= width:
             message = f"a word and {width:,} numbers should stand here, and there are {len(fields):,} fields"
             if len(fields) == width and all(map(_is_number, fields)):
-                raise self.bad(
+                raise self.error(
                     f"there are {width:,} numbers, and no word before them", line_number, "take the line out"
                 )
-            raise self.bad(message, line_number)
+            raise self.error(message, line_number)
         for text in fields[1:]:
             if not _is_number(text):
-                raise self.bad(f"{printable_bytes(text)} stands where a number should", line_number)
+                raise self.error(f"{printable_bytes(text)} stands where a number should", line_number)
         if len(fields[0].split()) > 1:
-            self.spaced.add(f"{printable_bytes(fields[0])}, line {line_number:,}")
+            self.words_with_spaces.add(f"{printable_bytes(fields[0])}, line {line_number:,}")
         return fields[0], [float(text) for text in fields[1:]]
 
     def finish(self) -> None:
         """Checks that the file has the declared number of words."""
-        expected, count = self.shape.count, self.line - self.before - self.blank
+        expected, count = self.layout.count, self.line - self.num_header_lines - self.num_blank
         if expected is not None and count < expected:
-            raise self.bad(
+            raise self.error(
                 f"the file ends after {count:,} of the {expected:,} words that its first line tells", self.line
             )
 
     def notes(self) -> list[str]:
-        notes = self.spaced.note("written with spaces, read as all that stands before the numbers")
-        if self.blank:
-            notes.append(f"{self.blank:,} blank lines are left out")
-        if self.unended:
+        notes = self.words_with_spaces.note("written with spaces, read as all that stands before the numbers")
+        if self.num_blank:
+            notes.append(f"{self.num_blank:,} blank lines are left out")
+        if self.lacks_final_newline:
             notes.append("the last line does not end: if the file was cut short, so was the last number")
         return notes
 

@@ -130,7 +130,9 @@ def _partition(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
     before = np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist()
     cuts = sorted({0, *before, len(begins)})
     return [
-        _NgramPartition(first * PARTITION_STEP, min(last * PARTITION_STEP, len(sizes)), int(ends[first - 1]) if first else 0)
+        _NgramPartition(
+            first * PARTITION_STEP, min(last * PARTITION_STEP, len(sizes)), int(ends[first - 1]) if first else 0
+        )
         for first, last in pairwise(cuts)
     ]
 

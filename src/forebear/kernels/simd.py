@@ -40,13 +40,13 @@ class SimdBuilder:
 
     def __init__(self, context: Any, builder: Any, lanes: int = WIDE) -> None:
         self.context, self.builder, self.lanes = context, builder, lanes
-        self.size = context.get_value_type(types.intp)
-        self.vector, self.whole = ir.VectorType(FLOAT, lanes), ir.VectorType(INT, lanes)
+        self.size_type = context.get_value_type(types.intp)
+        self.vector, self.int_vector = ir.VectorType(FLOAT, lanes), ir.VectorType(INT, lanes)
 
     # -- arrays
 
     def number(self, value: int) -> Any:
-        return ir.Constant(self.size, value)
+        return ir.Constant(self.size_type, value)
 
     def array(self, kind: Any, value: Any) -> Any:
         return self.context.make_array(kind)(self.context, self.builder, value)
@@ -55,32 +55,32 @@ class SimdBuilder:
         """The length of the rows of an array."""
         return self.builder.extract_value(self.array(kind, value).shape, kind.ndim - 1)
 
-    def place(self, start: Any, offset: Any) -> Any:
+    def element_pointer(self, start: Any, offset: Any) -> Any:
         return self.builder.gep(start, [offset])
 
-    def row(self, table: Any, width: Any, ids: Any, which: Any) -> Any:
+    def row_pointer(self, table: Any, width: Any, ids: Any, which: Any) -> Any:
         """Pointer to the row whose index is ids[which]."""
-        number = self.builder.sext(self.builder.load(self.place(ids, which)), self.size)
-        return self.place(table, self.builder.mul(number, width))
+        number = self.builder.sext(self.builder.load(self.element_pointer(ids, which)), self.size_type)
+        return self.element_pointer(table, self.builder.mul(number, width))
 
     def load(self, start: Any, offset: Any) -> Any:
-        place = self.builder.bitcast(self.place(start, offset), self.vector.as_pointer())
+        place = self.builder.bitcast(self.element_pointer(start, offset), self.vector.as_pointer())
         return self.builder.load(place, align=4)
 
     def store(self, value: Any, start: Any, offset: Any) -> None:
-        place = self.builder.bitcast(self.place(start, offset), self.vector.as_pointer())
+        place = self.builder.bitcast(self.element_pointer(start, offset), self.vector.as_pointer())
         self.builder.store(value, place, align=4)
 
-    def steps(self, first: Any, last: Any, step: int) -> Any:
+    def step_loop(self, first: Any, last: Any, step: int) -> Any:
         """A loop over first, first + step, … below last."""
-        return cgutils.for_range_slice(self.builder, first, last, self.number(step), self.size)
+        return cgutils.for_range_slice(self.builder, first, last, self.number(step), self.size_type)
 
-    def abreast(self, first: Any, last: Any, many: int, body: Callable[[list[Any]], None]) -> None:
+    def column_loop(self, first: Any, last: Any, many: int, body: Callable[[list[Any]], None]) -> None:
         """Loop over columns, `many` vectors at a time, then over the remainder."""
         build, step = self.builder, many * self.lanes
         rest = build.srem(build.sub(last, first), self.number(step))
         end = build.sub(last, rest)
-        with self.steps(first, end, step) as (column, _):
+        with self.step_loop(first, end, step) as (column, _):
             body([build.add(column, self.number(one * self.lanes)) for one in range(many)])
         for left in range(1, many):
             with build.if_then(build.icmp_signed("==", rest, self.number(left * self.lanes))):
@@ -95,7 +95,7 @@ class SimdBuilder:
         """A vector with the same number in all lanes."""
         empty = ir.Constant(self.vector, ir.Undefined)
         first = self.builder.insert_element(empty, number, ir.Constant(INT, 0))
-        return self.builder.shuffle_vector(first, empty, ir.Constant(self.whole, [0] * self.lanes))
+        return self.builder.shuffle_vector(first, empty, ir.Constant(self.int_vector, [0] * self.lanes))
 
     def variable(self) -> Any:
         """A vector variable, initially zero; LLVM keeps it in a register."""
@@ -103,16 +103,16 @@ class SimdBuilder:
         self.builder.store(self.constant(0.0), slot)
         return slot
 
-    def fused(self, one: Any, other: Any, more: Any) -> Any:
+    def fused_multiply_add(self, one: Any, other: Any, more: Any) -> Any:
         """one · other + more, rounded once where the processor can."""
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
         function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fmuladd.v{self.lanes}f32")
         return self.builder.call(function, [one, other, more])
 
-    def grow(self, slot: Any, factor: Any, other_factor: Any) -> None:
-        self.builder.store(self.fused(factor, other_factor, self.builder.load(slot)), slot)
+    def accumulate_product(self, slot: Any, factor: Any, other_factor: Any) -> None:
+        self.builder.store(self.fused_multiply_add(factor, other_factor, self.builder.load(slot)), slot)
 
-    def sums(self, vectors: Sequence[Any]) -> Any:
+    def horizontal_sums(self, vectors: Sequence[Any]) -> Any:
         """One vector of the sums of several vectors, by pairwise folding."""
         sums = [*vectors, *[self.constant(0.0)] * (self.lanes - len(vectors))]
         sums = [sums[place] for place in _input_order(self.lanes)]
@@ -125,12 +125,14 @@ class SimdBuilder:
 
     def _fold_pair(self, one: Any, other: Any, low: list[int], high: list[int]) -> Any:
         parts = [
-            self.builder.shuffle_vector(one, other, ir.Constant(self.whole, half + [self.lanes + at for at in half]))
+            self.builder.shuffle_vector(
+                one, other, ir.Constant(self.int_vector, half + [self.lanes + at for at in half])
+            )
             for half in (low, high)
         ]
         return self.builder.fadd(*parts)
 
-    def likely(self, x: Any) -> Any:
+    def sigmoid(self, x: Any) -> Any:
         """1 / (1 + e^-x), accurate to the last few bits; NaN stays NaN."""
         build = self.builder
         power = build.fmul(x, self.constant(-LOG2_E))
@@ -140,9 +142,9 @@ class SimdBuilder:
         rest = build.fsub(power, build.fsub(shifted, self.constant(ROUNDING)))
         grown = self.constant(POWERS[0])
         for factor in POWERS[1:]:
-            grown = self.fused(grown, rest, self.constant(factor))
-        exponent = build.shl(build.bitcast(shifted, self.whole), ir.Constant(self.whole, [23] * self.lanes))
-        grown = build.bitcast(build.add(build.bitcast(grown, self.whole), exponent), self.vector)
+            grown = self.fused_multiply_add(grown, rest, self.constant(factor))
+        exponent = build.shl(build.bitcast(shifted, self.int_vector), ir.Constant(self.int_vector, [23] * self.lanes))
+        grown = build.bitcast(build.add(build.bitcast(grown, self.int_vector), exponent), self.vector)
         return build.fdiv(self.constant(1.0), build.fadd(self.constant(1.0), grown))
 
 
@@ -186,14 +188,14 @@ def _named_arguments(names: str, signature: Any, values: Any, lanes: SimdBuilder
 def _row_pointer(lanes: SimdBuilder, args: dict[str, Any], name: str, width: Any, which: Any) -> Any:
     """Pointer to row i of a table."""
     build = lanes.builder
-    after_skip = build.zext(build.icmp_signed(">=", which, args["skip"]), lanes.size)
-    return lanes.row(args[name], width, args["ids"], build.add(args["begin"], build.add(which, after_skip)))
+    after_skip = build.zext(build.icmp_signed(">=", which, args["skip"]), lanes.size_type)
+    return lanes.row_pointer(args[name], width, args["ids"], build.add(args["begin"], build.add(which, after_skip)))
 
 
 def _target_pointers(lanes: SimdBuilder, args: dict[str, Any], width: Any, count: int) -> list[Any]:
     """Pointers to the rows of a block of targets."""
     positions = [lanes.builder.add(args["block"], lanes.number(kind)) for kind in range(count)]
-    return [lanes.row(args["outputs"], width, args["targets"], place) for place in positions]
+    return [lanes.row_pointer(args["outputs"], width, args["targets"], place) for place in positions]
 
 
 @intrinsic
@@ -203,13 +205,13 @@ def prefetch_row(typing: Any, rows: Any, number: Any, first: Any, last: Any) -> 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder)
         args, width = _named_arguments("rows number first last", signature, values, lanes)
-        start = lanes.place(args["rows"], builder.mul(args["number"], width))
+        start = lanes.element_pointer(args["rows"], builder.mul(args["number"], width))
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         flags = [ir.Constant(INT, flag) for flag in (0, 2, 1)]  # to read, near but not nearest, data
-        with lanes.steps(args["first"], args["last"], CACHE_LINE) as (column, _):
-            builder.call(function, [builder.bitcast(lanes.place(start, column), byte), *flags])
+        with lanes.step_loop(args["first"], args["last"], CACHE_LINE) as (column, _):
+            builder.call(function, [builder.bitcast(lanes.element_pointer(start, column), byte), *flags])
         return context.get_dummy_value()
 
     size = types.intp
@@ -225,20 +227,20 @@ def average_rows(
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder, NARROW)
         args, width = _named_arguments("rows ids begin skip many made at first last", signature, values, lanes)
-        made = lanes.place(args["made"], builder.mul(args["at"], width))
+        made = lanes.element_pointer(args["made"], builder.mul(args["at"], width))
         one = ir.Constant(ir.FloatType(), 1.0)
         share = lanes.broadcast(builder.fdiv(one, builder.sitofp(args["many"], ir.FloatType())))
 
         def mean(columns: list[Any]) -> None:
             totals = [lanes.variable() for _ in columns]
-            with lanes.steps(lanes.number(0), args["many"], 1) as (which, _):
+            with lanes.step_loop(lanes.number(0), args["many"], 1) as (which, _):
                 start = _row_pointer(lanes, args, "rows", width, which)
                 for total, column in zip(totals, columns, strict=True):
                     builder.store(builder.fadd(builder.load(total), lanes.load(start, column)), total)
             for total, column in zip(totals, columns, strict=True):
                 lanes.store(builder.fmul(builder.load(total), share), made, column)
 
-        lanes.abreast(args["first"], args["last"], ABREAST, mean)
+        lanes.column_loop(args["first"], args["last"], ABREAST, mean)
         return context.get_dummy_value()
 
     size = types.intp
@@ -254,16 +256,16 @@ def add_to_rows(
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder, NARROW)
         args, width = _named_arguments("rows ids begin skip many pulls at first last", signature, values, lanes)
-        pulls = lanes.place(args["pulls"], builder.mul(args["at"], width))
+        pulls = lanes.element_pointer(args["pulls"], builder.mul(args["at"], width))
 
         def more(columns: list[Any]) -> None:
             updates = [lanes.load(pulls, column) for column in columns]
-            with lanes.steps(lanes.number(0), args["many"], 1) as (which, _):
+            with lanes.step_loop(lanes.number(0), args["many"], 1) as (which, _):
                 start = _row_pointer(lanes, args, "rows", width, which)
                 for pull, column in zip(updates, columns, strict=True):
                     lanes.store(builder.fadd(lanes.load(start, column), pull), start, column)
 
-        lanes.abreast(args["first"], args["last"], ABREAST, more)
+        lanes.column_loop(args["first"], args["last"], ABREAST, more)
         return context.get_dummy_value()
 
     size = types.intp
@@ -286,28 +288,28 @@ def score_rows(
         names = "rows ids begin skip many outputs targets block scores at kinds"
         args, width = _named_arguments(names, signature, values, lanes)
         ends = _target_pointers(lanes, args, width, count)
-        scores = lanes.place(args["scores"], args["at"])
+        scores = lanes.element_pointer(args["scores"], args["at"])
 
         def products(first: Any, together: int) -> None:
             places = [builder.add(first, lanes.number(one)) for one in range(together)]
             starts = [_row_pointer(lanes, args, "rows", width, place) for place in places]
             totals = [[lanes.variable() for _ in ends] for _ in starts]
-            with lanes.steps(lanes.number(0), width, WIDE) as (column, _):
+            with lanes.step_loop(lanes.number(0), width, WIDE) as (column, _):
                 row_vectors = [lanes.load(start, column) for start in starts]
                 for kind, end in enumerate(ends):
                     other = lanes.load(end, column)
                     for one, total in zip(row_vectors, totals, strict=True):
-                        lanes.grow(total[kind], one, other)
+                        lanes.accumulate_product(total[kind], one, other)
             sums = [builder.load(total) for line in totals for total in line]
             for at in range(0, len(sums), WIDE):
                 offset = builder.add(builder.mul(first, lanes.number(count)), lanes.number(at))
-                lanes.store(lanes.sums(sums[at : at + WIDE]), scores, offset)
+                lanes.store(lanes.horizontal_sums(sums[at : at + WIDE]), scores, offset)
 
         done = lanes.number(0)
         for together in TOGETHER:
             rest = builder.sub(args["many"], done)
             ends_at = builder.sub(args["many"], builder.srem(rest, lanes.number(together)))
-            with lanes.steps(done, ends_at, together) as (first, _):
+            with lanes.step_loop(done, ends_at, together) as (first, _):
                 products(first, together)
             done = ends_at
         return context.get_dummy_value()
@@ -327,10 +329,13 @@ def sigmoid_gradients(typing: Any, scores: Any, at: Any, signs: Any, sign: Any, 
         lanes = SimdBuilder(context, builder)
         given, _ = _named_arguments("scores at signs sign many rate", signature, values, lanes)
         rate = lanes.broadcast(given["rate"])
-        scores, signs = lanes.place(given["scores"], given["at"]), lanes.place(given["signs"], given["sign"])
-        with lanes.steps(lanes.number(0), given["many"], WIDE) as (at, _):
+        scores, signs = (
+            lanes.element_pointer(given["scores"], given["at"]),
+            lanes.element_pointer(given["signs"], given["sign"]),
+        )
+        with lanes.step_loop(lanes.number(0), given["many"], WIDE) as (at, _):
             sign = lanes.load(signs, at)
-            unlikely = lanes.likely(builder.fneg(builder.fmul(sign, lanes.load(scores, at))))
+            unlikely = lanes.sigmoid(builder.fneg(builder.fmul(sign, lanes.load(scores, at))))
             lanes.store(builder.fmul(builder.fmul(rate, sign), unlikely), scores, at)
         return context.get_dummy_value()
 
@@ -346,12 +351,12 @@ def repeat_signs(typing: Any, tile: Any, at: Any, signs: Any, sign: Any, many: A
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = SimdBuilder(context, builder)
         given, _ = _named_arguments("tile at signs sign many kinds", signature, values, lanes)
-        tile = lanes.place(given["tile"], given["at"])
+        tile = lanes.element_pointer(given["tile"], given["at"])
         # All are loaded before any is stored: they are not the same array.
         part = [
             lanes.load(given["signs"], builder.add(given["sign"], lanes.number(at))) for at in range(0, count, WIDE)
         ]
-        with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
+        with lanes.step_loop(lanes.number(0), given["many"], 1) as (which, _):
             for at, vector in zip(range(0, count, WIDE), part, strict=True):
                 offset = builder.add(builder.mul(which, lanes.number(count)), lanes.number(at))
                 lanes.store(vector, tile, offset)
@@ -383,25 +388,25 @@ def update_rows(
         def change(columns: list[Any]) -> None:
             before = [[lanes.load(end, column) for column in columns] for end in ends]
             totals = [[lanes.variable() for _ in columns] for _ in ends]
-            with lanes.steps(lanes.number(0), args["many"], 1) as (which, _):
+            with lanes.step_loop(lanes.number(0), args["many"], 1) as (which, _):
                 start, sink = (_row_pointer(lanes, args, name, width, which) for name in ("rows", "sinks"))
                 row_vectors = [lanes.load(start, column) for column in columns]
                 made = [lanes.load(sink, column) for column in columns]
                 made = [builder.select(args["fresh"], lanes.constant(0.0), one) for one in made]
                 pulls = builder.add(args["at"], builder.mul(which, lanes.number(count)))
-                pulls = lanes.place(args["pulls"], pulls)
+                pulls = lanes.element_pointer(args["pulls"], pulls)
                 for kind in range(count):
-                    pull = lanes.broadcast(builder.load(lanes.place(pulls, lanes.number(kind))))
+                    pull = lanes.broadcast(builder.load(lanes.element_pointer(pulls, lanes.number(kind))))
                     for one in range(len(columns)):
-                        lanes.grow(totals[kind][one], pull, row_vectors[one])
-                        made[one] = lanes.fused(pull, before[kind][one], made[one])
+                        lanes.accumulate_product(totals[kind][one], pull, row_vectors[one])
+                        made[one] = lanes.fused_multiply_add(pull, before[kind][one], made[one])
                 for one, column in zip(made, columns, strict=True):
                     lanes.store(one, sink, column)
             for end, total in zip(ends, totals, strict=True):  # anew from the table: it may have been there before
                 for slot, column in zip(total, columns, strict=True):
                     lanes.store(builder.fadd(lanes.load(end, column), builder.load(slot)), end, column)
 
-        lanes.abreast(args["first"], args["last"], COLUMNS, change)
+        lanes.column_loop(args["first"], args["last"], COLUMNS, change)
         return context.get_dummy_value()
 
     size = types.intp

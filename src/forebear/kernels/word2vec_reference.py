@@ -68,7 +68,9 @@ def window_loss(inputs: np.ndarray, outputs: np.ndarray, window: TrainingWindow,
     )
 
 
-def train_windows(inputs: np.ndarray, outputs: np.ndarray, windows: list[TrainingWindow], rate: float, mean: bool) -> None:
+def train_windows(
+    inputs: np.ndarray, outputs: np.ndarray, windows: list[TrainingWindow], rate: float, mean: bool
+) -> None:
     """Update in place from windows that are scored together, then applied one after the other."""
     windows = [window for window in windows if window.blocks]
     rows = [inputs[window.around].mean(0, keepdims=True) if mean else inputs[window.around] for window in windows]

@@ -107,45 +107,47 @@ class Word2VecVariant:
 
     window: int
     use_mean: bool
-    supply: OutputTargets
-    max_window: int
+    targets: OutputTargets
+    max_targets: int
     spelling: tuple[np.ndarray, np.ndarray] | None = None
-    busiest: float = 1.0
-    reports: float = 1.0
+    busiest_row_rate: float = 1.0
+    mean_targets: float = 1.0
 
     @property
-    def pulls(self) -> float:
+    def updates_per_word(self) -> float:
         """Mean number of updates of a word where it occurs."""
-        return self.reports * (1 if self.use_mean else self.window + 1)
+        return self.mean_targets * (1 if self.use_mean else self.window + 1)
 
-    def is_idle(self, rate: float) -> int:
+    def max_words_in_step(self, rate: float) -> int:
         """Maximum number of words to learn from while the tables are frozen."""
-        return int(min(max(MAX_RATE_SUM / max(rate * self.busiest, MAX_RATE_SUM / MAX_STRETCH), 1), MAX_STRETCH))
+        return int(
+            min(max(MAX_RATE_SUM / max(rate * self.busiest_row_rate, MAX_RATE_SUM / MAX_STRETCH), 1), MAX_STRETCH)
+        )
 
-    def is_wide(self, rate: float) -> bool:
+    def has_wide_window(self, rate: float) -> bool:
         """Whether a window is too wide to be scored together with others."""
         return not self.use_mean and 2 * self.window * rate > MAX_TARGET_RATE
 
-    def is_heavy(self, rate: float) -> bool:
+    def needs_hogwild(self, rate: float) -> bool:
         """Whether a single word or window is too much for deterministic training."""
-        return self.is_wide(rate) or rate * self.pulls > MAX_WORD_RATE
+        return self.has_wide_window(rate) or rate * self.updates_per_word > MAX_WORD_RATE
 
-    def abreast(self, rate: float) -> int:
+    def context_words_at_once(self, rate: float) -> int:
         """Maximum number of context words that update a target at once in Hogwild training."""
-        return max(MIN_CONTEXT_AT_ONCE, int(MAX_TARGET_RATE / rate)) if self.is_wide(rate) else 2 * self.window
+        return max(MIN_CONTEXT_AT_ONCE, int(MAX_TARGET_RATE / rate)) if self.has_wide_window(rate) else 2 * self.window
 
-    def parts(self, rate: float, size: int) -> tuple[np.ndarray, int]:
+    def hogwild_parts(self, rate: float, size: int) -> tuple[np.ndarray, int]:
         """Boundaries of parts of a text, and the number of windows scored together."""
-        max_frozen = self.is_idle(rate)
+        max_frozen = self.max_words_in_step(rate)
         part = PART_WORDS if self.spelling is None else min(max_frozen, PART_WORDS)
         few = min(max(1, max_frozen // HOGWILD_DIVISOR), MAX_WINDOWS_AT_ONCE)
-        if self.is_wide(rate):
+        if self.has_wide_window(rate):
             few = 1
         return np.minimum(np.arange(-(-size // part) + 1) * part, size), few
 
-    def parts_in_step(self, rate: float, tokens: np.ndarray, vocabulary: int) -> tuple[np.ndarray, int]:
+    def deterministic_parts(self, rate: float, tokens: np.ndarray, vocabulary: int) -> tuple[np.ndarray, int]:
         """Boundaries of parts of a text for deterministic training, and the number of parts scored together."""
-        max_frozen, word_weight = self.is_idle(rate), rate * self.pulls
+        max_frozen, word_weight = self.max_words_in_step(rate), rate * self.updates_per_word
         repeat_weight = (
             word_weight * (self.window + 1) if self.use_mean else word_weight
         )  # a word that fills its window is the whole mean
@@ -162,49 +164,49 @@ class Word2VecVariant:
         return np.append((borders[:-1, None] + offsets).ravel(), len(tokens)), pieces
 
     @property
-    def kinds(self) -> tuple[int, ...]:
+    def target_block(self) -> tuple[int, ...]:
         """A tuple as long as a block of targets, so that the kernels know the length by its type."""
-        if not len(self.supply.stream):
+        if not len(self.targets.stream):
             return (0,) * MAX_BLOCK_TARGETS  # paths differ in length
-        blocks = -(-self.max_window // MAX_BLOCK_TARGETS)
-        return (0,) * -(-self.max_window // blocks)
+        blocks = -(-self.max_targets // MAX_BLOCK_TARGETS)
+        return (0,) * -(-self.max_targets // blocks)
 
     @property
-    def slots(self) -> int:
+    def targets_per_word(self) -> int:
         """Targets of one word, padded to whole blocks."""
-        count = len(self.kinds)
-        return -(-self.max_window // count) * count
+        count = len(self.target_block)
+        return -(-self.max_targets // count) * count
 
-    def windows(self, many: int) -> WindowBatch:
+    def allocate_windows(self, many: int) -> WindowBatch:
         """Allocate windows."""
-        size = many * self.slots
+        size = many * self.targets_per_word
         lefts, rights, blocks = np.zeros((3, many), np.int64)
         return WindowBatch(lefts, rights, blocks, np.zeros(size, np.int32), np.zeros(size + WIDE, np.float32))
 
-    def buffers(self, many: int) -> int:
+    def max_updates(self, many: int) -> int:
         """Maximum number of gradients of so many windows, plus one vector, since stores may reach beyond the last."""
-        return many * self.slots * (1 if self.use_mean else 2 * self.window) + WIDE
+        return many * self.targets_per_word * (1 if self.use_mean else 2 * self.window) + WIDE
 
-    def lesson(
+    def make_workspace(
         self, part: int, parts: int, outputs: np.ndarray, rate: float, loss_sums: np.ndarray, report_mask: int
     ) -> SGNSWorkspace:
         """Allocate the workspace for `parts` parts trained together."""
         many, width = part * parts, outputs.shape[1]
-        pulls, signs = np.zeros((2, parts * self.buffers(part) + WIDE), np.float32)
+        pulls, signs = np.zeros((2, parts * self.max_updates(part) + WIDE), np.float32)
         means, sums = (aligned_table(many if self.use_mean else 0, width) for _ in range(2))
         work = ContextGradients(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
-        windows = self.windows(many)
-        kinds, slots, few = self.kinds, self.slots, self.abreast(rate)
+        windows = self.allocate_windows(many)
+        kinds, slots, few = self.target_block, self.targets_per_word, self.context_words_at_once(rate)
         return SGNSWorkspace(
             outputs, windows, work, kinds, slots, self.window, few, np.float32(rate), loss_sums, report_mask
         )
 
-    def helpers(self, num_windows: int, width: int) -> int:
+    def num_useful_threads(self, num_windows: int, width: int) -> int:
         """Number of threads worth their overhead in deterministic training; it affects the time, not the result."""
-        work = num_windows * (50 + self.buffers(1) * width / 64)  # nanoseconds, about
+        work = num_windows * (50 + self.max_updates(1) * width / 64)  # nanoseconds, about
         return max(1, min(int(work / MIN_THREAD_WORK), width // CACHE_LINE))
 
-    def subword_rows(self, many: int, width: int, vocabulary: int) -> SubwordRows | None:
+    def make_subword_rows(self, many: int, width: int, vocabulary: int) -> SubwordRows | None:
         """Allocate buffers for a span of so many words."""
         if self.spelling is None:
             return None
@@ -234,12 +236,14 @@ def train_word2vec(
     too heavy for that is trained by one thread.
     """
     kept_tokens, ends = subsample(tokens, lengths, keep_probs, seed_parts)
-    if not len(kept_tokens) or not variant.max_window:
+    if not len(kept_tokens) or not variant.max_targets:
         return 0.0, 0.0
-    if in_step and variant.is_heavy(rate):
+    if in_step and variant.needs_hogwild(rate):
         in_step, threads = False, 1
     starts, group_size = (
-        variant.parts_in_step(rate, kept_tokens, len(keep_probs)) if in_step else variant.parts(rate, len(kept_tokens))
+        variant.deterministic_parts(rate, kept_tokens, len(keep_probs))
+        if in_step
+        else variant.hogwild_parts(rate, len(kept_tokens))
     )
     parts = len(starts) - 1
     text = TokenRuns(kept_tokens, ends, hash_seeds(seed_parts, parts), starts)
@@ -247,9 +251,11 @@ def train_word2vec(
     interval = 1
     while interval < MAX_REPORT_INTERVAL and interval * 2 * MIN_REPORTS <= len(kept_tokens):
         interval *= 2
-    make_workspace = partial(variant.lesson, outputs=outputs, rate=rate, loss_sums=loss_sums, report_mask=interval - 1)
+    make_workspace = partial(
+        variant.make_workspace, outputs=outputs, rate=rate, loss_sums=loss_sums, report_mask=interval - 1
+    )
     mean = True if variant.use_mean else None  # None and True differ by type, at compile time
-    make_subword_rows = partial(variant.subword_rows, width=inputs.shape[1], vocabulary=len(keep_probs))
+    make_subword_rows = partial(variant.make_subword_rows, width=inputs.shape[1], vocabulary=len(keep_probs))
     if in_step:
         part_words, group_words = int(np.diff(starts).max()), int(np.diff(starts[::group_size]).max())
         train_deterministic_threads(
@@ -288,7 +294,7 @@ def train_hogwild_threads(
         part_range = (parts * thread // threads, parts * (thread + 1) // threads)
         run(
             text,
-            variant.supply,
+            variant.targets,
             make_subword_rows(part_words),
             make_workspace(part_words, 1),
             mean,
@@ -312,14 +318,19 @@ def train_deterministic_threads(
 ) -> None:
     """All threads work on the same group of parts, in shared buffers."""
     part_words = int(np.diff(text.starts).max())
-    run, buffer_size = compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES), variant.buffers(part_words)
-    threads = min(threads, pieces, variant.helpers(len(text.tokens) * pieces // len(text.states), inputs.shape[1]))
+    run, buffer_size = (
+        compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES),
+        variant.max_updates(part_words),
+    )
+    threads = min(
+        threads, pieces, variant.num_useful_threads(len(text.tokens) * pieces // len(text.states), inputs.shape[1])
+    )
     if variant.use_mean and threads == 2:
         threads = 1  # there is so little to score that a second thread loses more by waiting than it gains
     gate = np.zeros(1, np.int64)
 
     def run_part(thread: int) -> None:
-        run(thread, threads, gate, text, variant.supply, spelling, workspace, mean, inputs, pieces, buffer_size)
+        run(thread, threads, gate, text, variant.targets, spelling, workspace, mean, inputs, pieces, buffer_size)
 
     def open_gate() -> None:
         gate[0] = GATE_OPEN

@@ -52,8 +52,8 @@ class AlbertSpec(BertSpec):
             message = "whole_words is false, but groups are groups of whole words"
             raise InputError(message, hint="give groups 1 too, or leave it out")
 
-    def units(self) -> MaskingUnits:
-        return WordNgrams(self.groups) if self.groups > 1 else super().units()
+    def masking_units(self) -> MaskingUnits:
+        return WordNgrams(self.groups) if self.groups > 1 else super().masking_units()
 
     def build(self, tokenizer: Tokenizer) -> Model:
         return self._encoder(tokenizer, self.table, shared=True)

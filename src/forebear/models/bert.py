@@ -95,14 +95,14 @@ class BertSpec(ModelSpec):
     def needs_word_boundaries(self) -> bool:
         return self.whole_words
 
-    def units(self) -> MaskingUnits:
+    def masking_units(self) -> MaskingUnits:
         """The masking unit."""
         return WholeWords() if self.whole_words else SingleTokens()
 
     def objective(self, tokenizer: Tokenizer) -> MaskedTokens:
         start, end, mask = spec.special_ids(tokenizer, self.needs)
         rows = SENTENCE_TASKS[self.pairs](self.context, start, end, self.long, self.short_rows or None)
-        return MaskedTokens(rows, self.units(), mask, tokenizer.vocab_size, tokenizer.special_ids, self.share)
+        return MaskedTokens(rows, self.masking_units(), mask, tokenizer.vocab_size, tokenizer.special_ids, self.share)
 
     def build(self, tokenizer: Tokenizer) -> Model:
         return self._encoder(tokenizer, self.width, shared=False)

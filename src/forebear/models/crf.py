@@ -75,7 +75,7 @@ class CRFSpec(ModelSpec):
         from forebear.statistical.crf_features import WordAttributes
 
         spelling = self._spelling(tokenizer)
-        attributes = WordAttributes(self._plain(tokenizer).vocabulary(), spelling.word_of)
+        attributes = WordAttributes(self._plain(tokenizer).vocabulary(), spelling.id_to_word)
         return CRFModel(attributes, legal, self.templates, self.min_count, self.l1, self.l2)
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:

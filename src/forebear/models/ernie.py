@@ -55,5 +55,5 @@ class ErnieSpec(BertSpec):
     def uses_entities(self) -> bool:
         return True
 
-    def units(self) -> MaskingUnits:
+    def masking_units(self) -> MaskingUnits:
         return AlternatingUnits((WholeWords(), WordNgrams(self.phrases, min_words=2), EntityUnits()), self.stage)

@@ -64,7 +64,7 @@ class GloveSpec(ModelSpec):
         Cooccurrences(0, frozenset(), self.window, self.unit, self.largest, self.power)
 
     @property
-    def least_count(self) -> int:
+    def min_word_count(self) -> int:
         return self.min_count
 
     def objective(self, tokenizer: Tokenizer) -> Cooccurrences:

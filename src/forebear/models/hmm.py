@@ -58,7 +58,7 @@ class HMMSpec(ModelSpec):
         from forebear.statistical.hmm import validate_hmm
 
         validate_hmm(self.states, self.smoothing)
-        WholeTexts(self.unit, end=0)
+        WholeTexts(self.unit, eos_id=0)
 
     def objective(self, tokenizer: Tokenizer) -> WholeTexts:
         return WholeTexts(self.unit, tokenizer.special_roles["end"])
@@ -86,7 +86,7 @@ class HMMSpec(ModelSpec):
             unknown=tokenizer.special_roles["unknown"],
             legal=legal,
             never=frozenset(tokenizer.special_ids),
-            spelled=lambda numbers: [spelling.word_of(number) for number in numbers.tolist()],
+            spelled=lambda numbers: [spelling.id_to_word(number) for number in numbers.tolist()],
         )
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:

@@ -44,7 +44,7 @@ class OnehotSpec(ModelSpec):
         return "have places of their own, behind the others"
 
     @property
-    def least_count(self) -> int:
+    def min_word_count(self) -> int:
         return self.min_count
 
     def objective(self, tokenizer: Tokenizer) -> WordFrequencies:

@@ -83,13 +83,13 @@ class Seq2SeqSpec(ModelSpec):
         from forebear.nn.model import Model
         from forebear.nn.seq2seq import RecurrentEncoderDecoder, Seq2SeqDecoder, Seq2SeqEncoder
 
-        source_embedding, target_embedding, output_embedding = self.tables(tokenizer)
+        source_embedding, target_embedding, output_embedding = self.embeddings(tokenizer)
         options: dict[str, Any] = {"depth": self.depth, "inner": self.inner or self.width, "dropout": self.dropout}
         reader = Seq2SeqEncoder(source_embedding, way="backward" if self.reversed else "forward", **options)
         encoder = RecurrentEncoderDecoder(reader, Seq2SeqDecoder(target_embedding, output_embedding, **options))
         return Model(encoder, {"translation": self.head(output_embedding)})
 
-    def tables(self, tokenizer: TokenizerPair) -> tuple[InputEmbedding, InputEmbedding, InputEmbedding]:
+    def embeddings(self, tokenizer: TokenizerPair) -> tuple[InputEmbedding, InputEmbedding, InputEmbedding]:
         """Input embeddings of source and target, and the output embedding."""
         from forebear.nn.embedding import InputEmbedding
 

@@ -73,7 +73,7 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
             "concatenated": lambda: attention.ConcatScore(inner, inner),
             "perceptron": lambda: attention.AdditiveScore(inner, inner, inner),
         }[self.similarity]()
-        source_embedding, target_embedding, output_embedding = self.tables(tokenizer)
+        source_embedding, target_embedding, output_embedding = self.embeddings(tokenizer)
         options: dict[str, Any] = {"depth": self.depth, "inner": inner, "dropout": self.dropout}
         direction = "both" if self.both_ways else "backward" if self.reversed else "forward"
         attention_layer = GlobalAttention(similarity, inner=inner, width=self.width)

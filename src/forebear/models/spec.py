@@ -95,7 +95,7 @@ class ModelSpec(ABC):
         return "have vectors that begin by chance"
 
     @property
-    def least_count(self) -> int | None:
+    def min_word_count(self) -> int | None:
         """Minimum count of a word in the vocabulary; None: the most frequent words are taken."""
         return None
 

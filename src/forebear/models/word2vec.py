@@ -90,7 +90,7 @@ class Word2VecSpec(ModelSpec):
         return "have vectors that begin with what is known of their letter groups, beside a row of their own by chance"
 
     @property
-    def least_count(self) -> int:
+    def min_word_count(self) -> int:
         return self.min_count
 
     def objective(self, tokenizer: Tokenizer) -> ContextWindows:

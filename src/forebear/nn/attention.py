@@ -26,9 +26,9 @@ class DotProductScore(nn.Module):
         self.scaled = scaled
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.scores(queries, self.keyed(keys))
+        return self.scores(queries, self.project_keys(keys))
 
-    def keyed(self, keys: Tensor) -> Tensor:
+    def project_keys(self, keys: Tensor) -> Tensor:
         return keys
 
     def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
@@ -47,9 +47,9 @@ class BilinearScore(nn.Module):
         self.between = deferred_linear(keys, queries, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.scores(queries, self.keyed(keys))
+        return self.scores(queries, self.project_keys(keys))
 
-    def keyed(self, keys: Tensor) -> Tensor:
+    def project_keys(self, keys: Tensor) -> Tensor:
         return self.between(keys)
 
     def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
@@ -69,9 +69,9 @@ class ConcatScore(nn.Module):
         self.query, self.key = deferred_linear(queries, 1, bias=False), deferred_linear(keys, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.scores(queries, self.keyed(keys))
+        return self.scores(queries, self.project_keys(keys))
 
-    def keyed(self, keys: Tensor) -> Tensor:
+    def project_keys(self, keys: Tensor) -> Tensor:
         return self.key(keys).transpose(-2, -1)
 
     def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
@@ -87,9 +87,9 @@ class AdditiveScore(nn.Module):
         self.score = deferred_linear(inner, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.scores(queries, self.keyed(keys))
+        return self.scores(queries, self.project_keys(keys))
 
-    def keyed(self, keys: Tensor) -> Tensor:
+    def project_keys(self, keys: Tensor) -> Tensor:
         return self.key(keys)
 
     def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class RecurrentCausalLM:
         """(B, V) log P of every token after each sequence."""
         return torch.log_softmax(torch.from_numpy(self.logits(self.last_states(rows)[0])), -1).numpy()
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> RecurrentDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> RecurrentDecodingState:
         return RecurrentDecodingState(self, rows)
 
     @torch.inference_mode()
@@ -92,7 +92,7 @@ class RecurrentCausalLM:
             parameter for parameter in self.model.parameters() if parameter.is_floating_point()
         )  # quantized weights are integers
         stack = self.encoder.layers
-        x, states = like.new_empty(len(rows), stack.each()[-1].out), stack.zero_state(len(rows), like)
+        x, states = like.new_empty(len(rows), stack.recurrent_layers()[-1].out), stack.zero_state(len(rows), like)
         for batch in length_batches([len(row) for row in rows]):
             for _, alive, vectors, final_states in self._encode_chunks(
                 [self._with_start_token(rows[number]) for number in batch]
@@ -197,7 +197,7 @@ class WindowCausalLM:
         """(B, V) log P of every token after each sequence."""
         return torch.log_softmax(torch.from_numpy(self.logits(self.last_windows(rows))), -1).numpy()
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> NNLMDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> NNLMDecodingState:
         return NNLMDecodingState(self, rows)
 
     def last_windows(self, rows: Sequence[np.ndarray]) -> Tensor:
@@ -319,7 +319,7 @@ class TransformerCausalLM:
                 log_probs[batch[slice_]] = torch.log_softmax(logits.float(), -1).cpu().numpy()
         return log_probs
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> TransformerDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> TransformerDecodingState:
         return TransformerDecodingState(self._decoder, rows, room)
 
     @cached_property

@@ -65,7 +65,7 @@ class CRFLayer(nn.Module):
         backpointers = torch.zeros(laid_out.shape, dtype=torch.int64, device=laid_out.device)
         score = laid_out[: order.rows] + start
         last = score.clone()
-        for at, rows in order.later():
+        for at, rows in order.later_steps():
             score, backpointers[at : at + rows] = (score[:rows, :, None] + moves).max(1)
             score = score + laid_out[at : at + rows]
             last[:rows] = score
@@ -109,16 +109,16 @@ class _CRFTimeOrder:
         """Number of non-empty sequences."""
         return self.sizes[0] if self.sizes else 0
 
-    def later(self) -> list[tuple[int, int]]:
+    def later_steps(self) -> list[tuple[int, int]]:
         """(start, number of sequences) of every time step but the first."""
         return list(zip(self.offsets[1:-1].tolist(), self.sizes[1:], strict=True))
 
-    def before(self, device: torch.device) -> Tensor:
+    def previous_words(self, device: torch.device) -> Tensor:
         """(N - rows,) place of the previous word, for all words that are not first."""
         back = np.repeat(np.array(self.sizes[:-1], np.int64), np.array(self.sizes[1:], np.int64))
         return torch.from_numpy(self.rows + np.arange(len(back)) - back).to(device)
 
-    def lasts(self, device: torch.device) -> Tensor:
+    def last_words(self, device: torch.device) -> Tensor:
         """(rows,) place of each sequence's last word, the longest sequence first."""
         lengths = np.sort(self.lengths)[::-1][: self.rows]
         return torch.from_numpy(self.offsets[lengths - 1] + np.arange(self.rows)).to(device)
@@ -127,7 +127,7 @@ class _CRFTimeOrder:
         """Follow the backpointers from the `last` labels; labels of each sequence in the original order."""
         current, labels = last.copy(), np.empty(len(backpointers), np.int64)
         words = self.words.cpu().numpy()
-        for start, rows in reversed(self.later()):
+        for start, rows in reversed(self.later_steps()):
             labels[words[start : start + rows]] = current[:rows]
             current[:rows] = backpointers[np.arange(start, start + rows), current[:rows]]
         labels[words[: self.rows]] = current
@@ -144,7 +144,7 @@ class _CRFLossFunction(torch.autograd.Function):
     def forward(
         ctx: Any, emissions: Tensor, moves: Tensor, start: Tensor, end: Tensor, tags: Tensor, order: _CRFTimeOrder
     ):
-        previous, lasts = order.before(tags.device), order.lasts(tags.device)
+        previous, lasts = order.previous_words(tags.device), order.last_words(tags.device)
         alpha, levels = _forward_scores(emissions, moves, start, order)
         path_scores = emissions.gather(1, tags[:, None]).squeeze(1)
         path_scores = path_scores + torch.cat([start[tags[: order.rows]], moves[tags[previous], tags[order.rows :]]])
@@ -175,7 +175,7 @@ def _forward_scores(emissions: Tensor, moves: Tensor, start: Tensor, order: _CRF
     """
     alpha, levels, weights = torch.empty_like(emissions), torch.empty_like(emissions[:, 0]), moves.exp()
     score = emissions[: order.rows] + start
-    for at, rows in [(0, order.rows), *order.later()]:
+    for at, rows in [(0, order.rows), *order.later_steps()]:
         if at:
             score = _apply_transitions(score[:rows], weights) + emissions[at : at + rows]
         level = score.amax(1)
@@ -187,8 +187,10 @@ def _forward_scores(emissions: Tensor, moves: Tensor, start: Tensor, order: _CRF
 def _backward_scores(emissions: Tensor, moves: Tensor, end: Tensor, order: _CRFTimeOrder) -> Tensor:
     """(N, K) log weight of all suffixes after each label, up to a constant per word."""
     beta, weights = torch.empty_like(emissions), moves.exp().t()
-    beta[order.lasts(emissions.device)] = end
-    for (start, rows), (earlier, _) in reversed([*zip(order.later(), [(0, order.rows), *order.later()], strict=False)]):
+    beta[order.last_words(emissions.device)] = end
+    for (start, rows), (earlier, _) in reversed(
+        [*zip(order.later_steps(), [(0, order.rows), *order.later_steps()], strict=False)]
+    ):
         score = emissions[start : start + rows] + beta[start : start + rows]
         beta[earlier : earlier + rows] = _apply_transitions(score - score.amax(1, keepdim=True), weights)
     return beta

@@ -34,11 +34,19 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"gelu": torch.ops.aten.gelu_,
 def pack_for_batch(model: Model, tokens: int) -> Model:
     """The model with packed weights if that pays off for this many tokens; it must not be trained meanwhile."""
     encoder = model.encoder
-    if tokens < MIN_PACKED_TOKENS or not isinstance(encoder, Transformer) or not can_pack(encoder.embedding.token.weight):
+    if (
+        tokens < MIN_PACKED_TOKENS
+        or not isinstance(encoder, Transformer)
+        or not can_pack(encoder.embedding.token.weight)
+    ):
         return model
     compiled = any("feedforward" in vars(block) for block in encoder.blocks)  # see compile_blocks
     size = sum(value.numel() * value.element_size() for value in encoder.blocks.parameters())
-    return model if compiled or size > MAX_COPIED_BYTES else Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
+    return (
+        model
+        if compiled or size > MAX_COPIED_BYTES
+        else Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
+    )
 
 
 @dataclass(frozen=True)

@@ -152,11 +152,11 @@ class _TaskHead(nn.Module):
         super().__init__()
         self.mixture, self.dropout = mixture, nn.Dropout(dropout)
 
-    def at(self, states: States, numbers: Tensor) -> Tensor:
+    def vectors_at(self, states: States, numbers: Tensor) -> Tensor:
         """(n, D) vectors of these tokens."""
         return states.last_at(numbers) if self.mixture is None else self.mixture(states, numbers)
 
-    def all(self, states: States) -> Tensor:
+    def all_vectors(self, states: States) -> Tensor:
         """(T, D) vectors of all tokens."""
         if self.mixture is None:
             return states.last
@@ -190,8 +190,8 @@ class PooledHead(_TaskHead):
     def pool_rows(self, states: States) -> Tensor:
         """(B, D)."""
         if self.read in ("first", "last"):
-            return self.at(states, self._pooled_positions(states.lengths))
-        x, lengths = self.all(states), torch.tensor(states.lengths, device=states.last.device)
+            return self.vectors_at(states, self._pooled_positions(states.lengths))
+        x, lengths = self.all_vectors(states), torch.tensor(states.lengths, device=states.last.device)
         if self.read == "max":
             pooled = torch.segment_reduce(x, "max", lengths=lengths, unsafe=True)
             return pooled.masked_fill((lengths == 0)[:, None], 0.0)
@@ -298,11 +298,11 @@ class TagHead(_TaskHead):
 
     def forward(self, states: States) -> Tensor:
         """(T, tags) logits."""
-        return self.choose(self.all(states)).float()
+        return self.choose(self.all_vectors(states)).float()
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         positions = (target >= 0).nonzero().squeeze(1)
-        logits = self.choose(self.dropout(self.at(states, positions))).float()
+        logits = self.choose(self.dropout(self.vectors_at(states, positions))).float()
         if self.crf is None:
             return functional.cross_entropy(logits, target[positions], reduction="sum")
         ends = torch.tensor(states.lengths, device=target.device).cumsum(0)
@@ -322,7 +322,7 @@ class PointerHead(_TaskHead):
 
     def forward(self, states: States) -> Tensor:
         """(T,) logits."""
-        return self.choose(self.dropout(self.all(states))).squeeze(1).float()
+        return self.choose(self.dropout(self.all_vectors(states))).squeeze(1).float()
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Targets are (B,) positions within the sequence."""

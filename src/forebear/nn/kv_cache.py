@@ -76,7 +76,7 @@ class IncrementalDecoder:
         weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
         self._should_pack = weights <= MAX_COPIED_BYTES
 
-    def run_layers(self, rows: int) -> tuple[list[PackedDecoderBlock], LinearFn]:
+    def packed_layers(self, rows: int) -> tuple[list[PackedDecoderBlock], LinearFn]:
         """The blocks in order and the output projection, packed for this many sequences at a time."""
         return self._for_one_row if rows == 1 else self._for_rows
 
@@ -104,14 +104,14 @@ class IncrementalDecoder:
         x = x if embedding.norm is None else embedding.norm(x)
         return x if self._project is None else self._project(x)
 
-    def final_norm(self, x: Tensor, values: NormValues) -> Tensor:
+    def layer_norm(self, x: Tensor, values: NormValues) -> Tensor:
         return torch.layer_norm(x, (self.width,), values[0], values[1], self.epsilon)
 
-    def fed(self, x: Tensor, layer: PackedDecoderBlock) -> Tensor:
+    def feed_forward(self, x: Tensor, layer: PackedDecoderBlock) -> Tensor:
         """The feed-forward part of a block with its residual connection."""
-        normalized = self.final_norm(x, layer.feedforward_norm) if self.pre else x
+        normalized = self.layer_norm(x, layer.feedforward_norm) if self.pre else x
         x = x + layer.contract(self.activation(layer.expand(normalized)))
-        return x if self.pre else self.final_norm(x, layer.feedforward_norm)
+        return x if self.pre else self.layer_norm(x, layer.feedforward_norm)
 
     def logits(self, x: Tensor, vocabulary: LinearFn) -> Tensor:
         final = self.encoder.final_norm
@@ -152,16 +152,16 @@ class SourceRows:
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         self._device = device
-        self.here = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # True where a source has a token
+        self.mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # True where a source has a token
         self._source_ids = np.arange(len(lengths))  # source of each sequence
         self._count = len(lengths)
         self._assign_slots()
 
-    def padded(self, x: Tensor) -> Tensor:
+    def pad(self, x: Tensor) -> Tensor:
         """(T, D) of all source tokens → (S, m, D), zero-padded. Before any source is dropped."""
-        padded_states = x.new_zeros((self.here.numel(), x.shape[1]))
-        padded_states[self.here.flatten().nonzero().squeeze(1).to(x.device)] = x
-        return padded_states.view(*self.here.shape, -1)
+        padded_states = x.new_zeros((self.mask.numel(), x.shape[1]))
+        padded_states[self.mask.flatten().nonzero().squeeze(1).to(x.device)] = x
+        return padded_states.view(*self.mask.shape, -1)
 
     def select(self, rows: np.ndarray) -> Tensor | None:
         """Keep these sequences. Sources without sequences are dropped; if any are, returns the indices of the remaining
@@ -181,7 +181,7 @@ class SourceRows:
             x = x.new_zeros((sources * max_rows, width)).index_copy_(0, self._row_positions, x)
         return x.view(sources, max_rows, width)
 
-    def scattered(self, x: Tensor) -> Tensor:
+    def scatter(self, x: Tensor) -> Tensor:
         """(S, r, D) → (B, D), the inverse of `gather`."""
         x = x.reshape(-1, x.shape[-1])
         return x if self._is_full else x[self._row_positions]
@@ -213,14 +213,14 @@ class EncoderMemory:
     ) -> None:
         """`states` (T, D) of all source tokens, and the lengths of the sources."""
         self._heads, self._sources = heads, SourceRows(lengths, states.device)
-        mask = self._sources.here
+        mask = self._sources.mask
         self._mask: Tensor | None = None  # None if all sources are equally long; else (S, 1, 1, m)
         if not mask.all():
             self._mask = torch.where(mask, 0.0, -torch.inf).to(states)[:, None, None]
         self._keys_values: list[tuple[Tensor, Tensor]] = []  # per layer, (S, H, m, d)
         for layer in layers:
             assert layer.cross is not None
-            padded = self._sources.padded(layer.cross.key_value(states))
+            padded = self._sources.pad(layer.cross.key_value(states))
             key, value = padded.view(*mask.shape, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
             self._keys_values.append((key.contiguous(), value.contiguous()))
 
@@ -235,12 +235,12 @@ class EncoderMemory:
         """Whether each sequence has the same source as the other."""
         return self._sources.same_source(rows, others)
 
-    def looked_across(self, number: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
+    def cross_attend(self, number: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
         """(B, D) cross-attention output of layer `number`, for one token per sequence."""
         query = self._sources.gather(cross.query(x))
         queries = query.view(*query.shape[:2], self._heads, -1).transpose(1, 2)
         mixed = functional.scaled_dot_product_attention(queries, *self._keys_values[number], self._mask)
-        return cross.output(self._sources.scattered(mixed.transpose(1, 2).flatten(2)))
+        return cross.output(self._sources.scatter(mixed.transpose(1, 2).flatten(2)))
 
 
 # --- Texts longer than the context ---
@@ -309,7 +309,7 @@ class TransformerDecodingState:
         with torch.inference_mode():
             if self._pending_ids is not None:
                 self._x, self._pending_ids = self._step(self._pending_ids), None
-            _, vocabulary = self._decoder.run_layers(len(self._lengths))
+            _, vocabulary = self._decoder.packed_layers(len(self._lengths))
             return self._decoder.logits(self._x, vocabulary).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
@@ -353,11 +353,11 @@ class TransformerDecodingState:
 
     def _decode_step(self, ids: Tensor) -> Tensor:
         decoder, rows, heads = self._decoder, len(ids), self._decoder.heads
-        layers, _ = decoder.run_layers(rows)
+        layers, _ = decoder.packed_layers(rows)
         mask = self._mask[..., self._first : self._end] if self._masked else None
         cached = self._cache[:, :, :rows, :, self._first : self._end]
         (keys, values), new = (cache_half.unbind() for cache_half in cached), cached[..., -1:, :].unbind(1)
-        norm_first, normed, memory = decoder.pre, decoder.final_norm, self._memory
+        norm_first, normed, memory = decoder.pre, decoder.layer_norm, self._memory
         attention = functional.scaled_dot_product_attention
         x = decoder.embed(
             ids, self._positions.clamp(max=decoder.max_length - 1)
@@ -371,9 +371,9 @@ class TransformerDecodingState:
             x = x if norm_first else normed(x, layer.attention_norm)
             if memory is not None and layer.cross is not None:
                 normalized = normed(x, layer.cross.norm) if norm_first else x
-                x = x + memory.looked_across(number, layer.cross, normalized)
+                x = x + memory.cross_attend(number, layer.cross, normalized)
                 x = x if norm_first else normed(x, layer.cross.norm)
-            x = decoder.fed(x, layer)
+            x = decoder.feed_forward(x, layer)
         return x
 
     def _encode_again(self, rows: Sequence[int]) -> Tensor:
@@ -403,8 +403,8 @@ class TransformerDecodingState:
         """(T, D) states of all tokens; their keys and values go to the sequences listed in `target_rows`."""
         decoder, device = self._decoder, self._cache.device
         lengths = tuple(map(len, texts))
-        layers, _ = decoder.run_layers(len(self._lengths))
-        norm_first, normed = decoder.pre, decoder.final_norm
+        layers, _ = decoder.packed_layers(len(self._lengths))
+        norm_first, normed = decoder.pre, decoder.layer_norm
         tokens = torch.tensor([token for text in texts for token in text], device=device)
         x = decoder.embed(tokens, position_ids(lengths, device))
         for number, layer in enumerate(layers):
@@ -417,7 +417,7 @@ class TransformerDecodingState:
                 for row in rows:
                     self._cache[:, number, row, :, slots] = heads[:, 1:].transpose(0, 1)
             x = x + layer.output(attend(query_key_value, lengths, decoder.heads, past_only=True))
-            x = decoder.fed(x if norm_first else normed(x, layer.attention_norm), layer)
+            x = decoder.feed_forward(x if norm_first else normed(x, layer.attention_norm), layer)
         return x
 
     def _update_positions(self) -> None:

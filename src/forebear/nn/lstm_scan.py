@@ -32,8 +32,8 @@ class TimeOrder:
     ends       (B,) place of the last token read of each sequence, in the original order
     """
 
-    positions: Tensor
-    back: Tensor
+    token_order: Tensor
+    inverse_order: Tensor
     sizes: tuple[int, ...]
     rows: Tensor
     ends: Tensor

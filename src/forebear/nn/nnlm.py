@@ -131,7 +131,7 @@ class NNLMHead(nn.Module):
     def loss(self, states: NNLMStates, target: Tensor) -> Tensor:
         """Cross-entropy summed over supervised positions."""
         supervised = (target >= 0).nonzero().squeeze(1)
-        return self.softmax.cost(
+        return self.softmax.loss(
             self.read(states.last_at(supervised), states.select_windows(supervised)), target[supervised]
         )
 

@@ -86,33 +86,33 @@ class _QuantizedMatrix(nn.Module):
         self._packed: _PackedMatrix | None = None
 
     @property
-    def packed(self) -> _PackedMatrix:
+    def packed_matrix(self) -> _PackedMatrix:
         if self._packed is None or self._packed.weight is not self.weight:
             self._packed = _PackedMatrix.of(self.weight, self.scale)
         return self._packed
 
-    def times(self, x: Tensor, bias: Tensor | None) -> Tensor:
+    def matmul(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """(n, in) → (n, out)."""
         if x.requires_grad and torch.is_grad_enabled():  # gradients are those of the dequantized weights
             return functional.linear(x, self.weight * self.scale[:, None], bias)
-        packed = self.packed
+        packed = self.packed_matrix
         q, step, low = quantize_activations(x)
         return dequantize(packed.multiply(q), step, low, packed.sums, bias)
 
-    def product(self, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    def fast_product(self, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         """The same as a function, for very many calls with few rows."""
         if self.weight.device.type != "cpu":
-            return lambda x: self.times(x, bias)
+            return lambda x: self.matmul(x, bias)
         from forebear.kernels.int8 import bfloat16_to_float32, float32_to_bfloat16
 
-        packed, to_int8, to_float = self.packed, float32_to_bfloat16(), bfloat16_to_float32()
+        packed, to_int8, to_float = self.packed_matrix, float32_to_bfloat16(), bfloat16_to_float32()
         multiply, sums = packed.multiply, packed.sums.numpy()
         offsets = np.zeros(len(sums), np.float32) if bias is None else bias.detach().numpy()
         level_limit, min_step = np.float32(max_level()), np.float32(MIN_STEP)
 
         def multiply_rows(x: Tensor) -> Tensor:
             if len(x) > MAX_KERNEL_ROWS:
-                return self.times(x, bias)
+                return self.matmul(x, bias)
             ends = np.empty((len(x), 2), np.float32)
             found = multiply(torch.from_numpy(to_int8(x.numpy(), level_limit, min_step, ends)))
             to_float(found.numpy(), ends, sums, offsets)
@@ -129,10 +129,10 @@ class QuantizedLinear(_QuantizedMatrix):
         self.bias = nn.Parameter(torch.empty(outputs, device="meta"), requires_grad=False) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.times(x, self.bias)
+        return self.matmul(x, self.bias)
 
-    def laid_out(self) -> Callable[[Tensor], Tensor]:
-        return self.product(self.bias)
+    def packed_product(self) -> Callable[[Tensor], Tensor]:
+        return self.fast_product(self.bias)
 
 
 class QuantizedEmbedding(_QuantizedMatrix):
@@ -142,7 +142,7 @@ class QuantizedEmbedding(_QuantizedMatrix):
         return self.weight.index_select(0, numbers) * self.scale.index_select(0, numbers)[:, None]
 
     def logits(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        return self.times(x, bias)
+        return self.matmul(x, bias)
 
 
 def quantize_activations(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -67,9 +67,9 @@ class RecurrentLayer(nn.Module, ABC):
         sorted_state = tuple(tensor[order.rows] for tensor in initial_state)
         if type(self.state) is DeferredLinear:
             weight = self.weight_dropout(self.state.weight)
-            out, state_parts = self.scanned(x[order.positions], order, weight, sorted_state)
+            out, state_parts = self.run_time_ordered(x[order.positions], order, weight, sorted_state)
         else:  # other layer classes (quantized) are called as they are
-            out, state_parts = self.stepped(x[order.positions], order, sorted_state)
+            out, state_parts = self.step_time_ordered(x[order.positions], order, sorted_state)
         ends = tuple(tensor[order.ends] for tensor in (out, *state_parts))
         return out[order.back], ends
 
@@ -78,14 +78,16 @@ class RecurrentLayer(nn.Module, ABC):
         """One token of each sequence: (B, inputs) and the previous state → (B, out) and the new state."""
 
     @abstractmethod
-    def scanned(
+    def run_time_ordered(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Time-ordered sequences, recurrent weights and initial state → (T, out), and the other parts of the state per
         token.
         """
 
-    def stepped(self, x: Tensor, order: TimeOrder, state: RecurrentState) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step_time_ordered(
+        self, x: Tensor, order: TimeOrder, state: RecurrentState
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The same by `step`, for all unfinished sequences at once."""
         states, start = [], 0
         for size in order.sizes:
@@ -100,7 +102,7 @@ class RecurrentLayer(nn.Module, ABC):
         widths = (self.out, self.width)
         return tuple(like.new_zeros(rows, widths[number]) for number in range(self.parts))
 
-    def scan(
+    def forward_reference(
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """Reference implementation of `forward`, token by token."""
@@ -122,7 +124,7 @@ class ElmanLayer(RecurrentLayer):
         h = torch.tanh(self.input(x) + self.state(state[0]))
         return h, (h,)
 
-    def scanned(
+    def run_time_ordered(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         bias = self.input.bias
@@ -147,7 +149,7 @@ class GRULayer(RecurrentLayer):
         h = (1 - z) * torch.tanh(n + r * state_n) + z * h
         return h, (h,)
 
-    def scanned(
+    def run_time_ordered(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         weights = (self.input.weight, weight, self.input.bias, self.state.bias)
@@ -183,7 +185,7 @@ class LSTMLayer(RecurrentLayer):
             h = h.clamp(-self.clips.projection, self.clips.projection) if self.clips.projection else h
         return h, (h, c)
 
-    def scanned(
+    def run_time_ordered(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         gates, *initial_state = (
@@ -268,7 +270,7 @@ class RecurrentStack(nn.ModuleList):
         """(T, inputs) → outputs and final states of all layers."""
         outputs: list[Tensor] = []
         final_states: list[RecurrentState] = []
-        for number, layer in enumerate(self.each()):
+        for number, layer in enumerate(self.recurrent_layers()):
             x = self._layer_dropout[0](x, lengths) if number else x
             y, state = layer(x, lengths, None if states is None else states[number])
             x = x + y if self.skip and number else y
@@ -279,20 +281,20 @@ class RecurrentStack(nn.ModuleList):
     def step(self, x: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
         """One token of each sequence: (B, inputs) → (B, out) of the last layer, and all states."""
         new_states: list[RecurrentState] = []
-        for number, (layer, state) in enumerate(zip(self.each(), states, strict=True)):
+        for number, (layer, state) in enumerate(zip(self.recurrent_layers(), states, strict=True)):
             y, state = layer.step(x, state)
             x = x + y if self.skip and number else y
             new_states.append(state)
         return x, new_states
 
     def zero_state(self, rows: int, like: Tensor) -> list[RecurrentState]:
-        return [layer.zero_state(rows, like) for layer in self.each()]
+        return [layer.zero_state(rows, like) for layer in self.recurrent_layers()]
 
     def state_size(self) -> int:
         """Numbers in the states of one sequence."""
-        return sum(layer.out + (layer.parts - 1) * layer.width for layer in self.each())
+        return sum(layer.out + (layer.parts - 1) * layer.width for layer in self.recurrent_layers())
 
-    def each(self) -> list[RecurrentLayer]:
+    def recurrent_layers(self) -> list[RecurrentLayer]:
         return [layer for layer in self if isinstance(layer, RecurrentLayer)]
 
 
@@ -325,7 +327,7 @@ class RecurrentEncoder(Encoder):
 
     @property
     def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.layers.each()[-1].out
+        return self.layers.recurrent_layers()[-1].out
 
     @property
     def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -334,12 +336,12 @@ class RecurrentEncoder(Encoder):
     @property
     def widths(self) -> tuple[int, ...]:
         """Sizes of all layers; only layers of equal size can be mixed."""
-        return (self.embedding.width, *(layer.out for layer in self.layers.each()))
+        return (self.embedding.width, *(layer.out for layer in self.layers.recurrent_layers()))
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
         """Parameters of the embedding and the first `layers` layers."""
         yield from self.embedding.parameters()
-        for layer in self.layers.each()[:layers]:
+        for layer in self.layers.recurrent_layers()[:layers]:
             yield from layer.parameters()
 
     def forward(
@@ -413,7 +415,7 @@ class BiLMEncoder(Encoder):
 
     @property
     def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return 2 * self.onward.each()[-1].out
+        return 2 * self.onward.recurrent_layers()[-1].out
 
     @property
     def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -423,7 +425,7 @@ class BiLMEncoder(Encoder):
         """Parameters of the embedding and the first `layers` layers of both directions."""
         yield from self.embedding.parameters()
         for stack in (self.onward, self.back):
-            for layer in stack.each()[:layers]:
+            for layer in stack.recurrent_layers()[:layers]:
                 yield from layer.parameters()
 
     def forward(

@@ -58,7 +58,9 @@ class Seq2SeqEncoder(nn.Module):
     way    "forward", "backward" (from the last token to the first), or "both", with half of the units each
     """
 
-    def __init__(self, embedding: InputEmbedding, *, depth: int, inner: int, way: ReadingDirection, dropout: float = 0.0) -> None:
+    def __init__(
+        self, embedding: InputEmbedding, *, depth: int, inner: int, way: ReadingDirection, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.embedding, self.dropout = embedding, LockedDropout(dropout)
         widths = [embedding.width, *[inner] * (depth - 1)]
@@ -143,10 +145,10 @@ class GlobalAttention(nn.Module):
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
         """(T, inner) states and (S, inner) memory → (T, D)."""
-        context = self.weighed(x, lengths, memory, memory_lengths)[0]
+        context = self.attend(x, lengths, memory, memory_lengths)[0]
         return torch.tanh(self.found(unpad_rows(context, lengths)) + self.own(x))
 
-    def weighed(
+    def attend(
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
         """(B, n, inner) context vectors and (B, n, m) weights, both padded."""
@@ -218,7 +220,7 @@ class AttentionEncoderDecoder(RecurrentEncoderDecoder):
         memory, ends = self.reader(source, memory_lengths)
         state, look = self.writer.states(tokens, rows, ends)[-1], self.writer.look
         assert look is not None
-        weights = look.weighed(state, rows, memory, memory_lengths)[1]
+        weights = look.attend(state, rows, memory, memory_lengths)[1]
         row_weights = zip(weights, rows, memory_lengths, strict=True)
         return {"cross": [[row[None, :length, :source_length] for row, length, source_length in row_weights]]}
 
@@ -319,7 +321,7 @@ class PackedRecurrentDecoder:
     def __init__(self, writer: Seq2SeqDecoder, head: LMHead) -> None:
         self.writer, self.head = writer, head
 
-    def laid_out(self, rows: int) -> tuple[list[Gates], LinearFn, LinearFn]:
+    def packed_layers(self, rows: int) -> tuple[list[Gates], LinearFn, LinearFn]:
         """The layers, the map from the last state to the output and the output projection, packed for this many
         sequences.
         """
@@ -356,7 +358,7 @@ class Seq2SeqDecodingState:
         with torch.inference_mode():
             self._step()
             h = self._states[-1][0]
-            _, out, vocabulary = self._decoder.laid_out(len(h))
+            _, out, vocabulary = self._decoder.packed_layers(len(h))
             x = out(h) if self._attention_cache is None else torch.tanh(self._attention_cache.attend(h) + out(h))
             return vocabulary(self._decoder.head.transform_states(x)).float().cpu().numpy()
 
@@ -378,7 +380,7 @@ class Seq2SeqDecodingState:
         """Process the pending token, if there is one."""
         if self._pending_ids is None:
             return
-        layers, _, _ = self._decoder.laid_out(len(self._pending_ids))
+        layers, _, _ = self._decoder.packed_layers(len(self._pending_ids))
         ids = torch.from_numpy(self._pending_ids).to(self._states[0][0].device)
         embedding = self._decoder.writer.embedding
         x, self._pending_ids = embedding.token(ids) * embedding.scale, None
@@ -396,15 +398,15 @@ class AttentionCache:
     def __init__(self, look: GlobalAttention, memory: Tensor, lengths: Sequence[int]) -> None:
         """`memory` (T, inner) of all source tokens, and the lengths of the sources."""
         self._look, self._sources = look, SourceRows(lengths, memory.device)
-        mask = self._sources.here
+        mask = self._sources.mask
         self._allowed = None if mask.all() else mask[:, None].to(memory.device)  # (S, 1, m)
-        self._projected_keys = look.similarity.keyed(self._sources.padded(memory))
-        self._values = self._sources.padded(look.found(memory))  # (S, m, D)
+        self._projected_keys = look.similarity.project_keys(self._sources.pad(memory))
+        self._values = self._sources.pad(look.found(memory))  # (S, m, D)
 
     def attend(self, h: Tensor) -> Tensor:
         """(B, inner) states → (B, D) context vectors, already multiplied by the output matrix."""
         scores = self._look.similarity.scores(self._sources.gather(h), self._projected_keys)
-        return self._sources.scattered(attend_with_scores(scores, self._values, self._allowed)[0])
+        return self._sources.scatter(attend_with_scores(scores, self._values, self._allowed)[0])
 
     def select(self, rows: np.ndarray) -> None:
         """Keep these sequences; sources without sequences are dropped."""
@@ -462,7 +464,7 @@ class TransformerSeq2Seq:
         """
         lengths = [len(source) for source in sources]
         source_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths).last
-        layers, _ = self._decoder.run_layers(len(sources))
+        layers, _ = self._decoder.packed_layers(len(sources))
         memory = EncoderMemory(layers, source_states, lengths, self._decoder.heads)
         rows = TransformerDecodingState(
             self._decoder, [np.empty(0, np.int64)] * len(sources), min(room, self.max_length), memory

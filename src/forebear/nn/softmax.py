@@ -96,7 +96,9 @@ def _loss_and_gradients(
     loss = torch.zeros((), device=x.device)
     slices = list(row_slices(len(x), len(weight)))
     # Scores of a chunk. Aligned rows save a sixth of the time for 33,101 words.
-    buffer = x.new_empty((slices[0].stop if slices else 0, -(-len(weight) // ROW_ALIGNMENT) * ROW_ALIGNMENT))[:, : len(weight)]
+    buffer = x.new_empty((slices[0].stop if slices else 0, -(-len(weight) // ROW_ALIGNMENT) * ROW_ALIGNMENT))[
+        :, : len(weight)
+    ]
     for slice_ in slices:
         rows, targets = x[slice_], target[slice_, None]
         products = torch.mm(rows, weight.t(), out=buffer[: len(rows)])
@@ -239,7 +241,7 @@ class AdaptiveSoftmax(nn.Module):
             log_probs[row_ids] += target_log_probs(score_fn, x[row_ids], words, size)
         return log_probs
 
-    def cost(self, x: Tensor, target: Tensor) -> Tensor:
+    def loss(self, x: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy summed over these words; its cost grows with the clusters they are in."""
         if self.draws and self.training:
             return sampled_softmax_loss(x, self.scores.weight, self.scores.bias, target, self.draws)
@@ -293,7 +295,7 @@ class SoftmaxHead(nn.Module):
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Cross-entropy summed over supervised positions."""
         positions = (target >= 0).nonzero().squeeze(1)
-        return self._shared_softmax[0].cost(self._select_inputs(states.last_at(positions)), target[positions])
+        return self._shared_softmax[0].loss(self._select_inputs(states.last_at(positions)), target[positions])
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         return None if target is None else (target >= 0).nonzero().squeeze(1)

@@ -27,7 +27,7 @@ def packed_linear(layer: nn.Module, pack: PackFn) -> LinearFn:
     """A linear layer as a function with packed weights; int8 and other layers use their own product."""
     if type(layer) is DeferredLinear:
         return pack(layer.weight, layer.bias)
-    return layer.laid_out() if isinstance(layer, QuantizedLinear) else layer
+    return layer.packed_product() if isinstance(layer, QuantizedLinear) else layer
 
 
 def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
@@ -35,7 +35,9 @@ def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
     if type(head) is not LMHead:
         return head.logits_from
     embedding = head.embedding
-    return embedding.product(head.bias) if isinstance(embedding, QuantizedEmbedding) else pack(head.weight, head.bias)
+    return (
+        embedding.fast_product(head.bias) if isinstance(embedding, QuantizedEmbedding) else pack(head.weight, head.bias)
+    )
 
 
 def pack_for_vector(weight: Tensor, bias: Tensor | None) -> LinearFn:

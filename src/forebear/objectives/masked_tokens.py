@@ -39,14 +39,14 @@ class UnitBoundaries(NamedTuple):
 class MaskingUnits(Protocol):
     """A division of sequences into units that are masked as a whole."""
 
-    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries: ...
+    def unit_boundaries(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries: ...
 
 
 @dataclass(frozen=True)
 class SingleTokens:
     """Single tokens (BERT)."""
 
-    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+    def unit_boundaries(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
         return UnitBoundaries(np.ones(batch.num_target_tokens, bool))
 
 
@@ -54,7 +54,7 @@ class SingleTokens:
 class WholeWords:
     """Whole words: all WordPiece subwords of a word, or all characters of a segmented Chinese word."""
 
-    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+    def unit_boundaries(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
         return UnitBoundaries(word_starts(batch, source))
 
 
@@ -68,7 +68,7 @@ class WordNgrams:
     max_words: int
     min_words: int = 1
 
-    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+    def unit_boundaries(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
         starts = word_starts(batch, source)
         words = np.flatnonzero(starts)
         sizes = np.arange(self.min_words, self.max_words + 1)
@@ -95,7 +95,7 @@ class WordNgrams:
 class EntityUnits:
     """Whole entities first, then words (ERNIE); words only if the corpus has no entity annotation."""
 
-    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+    def unit_boundaries(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
         starts = word_starts(batch, source)
         entities = source.corpus.entities
         if entities is None:
@@ -110,11 +110,11 @@ class EntityUnits:
 class AlternatingUnits:
     """Several kinds of units in turn, `steps_per_unit` steps each, repeatedly (ERNIE's stages)."""
 
-    ways: tuple[MaskingUnits, ...]
+    units: tuple[MaskingUnits, ...]
     steps_per_unit: int
 
-    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
-        return self.ways[step // self.steps_per_unit % len(self.ways)].divided(batch, source, step, rng)
+    def unit_boundaries(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+        return self.units[step // self.steps_per_unit % len(self.units)].unit_boundaries(batch, source, step, rng)
 
 
 def word_starts(batch: Batch, source: Subset) -> np.ndarray:
@@ -208,7 +208,7 @@ class MaskedTokens:
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         batch, rng = self.inner.batch(source, size, key), key.rng(MASKING_PURPOSE)
         tokens, lengths = batch.inputs["tokens"], batch.inputs["lengths"]
-        starts, leading = self.units.divided(batch, source, key.step, rng)
+        starts, leading = self.units.unit_boundaries(batch, source, key.step, rng)
         unit_ids = np.cumsum(starts) - 1  # (T,) the number of the unit of each token
         unit_starts = np.flatnonzero(starts)
         is_special = np.zeros(len(unit_starts), bool)

@@ -108,7 +108,7 @@ class BidirectionalLM:
     """
 
     max_length: int
-    end: int
+    eos_id: int
 
     def steps(self, source: Subset, size: int) -> int:
         return self._windows.steps(source, size)
@@ -118,7 +118,7 @@ class BidirectionalLM:
         supervised = following != IGNORE_INDEX
         ignored = np.full((len(inputs_of_windows), 1), IGNORE_INDEX)
         last_tokens = np.where(
-            supervised[:, -1:], following[:, -1:], self.end
+            supervised[:, -1:], following[:, -1:], self.eos_id
         )  # the last window of the text may be short
         inputs = {
             "tokens": np.concatenate((inputs_of_windows, last_tokens), 1).ravel(),
@@ -135,7 +135,7 @@ class BidirectionalLM:
 
     @property
     def _windows(self) -> NextToken:
-        return NextToken(self.max_length, self.end)
+        return NextToken(self.max_length, self.eos_id)
 
 
 # --- Stateful streams: each batch continues where the previous one ended ---

@@ -38,7 +38,7 @@ class SentenceChunks:
 
     spans: np.ndarray
     documents: np.ndarray
-    stretches: np.ndarray
+    run_ends: np.ndarray
     num_split: int
     num_dropped: int
 
@@ -98,7 +98,7 @@ def pack_chunks(
     from its start or from its end at random: the chunk that did not fit tends to be long, and if it always came first,
     its length would reveal which segment is the first.
     """
-    index, ends = np.arange(len(chunks)), chunks.stretches
+    index, ends = np.arange(len(chunks)), chunks.run_ends
     starts = np.searchsorted(ends, ends)  # (n,) first chunk of each chunk's run
     backwards = (rng.random(len(chunks)) < 0.5)[starts]
     lengths = chunks.lengths[np.where(backwards, starts + ends - 1 - index, index)]  # mirrored
@@ -138,7 +138,7 @@ class EpochRows:
         ends: (m,) cumulative tokens.
     """
 
-    sides: np.ndarray
+    segments: np.ndarray
     labels: np.ndarray
     ends: np.ndarray
 
@@ -158,7 +158,7 @@ class DocSentences:
         train_length: Tokens of most sequences, special tokens included; None: max_length.
     """
 
-    specials: ClassVar[int] = 2  # special tokens of a full sequence
+    num_special: ClassVar[int] = 2  # special tokens of a full sequence
     target_heads: ClassVar[bool] = False
     label_names: ClassVar[tuple[str, ...]] = ()  # of the sentence-pair target
 
@@ -171,7 +171,7 @@ class DocSentences:
     @property
     def max_text_tokens(self) -> int:
         """Maximum text tokens of a sequence."""
-        return self.max_length - self.specials
+        return self.max_length - self.num_special
 
     def pack(self, chunks: SentenceChunks, rng: np.random.Generator) -> np.ndarray:
         """The chunk range of each sequence."""
@@ -179,7 +179,7 @@ class DocSentences:
             chunks,
             self.max_text_tokens,
             rng,
-            train_tokens=None if self.train_length is None else self.train_length - self.specials,
+            train_tokens=None if self.train_length is None else self.train_length - self.num_special,
         )
 
     def steps(self, source: Subset, size: int) -> int:
@@ -194,7 +194,7 @@ class DocSentences:
         total = int(epoch.ends[-1])
         first, last = np.searchsorted(epoch.ends, [step * total // steps, (step + 1) * total // steps], side="right")
         last = len(epoch.ends) if step == steps - 1 else last
-        return self._rows(source.corpus.ids, epoch.sides[first:last], epoch.labels[first:last])
+        return self._rows(source.corpus.ids, epoch.segments[first:last], epoch.labels[first:last])
 
     def check(self, source: Subset) -> None:
         """Any text will do."""
@@ -202,7 +202,7 @@ class DocSentences:
     def sentence_chunks(self, source: Subset) -> SentenceChunks:
         return sentence_chunks(source, self.max_text_tokens, self.overflow)
 
-    def sided(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def build_rows(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """The segments of all sequences, and their labels."""
         passages = self.pack(chunks, rng)
         start, end = chunks.spans[passages[:, 0], 0], chunks.spans[passages[:, 1] - 1, 1]
@@ -242,7 +242,7 @@ def row_lengths(segments: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=4)
 def _epoch(objective: DocSentences, source: Subset, seed: int, number: int) -> EpochRows:
     rng = np.random.default_rng([seed, number, 1])
-    segments, labels = objective.sided(objective.sentence_chunks(source), rng)
+    segments, labels = objective.build_rows(objective.sentence_chunks(source), rng)
     order = rng.permutation(len(segments))
     segments, labels = segments[order], labels[order]
     return EpochRows(segments, labels, np.cumsum(row_lengths(segments)))
@@ -252,10 +252,10 @@ def _epoch(objective: DocSentences, source: Subset, seed: int, number: int) -> E
 class _SentencePairs(DocSentences):
     """Sequences [bos, first, eos, second, eos]; a sequence with a single sentence is not split and has no label."""
 
-    specials: ClassVar[int] = 3
+    num_special: ClassVar[int] = 3
     target_heads: ClassVar[bool] = True
 
-    def halved(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def split_passages(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """(m, 4) segments, split between two random sentences, and the document of each sequence."""
         passages = self.pack(chunks, rng)
         first, last = passages[:, 0], passages[:, 1]
@@ -276,8 +276,8 @@ class NextSentence(_SentencePairs):
 
     label_names: ClassVar[tuple[str, ...]] = ("follows", "from elsewhere")
 
-    def sided(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        segments, documents = self.halved(chunks, rng)
+    def build_rows(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        segments, documents = self.split_passages(chunks, rng)
         labels = np.full(len(segments), IGNORE_INDEX)
         two_segment_rows = rng.permutation(np.flatnonzero(segments[:, 3] > segments[:, 2]))
         swappable = self._find_swaps(segments, documents, two_segment_rows, rng)
@@ -323,8 +323,8 @@ class SentenceOrder(_SentencePairs):
 
     label_names: ClassVar[tuple[str, ...]] = ("in order", "swapped")
 
-    def sided(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        segments, _ = self.halved(chunks, rng)
+    def build_rows(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        segments, _ = self.split_passages(chunks, rng)
         labels = np.full(len(segments), IGNORE_INDEX)
         two_segment_rows = rng.permutation(np.flatnonzero(segments[:, 3] > segments[:, 2]))
         swapped = two_segment_rows[: len(two_segment_rows) // 2]

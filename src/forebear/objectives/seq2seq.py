@@ -32,8 +32,8 @@ class SequenceToSequence:
     """
 
     max_length: int
-    source_end: int
-    target_end: int
+    source_eos_id: int
+    target_eos_id: int
 
     def steps(self, source: ParallelSubset, size: int) -> int:
         usable, tokens = source.within_length(self.max_length - 1)
@@ -53,15 +53,15 @@ class SequenceToSequence:
         boundaries = balanced_splits(np.concatenate(([0], np.cumsum(source.lengths[pairs].sum(axis=1) + 2))), count)
         order = np.random.default_rng([key.seed, epoch, pool]).permutation(count)
         batch_index = order[step - first_step]
-        return self.of_pairs(source, pairs[boundaries[batch_index] : boundaries[batch_index + 1]])
+        return self.make_batch(source, pairs[boundaries[batch_index] : boundaries[batch_index + 1]])
 
-    def of_pairs(self, source: ParallelSubset, pairs: np.ndarray) -> Batch:
+    def make_batch(self, source: ParallelSubset, pairs: np.ndarray) -> Batch:
         """A batch of these pairs, in this order."""
-        source_ids, read_lengths = _rows(source.source, pairs, end_id=self.source_end)
-        target_ids, lengths = _rows(source.target, pairs, end_id=self.target_end)
+        source_ids, read_lengths = _rows(source.source, pairs, end_id=self.source_eos_id)
+        target_ids, lengths = _rows(source.target, pairs, end_id=self.target_eos_id)
         ends = np.cumsum(lengths) - 1
         decoder_inputs = np.roll(target_ids, 1)
-        decoder_inputs[np.concatenate(([0], ends[:-1] + 1))] = self.target_end
+        decoder_inputs[np.concatenate(([0], ends[:-1] + 1))] = self.target_eos_id
         inputs = {"tokens": decoder_inputs, "lengths": lengths, "source": source_ids, "source_lengths": read_lengths}
         return Batch(inputs, {"translation": target_ids})
 

@@ -28,7 +28,7 @@ class WholeTexts:
     """
 
     text_unit: str
-    end: int
+    eos_id: int
 
     def __post_init__(self) -> None:
         if self.text_unit not in TEXT_UNITS:
@@ -66,7 +66,7 @@ class WholeTexts:
         row_ends = np.cumsum(lengths) - 1
         is_text = np.ones(int(lengths.sum()), bool)
         is_text[row_ends] = False
-        targets = np.full(len(is_text), self.end, np.int64)
+        targets = np.full(len(is_text), self.eos_id, np.int64)
         if len(spans) and np.array_equal(spans[1:, 0], spans[:-1, 1]):  # contiguous: nothing between them is held out
             targets[is_text] = ids[spans[0, 0] : spans[-1, 1]]
         else:

@@ -69,10 +69,10 @@ class FeatureLabelPairs:
 
     offsets: np.ndarray
     labels: np.ndarray
-    fit: np.ndarray
+    is_trainable: np.ndarray
 
     @classmethod
-    def contains(cls, features: np.ndarray, gold_labels: np.ndarray, count: int, labels: int) -> FeatureLabelPairs:
+    def from_examples(cls, features: np.ndarray, gold_labels: np.ndarray, count: int, labels: int) -> FeatureLabelPairs:
         """From the features (N, T) of words and their labels (N,), with `count` features in all."""
         width = kernels.padded_labels(labels)
         keys = [np.empty(0, np.int64)]
@@ -127,12 +127,12 @@ class CRFProblem:
         return self.pairs.size + self.labels * (self.labels + 2)
 
     @cached_property
-    def pair_count(self) -> np.ndarray:
+    def is_free(self) -> np.ndarray:
         """(size,) which components of a point may differ from 0: not those that never occur or are not allowed."""
         firsts, lasts = self._edges
         is_seen = [np.isin(np.arange(self.labels), self.gold_labels[ends]) for ends in (firsts, lasts)]
         moves, start, end = self.transitions
-        return np.concatenate((self.pairs.fit, moves.ravel(), start & is_seen[0], end & is_seen[1]))
+        return np.concatenate((self.pairs.is_trainable, moves.ravel(), start & is_seen[0], end & is_seen[1]))
 
     @cached_property
     def curvature(self) -> np.ndarray:
@@ -202,7 +202,7 @@ class CRFProblem:
             np.concatenate((expected_transitions, edges[0, here], edges[1, here])) - self._observed_transitions
         )
         cost -= float(np.einsum("i,i->", point[self.pairs.size :], self._observed_transitions))
-        gradient[~self.pair_count] = 0.0
+        gradient[~self.is_free] = 0.0
         if self.l2:
             cost += self.l2 * float(np.einsum("i,i->", point, point))
             gradient += 2 * self.l2 * point
@@ -222,7 +222,9 @@ class CRFProblem:
         first, last, lengths = block
         width = kernels.padded_labels(self.labels)
         scores, gold_labels = np.empty((last - first, width)), self.gold_labels[first:last]
-        kernels.emission_scores_reference(self.features, self.pairs.offsets, self.pairs.labels, point, first, last, scores)
+        kernels.emission_scores_reference(
+            self.features, self.pairs.offsets, self.pairs.labels, point, first, last, scores
+        )
         gold_score = float(scores[np.arange(last - first), gold_labels].sum())
         buffer = np.empty(width)
         levels = kernels.exponentials(scores, self.labels, buffer, buffer.view(np.int64))
@@ -334,7 +336,7 @@ class CRFModel:
         features, gold_labels = np.ascontiguousarray(features[is_target]), gold_labels[is_target].astype(np.int64)
         self.numbers = renumber_by_order(features, index.size)
         features = np.where(features == NO_FEATURE, NO_FEATURE, self.numbers[features])
-        pairs = FeatureLabelPairs.contains(features, gold_labels, index.size, self.num_labels)
+        pairs = FeatureLabelPairs.from_examples(features, gold_labels, index.size, self.num_labels)
         self.index, self.offsets, self.labels = index, pairs.offsets, pairs.labels
         return CRFProblem(features, target_lengths, gold_labels, pairs, self.legal, self.l2, threads)
 

@@ -25,7 +25,7 @@ class FeatureMatrix(Protocol):
         """(R, C) this matrix times one of (F, C)."""
         ...
 
-    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+    def transposed_multiply(self, dense: np.ndarray) -> np.ndarray:
         """(F, C) the transposed matrix times one of (R, C)."""
         ...
 
@@ -57,7 +57,7 @@ class SparseMatrix:
     def multiply(self, dense: np.ndarray) -> np.ndarray:
         return sparse_product(self.indptr, self.indices, self.values, dense)
 
-    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+    def transposed_multiply(self, dense: np.ndarray) -> np.ndarray:
         return sparse_transposed_product(self.indptr, self.indices, self.values, dense, self.width)
 
     def column_square_sums(self) -> np.ndarray:
@@ -67,7 +67,7 @@ class SparseMatrix:
         entries = slice(self.indptr[number], self.indptr[number + 1])
         return self.indices[entries], self.values[entries]
 
-    def averaged(self, groups: np.ndarray) -> SparseMatrix:
+    def average_groups(self, groups: np.ndarray) -> SparseMatrix:
         """The mean row of each group; `groups` (R,) is the rising group number of each row, from 0."""
         starts = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(groups))
         sizes = np.diff(starts)
@@ -89,7 +89,7 @@ class DenseMatrix:
     def multiply(self, dense: np.ndarray) -> np.ndarray:
         return dense_product(self.values, dense)
 
-    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+    def transposed_multiply(self, dense: np.ndarray) -> np.ndarray:
         return dense_transposed_product(self.values, dense)
 
     def column_square_sums(self) -> np.ndarray:
@@ -113,11 +113,11 @@ class RowRepeat:
     def multiply(self, dense: np.ndarray) -> np.ndarray:
         return self.base.multiply(dense)[self.row_ids]
 
-    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+    def transposed_multiply(self, dense: np.ndarray) -> np.ndarray:
         base_sums = np.zeros((self.base.shape[0], dense.shape[1]))
         for number, column in enumerate(dense.T):
             base_sums[:, number] = np.bincount(self.row_ids, column, len(base_sums))
-        return self.base.turned_times(base_sums)
+        return self.base.transposed_multiply(base_sums)
 
     def column_square_sums(self) -> np.ndarray:
         counts = np.bincount(self.row_ids, minlength=self.base.shape[0])
@@ -142,8 +142,8 @@ class ColumnStack:
         ends = np.cumsum([part.shape[1] for part in self.parts])[:-1]
         return sum(part.multiply(block) for part, block in zip(self.parts, np.split(dense, ends), strict=True))  # pyright: ignore
 
-    def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        return np.concatenate([part.turned_times(dense) for part in self.parts])
+    def transposed_multiply(self, dense: np.ndarray) -> np.ndarray:
+        return np.concatenate([part.transposed_multiply(dense) for part in self.parts])
 
     def column_square_sums(self) -> np.ndarray:
         return np.concatenate([part.column_square_sums() for part in self.parts])

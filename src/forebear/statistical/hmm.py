@@ -59,16 +59,16 @@ class HMMParameters:
         logs = _run_threaded(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, output_index=0)
         return np.split(logs, np.cumsum(lengths)[:-1]) if len(rows) else []
 
-    def step_states(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+    def final_states(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, S) P of the state at each row's last token, given the row."""
         tokens, lengths, first = self._flatten_rows(rows)
         return _run_threaded(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, output_index=1)
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
-        return self.forward(self.step_states(rows))
+        return self.log_probs_after(self.final_states(rows))
 
-    def forward(self, states: np.ndarray) -> np.ndarray:
+    def log_probs_after(self, states: np.ndarray) -> np.ndarray:
         """(B, V) log P of the next token, given the probabilities (B, S) of the states before it."""
         log_probs = np.empty((len(states), self.vocab_size))
         with np.errstate(divide="ignore"):
@@ -77,7 +77,7 @@ class HMMParameters:
         return log_probs
 
     def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
-        return HMMDecodingState(self, self.step_states(rows))
+        return HMMDecodingState(self, self.final_states(rows))
 
     def posteriors(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row (n - 1, S), P of each state at each token but the first, given the whole row."""
@@ -137,19 +137,19 @@ class HMMDecodingState:
     """State probabilities of the rows being continued."""
 
     def __init__(self, states: HMMParameters, known: np.ndarray) -> None:
-        self.states, self.known = states, known
+        self.parameters, self.state_probs = states, known
 
     def next_logits(self) -> np.ndarray:
-        return self.states.forward(self.known).astype(np.float32)
+        return self.parameters.log_probs_after(self.state_probs).astype(np.float32)
 
     def append(self, ids: np.ndarray) -> None:
-        ends, tables = np.arange(1, len(ids) + 1), self.states
-        _, self.known = kernels.forward_filter(
-            np.asarray(ids, np.int64), ends, self.known, tables.moves, tables.emissions
+        ends, tables = np.arange(1, len(ids) + 1), self.parameters
+        _, self.state_probs = kernels.forward_filter(
+            np.asarray(ids, np.int64), ends, self.state_probs, tables.moves, tables.emissions
         )
 
     def select(self, rows: np.ndarray) -> None:
-        self.known = self.known[rows]
+        self.state_probs = self.state_probs[rows]
 
 
 def balanced_slices(lengths: np.ndarray, work: int) -> list[slice]:
@@ -381,7 +381,7 @@ class HMMModel:
         """(B, V) log P(next token given the row)."""
         return self.finalize().next_log_probs(rows)
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
         return self.finalize().start_decoding(rows, room)
 
     # -- its state

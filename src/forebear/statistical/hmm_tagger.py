@@ -241,7 +241,7 @@ class HMMTagger:
         """(B, V) log P(next token given the row)."""
         return self.finalize().states.next_log_probs([self._map_unknown(row) for row in rows])
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
         return self.finalize().states.start_decoding([self._map_unknown(row) for row in rows], room)
 
     def _map_unknown(self, row: np.ndarray) -> np.ndarray:

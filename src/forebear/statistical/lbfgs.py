@@ -59,7 +59,7 @@ def minimize(
     for iteration in range(max_iterations):
         if is_flat(search.point, search.gradient):
             return LBFGSResult(search.point, search.value, iteration, "found")
-        if min_decrease and search.has_decreased() < min_decrease * abs(search.value):
+        if min_decrease and search.recent_decrease() < min_decrease * abs(search.value):
             return LBFGSResult(search.point, search.value, iteration, "still")
         if deadline is not None and monotonic() >= deadline:
             return LBFGSResult(search.point, search.value, iteration, "time")
@@ -118,7 +118,7 @@ class LBFGSOptimizer:
             "bends": np.stack([bend for _, bend, _ in self.memory]) if self.memory else empty,
         }
 
-    def has_decreased(self) -> float:
+    def recent_decrease(self) -> float:
         """Decrease of the value over the last LAST steps; infinite before there were so many."""
         return self.values[0] - self.value if len(self.values) > LOOKBACK else np.inf
 

@@ -50,7 +50,7 @@ class FeatureConfig:
         if self.kind == "tag":
             return WordFeatures.fit(rows, positions, min_count=self.min_count, shapes=self.shapes, **options)
         if self.kind == "span":
-            return PassageFeatures.learned(rows, shapes=self._shapes, **options)
+            return PassageFeatures.fit(rows, shapes=self._shapes, **options)
         return TextFeatures.fit(rows, order=self.order, pairs=self.is_pair, min_count=self.min_count, **options)
 
     def feature_names(self) -> set[str]:
@@ -84,10 +84,10 @@ class FeatureConfig:
     ) -> FeatureMatrix:
         """A row for each example, token (tag: those at `positions`, or all; span) or row (choice)."""
         if isinstance(features, WordFeatures):
-            return features.of(rows, np.arange(len(rows.tokens)) if positions is None else positions)
-        matrix = features.of(rows)
+            return features.transform(rows, np.arange(len(rows.tokens)) if positions is None else positions)
+        matrix = features.transform(rows)
         if isinstance(matrix, SparseMatrix) and self.kind != "choice" and groups is not None:
-            return matrix.averaged(groups)
+            return matrix.average_groups(groups)
         return matrix
 
 

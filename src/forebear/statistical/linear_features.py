@@ -136,7 +136,7 @@ class TextFeatures:
         orders = range(1, self.ngrams.order + 1)
         return (*(name.format(n) for n in orders for name in by_order), "length of the shorter by the longer")
 
-    def of(self, rows: TokenRows) -> SparseMatrix:
+    def transform(self, rows: TokenRows) -> SparseMatrix:
         """The feature matrix of these rows."""
         parts = [self._chunk(chunk) for chunk in rows.drop(self.skipped).chunks()]
         return stack_rows(parts, self.width)
@@ -341,7 +341,7 @@ class WordFeatures:
         """Number of token and bigram features, which precede those of shapes."""
         return len(WORD_OFFSETS) * self.pairs.vocabulary + len(PAIR_OFFSETS) * self.pairs.count(2)
 
-    def of(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
+    def transform(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
         """A row for each of these tokens."""
         padded, padded_positions = pad_rows(rows, self.pairs.vocabulary - 1, self.skipped)
         size = self.pairs.vocabulary

@@ -126,7 +126,7 @@ def fit_linear(
             matrix.multiply(weights) + point[num_weights:] if has_bias else matrix.multiply(weights)
         )
         gradient = np.empty_like(point)
-        gradient[:num_weights] = (matrix.turned_times(score_gradient) + penalty * weights).ravel()
+        gradient[:num_weights] = (matrix.transposed_multiply(score_gradient) + penalty * weights).ravel()
         gradient[num_weights:] = score_gradient.sum(axis=0)[: len(point) - num_weights]
         return (
             value + penalty / 2 * stable_dot(point[:num_weights], point[:num_weights])

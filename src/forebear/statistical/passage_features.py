@@ -61,12 +61,12 @@ class PassageFeatures:
     """
 
     weights: np.ndarray
-    asking: np.ndarray
+    question_words: np.ndarray
     skipped: np.ndarray
     shapes: np.ndarray
 
     @classmethod
-    def learned(cls, rows: TokenRows, *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray) -> PassageFeatures:
+    def fit(cls, rows: TokenRows, *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray) -> PassageFeatures:
         keys = np.sort(rows.rows() * vocabulary + rows.tokens)
         document_counts = np.bincount(keys[np.diff(keys, prepend=-1) != 0] % vocabulary, minlength=vocabulary)
         weights = np.log((1 + len(rows)) / (1 + document_counts)) / max(1.0, np.log(1 + len(rows)))
@@ -78,9 +78,9 @@ class PassageFeatures:
 
     @property
     def width(self) -> int:
-        return len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1) + len(FIGURES) + len(self.asking) * NUM_LOOKS
+        return len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1) + len(FIGURES) + len(self.question_words) * NUM_LOOKS
 
-    def of(self, rows: TokenRows) -> ColumnStack:
+    def transform(self, rows: TokenRows) -> ColumnStack:
         """Neighbor tokens, figures, and combinations of question words with looks."""
         words, figures, question_parts = [], [np.zeros((0, len(FIGURES)), np.float32)], []
         vocab_size = len(self.weights) + 1
@@ -98,7 +98,7 @@ class PassageFeatures:
             question_parts.append(self._question_features(chunk, figures[-1]))
         word_matrix, question_matrix = (
             stack_rows(words, len(NEIGHBOR_OFFSETS) * vocab_size),
-            stack_repeated_rows(question_parts, len(self.asking) * NUM_LOOKS),
+            stack_repeated_rows(question_parts, len(self.question_words) * NUM_LOOKS),
         )
         return ColumnStack((word_matrix, DenseMatrix(np.concatenate(figures)), question_matrix))
 
@@ -109,17 +109,17 @@ class PassageFeatures:
         column -= len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
         if column < len(FIGURES):
             return FeatureName((), FIGURES[column])
-        look, question_word = divmod(column - len(FIGURES), len(self.asking))
+        look, question_word = divmod(column - len(FIGURES), len(self.question_words))
         shape, edge = divmod(look, len(EDGES))
         return FeatureName(
-            (int(self.asking[question_word]),), f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}"
+            (int(self.question_words[question_word]),), f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}"
         )
 
     def _question_features(self, rows: TokenRows, figures: np.ndarray) -> RowRepeat:
         """The frequent question words of each row, for every look of its tokens."""
-        row_ids, size = rows.rows(), len(self.asking)
-        is_question = (rows.segments == 0) & np.isin(rows.tokens, self.asking)
-        keys = np.unique(row_ids[is_question] * size + np.searchsorted(self.asking, rows.tokens[is_question]))
+        row_ids, size = rows.rows(), len(self.question_words)
+        is_question = (rows.segments == 0) & np.isin(rows.tokens, self.question_words)
+        keys = np.unique(row_ids[is_question] * size + np.searchsorted(self.question_words, rows.tokens[is_question]))
         counts = np.bincount(keys // max(1, size), minlength=len(rows))
         begins_clause, ends_clause = (
             figures[:, FIGURES.index(f"{what} the clause")] > 0 for what in ("begins", "ends")
@@ -192,7 +192,7 @@ class PassageFeatures:
 
     def arrays(self) -> dict[str, np.ndarray]:
         is_asking = np.zeros(len(self.weights), np.uint8)
-        is_asking[self.asking] = 1
+        is_asking[self.question_words] = 1
         return {"weights_of_tokens": self.weights, "asking": is_asking}
 
     @classmethod

@@ -56,7 +56,7 @@ class AnswerPrediction:
     best: AnswerCandidate | None
     candidates: tuple[AnswerCandidate, ...]
     no_answer_score: float  # probability of no answer
-    is_linear: tuple[tuple[str, float, float], ...]
+    token_table: tuple[tuple[str, float, float], ...]
 
     @property
     def text(self) -> str:
@@ -77,7 +77,8 @@ class AnswerPrediction:
             "no_answer": round(self.no_answer_score, 6),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "table": [
-                {"token": token, "start": round(start, 6), "end": round(end, 6)} for token, start, end in self.is_linear
+                {"token": token, "start": round(start, 6), "end": round(end, 6)}
+                for token, start, end in self.token_table
             ],
         }
 
@@ -152,7 +153,11 @@ class QuestionAnswering(Task):
             window = passage.ids[start : start + max_tokens]
             offset = input_format.last_text_start(question, window)
             has_answer = start <= first and last < start + len(window) and first >= 0
-            targets = (offset + first - start, offset + last - start) if has_answer else (NO_ANSWER_POSITION, NO_ANSWER_POSITION)
+            targets = (
+                (offset + first - start, offset + last - start)
+                if has_answer
+                else (NO_ANSWER_POSITION, NO_ANSWER_POSITION)
+            )
             targets = (IGNORE_INDEX, IGNORE_INDEX) if example.answers is None else targets
             answer_spans = np.full((offset + len(window) + len(input_format.after), 2), IGNORE_INDEX, np.int64)
             answer_spans[offset : offset + len(window)] = passage.spans[start : start + len(window)] or 0
@@ -202,7 +207,8 @@ class QuestionAnswering(Task):
                 candidates.setdefault((start, end), span)
         ranked = tuple(candidates.values())
         no_answer_score = min(
-            (float(window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION]) for window in windows), default=0.0
+            (float(window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION]) for window in windows),
+            default=0.0,
         )
         best = ranked[0] if ranked else None
         table = windows[spans[0][1]].table(example.passage) if spans else ()

@@ -66,9 +66,9 @@ class HeadSpec:
 class Judgment:
     """A prediction compared with its gold answer, both as text, with its probability if there is one."""
 
-    right: bool
-    wanted: str
-    said: str
+    is_right: bool
+    expected: str
+    predicted: str
     probability: float | None = None
 
 

@@ -49,7 +49,7 @@ class ExampleRows:
     examples: np.ndarray
     targets: TargetArrays
     uses_segments: bool
-    grouped: bool
+    groups_rows: bool
     num_truncated: int = 0
     answer_spans: np.ndarray | None = None
 
@@ -117,7 +117,7 @@ class ExampleRows:
 
     def per_row(self) -> ExampleRows:
         """For prediction: each sequence as an example of its own, unless heads combine sequences."""
-        if self.grouped or len(self) == len(self.lengths):
+        if self.groups_rows or len(self) == len(self.lengths):
             return self
         return replace(self, examples=np.arange(len(self.lengths)), targets={})
 
@@ -128,7 +128,7 @@ class ExampleRows:
         inputs = {"tokens": self.tokens[token_positions].astype(np.int64), "lengths": self.lengths[row_ids]}
         if self.uses_segments:
             inputs["segments"] = self.segments[token_positions].astype(np.int64)
-        if self.grouped:
+        if self.groups_rows:
             rows = np.diff(self._first_rows)[np.asarray(examples)]
             inputs["groups"] = np.repeat(np.arange(len(rows)), rows)
         indices_of_length = {len(self): np.asarray(examples), len(self.tokens): token_positions}

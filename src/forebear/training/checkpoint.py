@@ -30,7 +30,7 @@ class Checkpoint:
     def load_state(self) -> dict[str, Any]:
         return json.loads((self.folder / STATE_FILE).read_text())
 
-    def damage(self) -> str | None:
+    def find_damage(self) -> str | None:
         """The first corrupt or missing file, in words; None if every checksum matches."""
         try:
             entries = json.loads((self.folder / MANIFEST_FILE).read_text())["files"]
@@ -64,7 +64,7 @@ class CheckpointStore:
         """The newest valid checkpoint, and what is wrong with those that are newer."""
         problems: list[str] = []
         for checkpoint in reversed(self.list_all()):
-            damage = checkpoint.damage()
+            damage = checkpoint.find_damage()
             if damage is None:
                 return checkpoint, problems
             problems.append(damage)
@@ -88,7 +88,7 @@ class CheckpointStore:
         temp_folder = self.folder / f".{step}.tmp"
         checkpoint = Checkpoint(self.folder / f"{step:08d}")
         self.clean_up()
-        if checkpoint.folder.exists() and checkpoint.damage() is None:
+        if checkpoint.folder.exists() and checkpoint.find_damage() is None:
             return checkpoint
         temp_folder.mkdir(parents=True)
         try:

@@ -98,7 +98,7 @@ class Diagnostics:
     emit: Callable[[str, str], object]
     typical_lr: float | None = None  # the model's default learning rate
 
-    def no_number(self, step: int, loss: float, rate: float) -> None:
+    def check_finite(self, step: int, loss: float, rate: float) -> None:
         if not math.isfinite(loss):
             raise NonFiniteLossError(
                 f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}",
@@ -109,7 +109,7 @@ class Diagnostics:
         """A learning rate to try: a third, or the default if this one is far above it."""
         return self.typical_lr if self.typical_lr is not None and rate > 3 * self.typical_lr else rate / 3
 
-    def of_vectors(self, step: int, loss: float, zero_knowledge_loss: float | None, rate: float) -> None:
+    def check_vectors(self, step: int, loss: float, zero_knowledge_loss: float | None, rate: float) -> None:
         """`zero_knowledge_loss` is the loss of untrained word vectors, where known."""
         if zero_knowledge_loss is not None and loss > DIVERGENCE_FACTOR * zero_knowledge_loss:
             raise NonFiniteLossError(
@@ -124,7 +124,7 @@ class Diagnostics:
                 f"({zero_knowledge_loss:.2f}): the rate is too high for this text",
             )
 
-    def of_gradient(self, step: int, max_norm: float, clip: float) -> None:
+    def check_gradient(self, step: int, max_norm: float, clip: float) -> None:
         """`max_norm` is the gradient norm before clipping."""
         if step > self.warmup and max_norm > EXPLODING_FACTOR * clip:
             self.emit(
@@ -134,7 +134,7 @@ class Diagnostics:
                 "or a shorter --context",
             )
 
-    def of_loss(self, step: int, loss: float) -> None:
+    def check_training_loss(self, step: int, loss: float) -> None:
         """`loss` is the mean training loss of the last steps."""
         if self.unigram_loss is not None and step > 2 * self.warmup + 100 and loss > self.unigram_loss:
             self.emit(
@@ -143,7 +143,7 @@ class Diagnostics:
                 f"({self.unigram_loss:.2f}); the rate may be too high (try a third) or too low",
             )
 
-    def of_end(self, loss: float, seconds: float, time_budget: float | None, *, is_counting: bool = False) -> None:
+    def check_end(self, loss: float, seconds: float, time_budget: float | None, *, is_counting: bool = False) -> None:
         """`loss` is the final held-out loss; `is_counting`: the text was counted, not learned by descent."""
         if self.unigram_loss is not None and loss > self.unigram_loss:
             hint = "give it more text, or another --smoothing" if is_counting else "give it more time, or more text"
@@ -161,7 +161,7 @@ class Diagnostics:
                 "fewer --threads suffer less from other programs",
             )
 
-    def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> None:
+    def check_overfitting(self, step: int, loss: float, best: float, best_step: int) -> None:
         epochs = step / max(1, self.epoch)
         if epochs > 2 and loss > best + 0.02 * abs(best):
             self.emit(

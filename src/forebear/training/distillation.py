@@ -33,12 +33,12 @@ MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite
 class StudentStates(States):
     """A student's states, and its teacher's for the same rows."""
 
-    taught: States | None = None
+    teacher_states: States | None = None
 
     @property
     def teacher(self) -> States:
-        assert self.taught is not None
-        return self.taught
+        assert self.teacher_states is not None
+        return self.teacher_states
 
 
 def soft_target_loss(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
@@ -72,7 +72,7 @@ class LogitDistillation(nn.Module):
         head: Any = self._head[0]
         positions = _supervised_rows(target)
         if isinstance(head, TagHead):
-            logits = head.choose(head.dropout(head.at(states, positions))).float()
+            logits = head.choose(head.dropout(head.vectors_at(states, positions))).float()
         elif isinstance(head, LabelHead):
             logits = head(states)[positions]
         else:  # a softmax over the tokens of a row, or over the rows of an example
@@ -311,7 +311,7 @@ class StudentModel(Model):
     def tensors(self) -> StateDict:
         return {name: tensor for name, tensor in super().tensors().items() if not self._is_extra(name)}
 
-    def more_tensors(self) -> StateDict:
+    def extra_tensors(self) -> StateDict:
         return {name: tensor for name, tensor in super().tensors().items() if self._is_extra(name)}
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
@@ -335,7 +335,7 @@ class DistillationLearner(GradientLearner):
         from safetensors.torch import save_file
 
         super().save(folder)
-        if extra := self.model.more_tensors():
+        if extra := self.model.extra_tensors():
             save_file({name: tensor.cpu() for name, tensor in extra.items()}, folder / PROJECTION_FILE)
 
     def load(self, folder: Path) -> None:

@@ -103,7 +103,7 @@ class CreateLearner:
     sync_method: type[GradientSync]
 
     def perform(self, connection: Any, sync: GradientSync | None) -> tuple[GradientSync, Any]:
-        device = self.device.of_process(connection.local_rank, connection.local_size, self.recipe)
+        device = self.device.for_process(connection.local_rank, connection.local_size, self.recipe)
         learner = GradientLearner(self.network, self.recipe, device, None, self.shares)
         return self.sync_method(connection, learner), None
 
@@ -174,7 +174,7 @@ class MultiProcessLearner(Learner):
 
     def __init__(self, learner: GradientLearner, connection: LeaderConnection, sync_method: type[GradientSync]) -> None:
         self.learner, self.connection, self.notes = learner, connection, learner.notes
-        message = CreateLearner(learner.model, learner.recipe, learner.device, learner.shares, sync_method)
+        message = CreateLearner(learner.model, learner.recipe, learner.device, learner.lr_scales, sync_method)
         self.connection.send([message] * (connection.size - 1))
         self.sync = sync_method(connection, learner)
         self.connection.receive_answers()
@@ -230,7 +230,7 @@ class MultiProcessLearner(Learner):
     def _assign(self, batch: Batch) -> list[list[MicroBatch]]:
         """As many micro-batches as a single process would make of a step, or one for each process."""
         size = self.connection.size
-        count = -(-self.learner.parts // size) * size
+        count = -(-self.learner.num_micro_batches // size) * size
         return self.sync.assign([MicroBatch(*numbered) for numbered in enumerate(batch.split(count))])
 
     def _perform_everywhere(self, message: Any, perform_here: Callable[[], None]) -> None:
@@ -460,7 +460,7 @@ class ShardedSync:
             if isinstance(module, FSDPModule):  # gradients are summed: losses are divided already
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
-        self.learner = _ShardedLearner(network, learner.recipe, learner.device, None, learner.shares)
+        self.learner = _ShardedLearner(network, learner.recipe, learner.device, None, learner.lr_scales)
 
     @torch.no_grad()
     def sync_state(self) -> None:
@@ -516,7 +516,7 @@ class ShardedSync:
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
         losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
         if losses is None:  # the others wait for us in the middle of their passes: nobody can turn back
-            hint = f"divide steps into more parts (--accumulate {2 * self.unsharded.parts}), or use more processes"
+            hint = f"divide steps into more parts (--accumulate {2 * self.unsharded.num_micro_batches}), or use more processes"
             raise ForebearError(f"out of memory in process {self.connection.rank}", hint=hint)
         return losses, {name for name, parameter in self.learner.sharded.items() if parameter.grad is not None}
 
@@ -533,7 +533,7 @@ class _ShardedLearner(GradientLearner):
         shards = {
             name: parameter.to_local().detach() for name, parameter in self.sharded.items() if parameter.requires_grad
         }
-        self.optimizer = AdamW(shards, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
+        self.optimizer = AdamW(shards, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.lr_scales)
         self._uses_dropout = self.model.is_random
 
     def apply_gradients(self, rate: float) -> bool:

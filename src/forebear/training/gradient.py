@@ -111,7 +111,7 @@ class DeviceConfig:
     threads: int
     precision: str  # float32, or bfloat16 for matrix products
 
-    def of_process(self, local_rank: int, local_size: int, recipe: Recipe) -> DeviceConfig:
+    def for_process(self, local_rank: int, local_size: int, recipe: Recipe) -> DeviceConfig:
         """The device of one of several processes on a machine: its own GPU, or a share of the cores."""
         import torch
 
@@ -123,7 +123,7 @@ class DeviceConfig:
         return replace(self, device=f"cuda:{local_rank}", threads=threads)
 
     @contextlib.contextmanager
-    def precisely(self) -> Iterator[None]:
+    def autocast(self) -> Iterator[None]:
         import torch
 
         if self.precision == "float32":
@@ -199,14 +199,14 @@ class GradientLearner(Learner):
         initial_tensors: Mapping[str, Tensor] | None = None,
         lr_scales: Mapping[str, float] | None = None,
     ) -> None:
-        self.model, self.recipe, self.device, self.given = model, recipe, device, initial_tensors
-        self.shares = lr_scales or {}
-        self.parts = recipe.accumulate  # per step; doubled when memory is too small
+        self.model, self.recipe, self.device, self.initial_tensors = model, recipe, device, initial_tensors
+        self.lr_scales = lr_scales or {}
+        self.num_micro_batches = recipe.accumulate  # per step; doubled when memory is too small
         self.notes: list[str] = []
-        self.clipped, self.largest = 0, 0.0  # since clipping_stats() was called
+        self.num_clipped, self.max_gradient_norm = 0, 0.0  # since clipping_stats() was called
 
     def initialize(self) -> None:
-        self.model.initialize(self.recipe.seed, self.given)
+        self.model.initialize(self.recipe.seed, self.initial_tensors)
         if self.model.bptt_state is not None:
             self.model.bptt_state.clear()
         self.build_optimizer()
@@ -215,13 +215,13 @@ class GradientLearner(Learner):
         """Moves the network to its device and creates its optimizer."""
         self.model.to(self.device.device)
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
-        self.optimizer = AdamW(trainable, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
+        self.optimizer = AdamW(trainable, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.lr_scales)
         self._uses_dropout = self.model.is_random
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         counts = batch.supervised_counts()
         while True:
-            parts = batch.split(self.parts)
+            parts = batch.split(self.num_micro_batches)
             losses = self.accumulate_gradients([MicroBatch(*numbered) for numbered in enumerate(parts)], counts, step)
             if losses is not None:
                 return mean_losses(losses, counts, self.apply_gradients(self.recipe.rate * lr_fraction))
@@ -250,8 +250,8 @@ class GradientLearner(Learner):
         """Takes an optimizer step if all gradients are finite, so that no checkpoint holds NaN; whether they were."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.optimizer.parameters.values(), self.recipe.clip))
         is_finite = math.isfinite(norm)
-        self.clipped += norm > self.recipe.clip
-        self.largest = max(self.largest, norm) if is_finite else self.largest
+        self.num_clipped += norm > self.recipe.clip
+        self.max_gradient_norm = max(self.max_gradient_norm, norm) if is_finite else self.max_gradient_norm
         if is_finite:
             self.optimizer.step(rate)
             if self.model.bptt_state is not None:
@@ -261,8 +261,8 @@ class GradientLearner(Learner):
 
     def clipping_stats(self) -> dict[str, float]:
         """Number of clipped gradients and largest gradient norm since the last call."""
-        stats = {"clipped": self.clipped, "largest_gradient": self.largest}
-        self.clipped, self.largest = 0, 0.0
+        stats = {"clipped": self.num_clipped, "largest_gradient": self.max_gradient_norm}
+        self.num_clipped, self.max_gradient_norm = 0, 0.0
         return stats
 
     def halve_micro_batches(self, parts: Sequence[Batch]) -> None:
@@ -272,9 +272,11 @@ class GradientLearner(Learner):
                 "out of memory, even with a single example at a time",
                 hint="choose a smaller --size, --context or --vocabulary, or a machine with more memory",
             )
-        self.parts = 2 * len(parts)
+        self.num_micro_batches = 2 * len(parts)
         parts_text = f"{len(parts)} part{'s' * (len(parts) > 1)}"
-        self.notes.append(f"memory is too small for a step in {parts_text}: from now on it is made in {self.parts}")
+        self.notes.append(
+            f"memory is too small for a step in {parts_text}: from now on it is made in {self.num_micro_batches}"
+        )
 
     def time_step(self, batch: Batch) -> float:
         """Seconds of a step. A run with a time budget depends on the clock anyway, so the number of threads may too."""
@@ -304,7 +306,7 @@ class GradientLearner(Learner):
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         while True:
-            parts = batch.split(self.parts)
+            parts = batch.split(self.num_micro_batches)
             losses = self.evaluate_parts([MicroBatch(*numbered) for numbered in enumerate(parts)])
             if losses is not None:
                 return sum_losses(losses)
@@ -323,7 +325,7 @@ class GradientLearner(Learner):
         return [losses for losses, part in zip(part_losses, parts, strict=True) if part.is_counted]
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
-        with self.device.precisely():
+        with self.device.autocast():
             return self.model(self._tensors(batch.inputs), self._tensors(batch.targets))
 
     def _tensors(self, arrays: TargetArrays) -> dict[str, Tensor]:

@@ -176,7 +176,7 @@ class CRFLearner(CountingLearner):
     @staticmethod
     def _has_converged(search: LBFGSOptimizer) -> bool:
         is_flat = np.linalg.norm(search.slope) <= FLAT_GRADIENT * max(1.0, float(np.linalg.norm(search.point)))
-        return bool(is_flat) or search.has_decreased() < STILL * abs(search.value)
+        return bool(is_flat) or search.recent_decrease() < STILL * abs(search.value)
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """No loss: the model is evaluated by its predictions."""

@@ -147,7 +147,11 @@ def task_learner(
 
     model = build_task_model(spec, tokenizer, task, adaptation, label_weights)
     return GradientLearner(
-        model, recipe, choose_device(recipe), select_pretrained_tensors(pretrained or {}, model), adaptation.lr_scales(model)
+        model,
+        recipe,
+        choose_device(recipe),
+        select_pretrained_tensors(pretrained or {}, model),
+        adaptation.lr_scales(model),
     )
 
 

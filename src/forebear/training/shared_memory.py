@@ -70,7 +70,7 @@ class SharedMemorySync:
 
     def _build_slice_optimizer(self, optimizer: AdamW) -> None:
         """An optimizer for our slice; it shares its step counts with that of all parameters, which is saved."""
-        recipe, shares = self.learner.recipe, self.learner.shares
+        recipe, shares = self.learner.recipe, self.learner.lr_scales
         weights = self._slices({name: self.weights[name] for name in optimizer.parameters})
         self.slice_optimizer = AdamW(weights, decay=recipe.decay, memory=recipe.memory, lr_scales=shares)
         self.slice_optimizer.state = {

@@ -65,9 +65,9 @@ class DistillationObjective:
     """
 
     inner: Objective
-    lessons: Any
-    mixed: tuple[str, ...] = ()
-    matched: tuple[str, ...] = ()
+    train_source: Any
+    mixed_targets: tuple[str, ...] = ()
+    layer_targets: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def steps(self, source: Any, size: int) -> int:
@@ -78,12 +78,13 @@ class DistillationObjective:
 
     def batch(self, source: Any, size: int, key: BatchKey) -> Batch:
         batch = self.inner.batch(source, size, key)
-        if source is not self.lessons:
+        if source is not self.train_source:
             return batch
         targets = {
-            name + TEACHER_TARGET if name in self.mixed else name: target for name, target in batch.targets.items()
+            name + TEACHER_TARGET if name in self.mixed_targets else name: target
+            for name, target in batch.targets.items()
         }
-        placeholder = {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.matched}
+        placeholder = {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.layer_targets}
         return replace(batch, targets=targets | placeholder, weights={**batch.weights, **self.weights})
 
 
@@ -94,7 +95,7 @@ class Teacher:
     model: Any
     task: Task
     tokenizer: Tokenizer
-    layout: InputFormat
+    input_format: InputFormat
 
     def targets_for(
         self, examples: Sequence[Any], rows: ExampleRows, progress: ProgressFn | None = None
@@ -107,7 +108,7 @@ class Teacher:
         if "start" in rows.targets:
             logits = predict_logits(self.model, rows, progress)
             return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name]) for name in ("start", "end")}
-        teacher_rows = self.task.encode(examples, self.tokenizer, self.layout)
+        teacher_rows = self.task.encode(examples, self.tokenizer, self.input_format)
         logits = predict_logits(self.model, teacher_rows, progress)
         if "tag" in rows.targets:
             answers = self.task.predictions(examples, teacher_rows, logits)  # with a CRF: the marginals of each word

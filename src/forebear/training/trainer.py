@@ -41,7 +41,7 @@ class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_requested = False
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._previous_wakeup_fd = -1  # such as that of an event loop
@@ -66,7 +66,7 @@ class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
             self._sockets[1].close()  # which ends the thread
 
     def _on_signal(self, signal_number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.is_requested = True
 
 
 def _listen(receiver: socket.socket) -> None:
@@ -199,7 +199,7 @@ class Trainer:
                 save_interval = max(self.recipe.save_every, SAVE_INTERVAL_FACTOR * self.saving)
                 if time.monotonic() - self.saved > save_interval and not self._is_over():
                     self._save()
-                if interruption.asked and not self._is_over():
+                if interruption.is_requested and not self._is_over():
                     self._stop()
             self._finish()
 
@@ -257,7 +257,7 @@ class Trainer:
         batch = self._batch(step)
         losses = self.learner.step(batch, step, lr_fraction)
         self._forward_notes()
-        diagnostics.no_number(step, sum(losses.values()), self.recipe.rate * lr_fraction)
+        diagnostics.check_finite(step, sum(losses.values()), self.recipe.rate * lr_fraction)
         for name, loss in losses.items():
             self.at.recent.setdefault(name, []).append(loss)
         self.at.tokens += batch.num_tokens
@@ -265,7 +265,7 @@ class Trainer:
         clipping = self.learner.clipping_stats()
         self.at.clipped += int(clipping.get("clipped", 0))
         self.at.largest = max(self.at.largest, clipping.get("largest_gradient", 0.0))
-        diagnostics.of_gradient(self.at.step, clipping.get("largest_gradient", 0.0), self.recipe.clip)
+        diagnostics.check_gradient(self.at.step, clipping.get("largest_gradient", 0.0), self.recipe.clip)
 
     def _evaluate_and_report(self, diagnostics: Diagnostics) -> None:
         """Evaluates, writes a line of metrics.jsonl and reports progress, each when it is due."""
@@ -279,21 +279,21 @@ class Trainer:
         if is_eval_step(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or is_over:
             held_out = self.evaluate()
             if not self.counts:  # in models of counts a token may have probability 0
-                diagnostics.no_number(step, sum(held_out.values()), rate)
+                diagnostics.check_finite(step, sum(held_out.values()), rate)
             loss = sum(held_out.values()) if held_out else math.inf  # infinite if nothing is held out
             if self.last:
-                diagnostics.of_vectors(step, loss, self.learner.model.nothing, rate)
+                diagnostics.check_vectors(step, loss, self.learner.model.nothing, rate)
             if self.judge is not None:
                 judged_metrics, loss = self.judge()
                 held_out |= judged_metrics
             is_best = self._is_best(loss, diagnostics)
             if is_over and not (self.counts and loss == math.inf) and (tokens := _token_loss(held_out)) is not None:
-                diagnostics.of_end(tokens, self.at.seconds, self.recipe.time, is_counting=self.once)
+                diagnostics.check_end(tokens, self.at.seconds, self.recipe.time, is_counting=self.once)
         if step % STEPS_PER_LINE and held_out is None:
             return
         losses = {name: sum(recent) / len(recent) for name, recent in self.at.recent.items() if recent}
         if (tokens := _token_loss(losses)) is not None:
-            diagnostics.of_loss(step, tokens)
+            diagnostics.check_training_loss(step, tokens)
         progress, seconds = self.pace.progress(step, self.at.seconds), self.at.seconds
         tokens_per_second = self.at.tokens / max(seconds, 1e-9)
         held_out_entry = {"held_out": held_out} if held_out else {}
@@ -353,7 +353,7 @@ class Trainer:
             self.at.best_step = self.at.step
             return True
         if self.at.worse > 1 and self.judge is None:  # a single evaluation may be noise
-            diagnostics.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
+            diagnostics.check_overfitting(self.at.step, loss, self.at.best, self.at.best_step)
         return False
 
     def _note_once(self, kind: str, message: str) -> None:
@@ -410,7 +410,7 @@ class Trainer:
             matches = [
                 checkpoint for checkpoint in self.folder.checkpoints.list_all() if checkpoint.step == self.at.best_step
             ]
-            damage = matches[0].damage() if matches else "is gone"
+            damage = matches[0].find_damage() if matches else "is gone"
             if damage is None:
                 best = matches[0]
             else:

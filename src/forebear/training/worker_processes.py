@@ -78,7 +78,7 @@ class ProcessGroup:
             )
         if self.connection is None:
             self.connection = WorkerPool(self.size)
-        learner.device = learner.device.of_process(
+        learner.device = learner.device.for_process(
             self.connection.local_rank, self.connection.local_size, learner.recipe
         )
         yield MultiProcessLearner(learner, self.connection, self._sync_method(device))

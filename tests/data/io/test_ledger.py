@@ -35,9 +35,9 @@ def test_json_and_merge():
     again = Ledger.from_dict(ledger.to_dict())
     assert again.to_dict() == ledger.to_dict()
     again.merge(ledger)
-    assert again.stages["read"].taken["documents"] == 6
+    assert again.stages["read"].inputs["documents"] == 6
     assert again.drops["empty"].count == 2
-    assert again.mended["replaced"].count == 4  # bytes
+    assert again.repaired["replaced"].count == 4  # bytes
 
 
 def test_counts_are_exact_and_examples_bounded():

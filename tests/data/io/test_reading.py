@@ -30,7 +30,7 @@ def test_blank_lines_divide_documents(file):
     documents, ledger = read(path)
     assert [d.text for d in documents] == ["first line\nsecond line", "第二篇", "third"]
     assert [d.line for d in documents] == [3, 7, 11]
-    assert ledger.stage("read").given["documents"] == 3
+    assert ledger.stage("read").outputs["documents"] == 3
 
 
 def test_other_divisions(file):
@@ -75,10 +75,10 @@ def test_a_bad_byte_is_named_by_file_and_offset(file, offset):
     assert "--on-bad-bytes" in caught.value.hint
     replaced, ledger = read(path, on_bad_bytes="replace")
     assert "".join(d.text for d in replaced).count("\ufffd") == 1
-    assert ledger.mended["replaced"].examples == [{"file": str(path), "byte": offset, "bytes": 1}]
+    assert ledger.repaired["replaced"].examples == [{"file": str(path), "byte": offset, "bytes": 1}]
     skipped, ledger = read(path, on_bad_bytes="skip")
     assert "\ufffd" not in "".join(d.text for d in skipped)
-    assert ledger.mended["skipped"].count == 1
+    assert ledger.repaired["skipped"].count == 1
 
 
 def test_bad_bytes_of_gb18030(file):
@@ -188,7 +188,7 @@ def test_a_very_long_line_comes_in_parts(file):
     assert "".join(d.text for d in documents) == "word " * 4_000_000
     assert max(len(d.text) for d in documents) <= 2 * documents_module.PART_CHARACTERS
     assert [d.part for d in documents] == list(range(len(documents)))
-    assert ledger.stage("read").given["documents"] == 1
+    assert ledger.stage("read").outputs["documents"] == 1
     lines, _ = read(path, documents="lines")
     assert "".join(d.text for d in lines) == "word " * 4_000_000
 
@@ -212,7 +212,7 @@ def test_files_without_text_are_entered_as_dropped(file, content):
         documents, ledger = read(file(content), documents=division)
         assert documents == []
         books = ledger.stage("read")
-        assert books.taken["documents"] == sum(d["documents"] for d in books.dropped.values()) >= 1
+        assert books.inputs["documents"] == sum(d["documents"] for d in books.dropped.values()) >= 1
 
 
 def test_nul_characters_survive(file):
@@ -247,10 +247,10 @@ def test_skipped_bytes_stand_in_the_ledger(file):
     path = file("文".encode() + b"\xff\xfe" + "文".encode())
     _, ledger = read(path, on_bad_bytes="skip")
     books = ledger.stage("read")
-    assert books.taken["bytes"] == path.stat().st_size
+    assert books.inputs["bytes"] == path.stat().st_size
     assert books.dropped["bad bytes skipped"]["bytes"] == 2
     _, ledger = read(path, on_bad_bytes="replace")
-    assert ledger.stage("read").taken["bytes"] == path.stat().st_size
+    assert ledger.stage("read").inputs["bytes"] == path.stat().st_size
 
 
 @settings(max_examples=200, deadline=None)
@@ -267,9 +267,9 @@ def test_the_ledger_adds_up_for_any_input(tmp_path_factory, content, division, p
     documents, ledger = read(path, documents=division, on_bad_bytes=policy)
     books = ledger.stage("read")
     kept = sum(len(d.text) for d in documents)
-    assert books.given["characters"] == kept
+    assert books.outputs["characters"] == kept
     decoded = content.decode(errors="replace" if policy == "replace" else "ignore")
-    assert books.taken["characters"] == len(decoded)
+    assert books.inputs["characters"] == len(decoded)
     assert "".join("".join(d.text for d in documents).split()) == "".join(
         "".join(decoded.replace("\ufeff", "", decoded.startswith("\ufeff")).split())
     ) or any("empty" in reason for reason in ledger.drops)

@@ -26,7 +26,7 @@ def test_folders_in_order_with_links_and_strangers(tmp_path):
     documents, ledger = read(tmp_path)
     names = ["a/new\nline.txt", "a/中文 名.txt", "b/10.txt", "b/2.txt", "c.md"]
     assert [d.text for d in documents] == names
-    assert {reason: listed.count for reason, listed in ledger.aside.items()} == {
+    assert {reason: listed.count for reason, listed in ledger.skipped_files.items()} == {
         "named twice, or a link back to a folder already read": 1,
         "link that leads nowhere": 1,
         "not a text file by its name": 1,
@@ -46,7 +46,7 @@ def test_every_file_is_read_once_however_it_is_named(tmp_path):
     assert texts(tmp_path / "**") == ["a", "c", "a"]
     documents, ledger = read(tmp_path, tmp_path / "a.txt", tmp_path / "b")
     assert [d.text for d in documents] == ["a", "c", "a"]
-    assert ledger.aside["named twice, or a link back to a folder already read"].count == 2
+    assert ledger.skipped_files["named twice, or a link back to a folder already read"].count == 2
 
 
 def test_hidden_folders_and_ledgers_are_set_aside(tmp_path):
@@ -56,7 +56,7 @@ def test_hidden_folders_and_ledgers_are_set_aside(tmp_path):
     (tmp_path / "clean.txt.ledger.json").write_text("{}")
     documents, ledger = read(tmp_path)
     assert [d.text for d in documents] == ["clean"]
-    assert set(ledger.aside) == {"hidden folder", "a ledger of cleaned text"}
+    assert set(ledger.skipped_files) == {"hidden folder", "a ledger of cleaned text"}
     assert texts(tmp_path / ".git", on_bad_bytes="replace") == ["\ufffd"]
 
 

@@ -96,14 +96,14 @@ def test_what_was_guessed_is_said_in_words(file):
 
 def test_usual_tables_of_the_benchmarks(file):
     cola = "".join(f"gj04\t{n % 2}\t{'' if n % 2 else '*'}\tThe sailors rode number {n}.\n" for n in range(30))
-    assert detect_format(file(cola))[1].column_count()[:2] == (4, 2)
+    assert detect_format(file(cola))[1].role_columns()[:2] == (4, 2)
     names = "index\tgenre\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
     rows = "".join(f"{n}\tx\t( a {n} )\t( b {n} )\ta {n}\tb {n}\tno\tyes\n" for n in range(30))
-    assert detect_format(file(names + rows)).file_format.column_count()[:3] == ("sentence1", "sentence2", "gold_label")
+    assert detect_format(file(names + rows)).file_format.role_columns()[:3] == ("sentence1", "sentence2", "gold_label")
     news = "".join(f'"{n % 4}","Title {n}","A much longer description of the news number {n}"\n' for n in range(30))
-    assert detect_format(file(news, "train.csv")).file_format.column_count()[:2] == (3, 1)
+    assert detect_format(file(news, "train.csv")).file_format.role_columns()[:2] == (3, 1)
     sorted_ = "".join(f'"0","{n:09}","NO_QUERY","user {n}","what user number {n} says"\n' for n in range(30))
-    assert detect_format(file(sorted_)).file_format.column_count()[:2] == (5, 1)
+    assert detect_format(file(sorted_)).file_format.role_columns()[:2] == (5, 1)
     intents = "".join(f"please do {n} for me\tintent {n % 150}\n" for n in range(1200))
     assert detect_format(file(intents)).file_format.label == 2
     assert detect_format(file("a,b;1\nc, or d, or e;0\n"), kind="csv").file_format.delimiter == ";"

@@ -107,7 +107,7 @@ def test_the_task_says_what_each_word_is():
     answer = task._make_prediction(("我", "去"), np.array([1, 2]), np.full((2, 3), 1 / 3))
     assert (answer.tags, answer.entities, answer.is_plain) == (("r", "v"), (), True)
     verdict = task.judge(TaggedExample(("我", "去"), ("r", "ns")), answer)
-    assert (verdict.right, verdict.wanted, verdict.said) == (False, "去/ns", "去/v")
+    assert (verdict.right, verdict.expected, verdict.predicted) == (False, "去/ns", "去/v")
 
 
 def test_the_mean_of_the_parts_is_the_accuracy():

@@ -76,8 +76,8 @@ EXAMPLES = st.one_of(
 def test_nothing_is_lost_and_nothing_leaks(given_, dev, test, seed):
     split = split_examples(given_, dev=dev, test=test, seed=seed)
     assert sorted(map(repr, [*split.train, *split.dev, *split.test])) == sorted(map(repr, given_))
-    assert split_leakage(split.train, split.dev).folded == 0
-    assert split_leakage([*split.train, *split.dev], split.test).folded == 0
+    assert split_leakage(split.train, split.dev).num_normalized == 0
+    assert split_leakage([*split.train, *split.dev], split.test).num_normalized == 0
     if given_:
         assert split.train
     if not dev:
@@ -158,7 +158,7 @@ def test_leaks_are_counted_and_placed():
         LabeledExample(("new",), "0", ExampleLocation("test.tsv", 3)),
     ]
     found = split_leakage(train, test)
-    assert (found.count, found.num_exact, found.folded) == (3, 1, 2)
+    assert (found.count, found.num_exact, found.num_normalized) == (3, 1, 2)
     assert found.locations == (
         (ExampleLocation("test.tsv", 1), ExampleLocation("train.tsv", 4)),
         (ExampleLocation("test.tsv", 2), ExampleLocation("train.tsv", 5)),

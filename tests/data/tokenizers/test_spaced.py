@@ -44,10 +44,10 @@ def by_hand(texts: list[str]) -> list[list[str]]:
 
 def found(known: WhitespaceWords, texts: list[str]) -> list[list[str]]:
     """The words of each text, by their numbers; where they begin is compared with the texts themselves."""
-    told = known.sought(texts, units=True)
+    told = known.look_up_texts(texts, units=True)
     names, whole = known.texts(), " ".join(map(replace_surrogates, texts))
-    spoken = [names[number] for number in told.numbers.tolist()]
-    for begin, name in zip(told.units.tolist(), spoken, strict=True):
+    spoken = [names[number] for number in told.ids.tolist()]
+    for begin, name in zip(told.starts.tolist(), spoken, strict=True):
         assert whole[begin : begin + len(name)] == name
     assert len(set(names)) == len(names) == len(known)
     assert told.new_pretokens == names[len(names) - len(told.new_pretokens) :]
@@ -68,7 +68,7 @@ def test_both_ways_are_one(several):
             characters, sizes = way.word_lengths()
             assert characters.tolist() == list(map(len, way.texts()))
             assert sizes.tolist() == [len(name.encode()) for name in way.texts()]
-            assert way.texts_of(way.in_order()) == sorted(way.texts())
+            assert way.texts_of(way.sorted_ids()) == sorted(way.texts())
 
 
 def test_tables_grow_and_lose_nothing(monkeypatch):
@@ -85,8 +85,8 @@ def test_words_alike_in_their_first_bytes_are_sorted(monkeypatch):
     monkeypatch.setattr(pretokens, "worth_compiling", lambda _: True)
     known = WhitespaceWords(ALL_GAPS)
     names = [f"{'same' * size}{rest}" for size in range(6) for rest in ("", "b", "a", "é", "中", "ab")]
-    known.sought([" ".join(name for name in names if name)])
-    assert known.texts_of(known.in_order()) == sorted({name for name in names if name})
+    known.look_up_texts([" ".join(name for name in names if name)])
+    assert known.texts_of(known.sorted_ids()) == sorted({name for name in names if name})
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -99,7 +99,7 @@ def test_a_vocabulary_of_what_is_spoken(compiled, texts, size, min_count):
         counts = Counter(word for row in by_hand(texts) for word in row)
         assert dict(spoken.word_counts()) == counts
         asked = {"specials": ["[PAD]", "a", "12345678"], "size": size, "min_count": min_count}
-        kept, ids = spoken.by_frequency(**asked)
+        kept, ids = spoken.order_by_frequency(**asked)
         assert kept == vocabulary.order_vocabulary(counts, **asked)
         places = {name: number for number, name in enumerate(kept) if number >= 3}
         assert ids.tolist() == [places.get(name, -1) for name in spoken.words.texts()]

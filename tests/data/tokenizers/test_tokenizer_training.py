@@ -173,7 +173,9 @@ def test_unspaced_text_is_cut_for_training():
     parts = bpe.split_for_training(text, Segmenter())
     assert "".join(parts) == text
     assert set(parts) >= {"我", "爱", "北京", "天安门", "a" * 32}
-    assert bpe.split_for_training("a plain sentence, no Chinese 3.14", Segmenter()) == ["a plain sentence, no Chinese 3.14"]
+    assert bpe.split_for_training("a plain sentence, no Chinese 3.14", Segmenter()) == [
+        "a plain sentence, no Chinese 3.14"
+    ]
 
 
 def test_segmenter_that_was_given_is_kept():

@@ -26,7 +26,7 @@ def test_a_share_is_held_out_by_what_examples_say(tmp_path: Path):
     made = read_splits(source(write(tmp_path / "train.tsv", 200)))
     assert len(made.train) + len(made.dev) + len(made.test) == 200
     assert 30 < len(made.test) < 70
-    assert split_leakage(made.train, made.test).folded == 0
+    assert split_leakage(made.train, made.test).num_normalized == 0
     assert made.metadata["test"]["count"] == len(made.test)
     assert made.metadata["test"]["leaks"]["folded"] == 0
     assert any(note.startswith(f"{len(made.train)} examples") for note in made.notes)

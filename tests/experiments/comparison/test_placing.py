@@ -15,9 +15,9 @@ def test_nothing_covers_anything(points, data):
     boxes = place_labels(points, [(width, 17.5) for width in widths], INSIDE)
     assert len(boxes) == len(points)
     for number, box in enumerate(boxes):
-        assert INSIDE.holds(box)
-        assert not any(box.meets(other) for other in boxes[:number])
-        assert not any(box.meets(point_box(point)) for point in points)
+        assert INSIDE.contains(box)
+        assert not any(box.overlaps(other) for other in boxes[:number])
+        assert not any(box.overlaps(point_box(point)) for point in points)
 
 
 def test_a_crowd_at_one_cost_stands_in_one_column_in_its_order():
@@ -32,7 +32,7 @@ def test_a_crowd_at_one_cost_stands_in_one_column_in_its_order():
 def test_what_is_taken_stays_free():
     taken = Box(100, 100, 300, 100)
     (box,) = place_labels([(120.0, 150.0)], [(50, 17.5)], INSIDE, [taken])
-    assert not box.meets(taken)
+    assert not box.overlaps(taken)
 
 
 def test_chinese_letters_are_wide():

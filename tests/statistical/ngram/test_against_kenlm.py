@@ -123,7 +123,7 @@ def test_kenlm_says_the_same_of_every_order(tmp_path: Path, kind: str, order: in
     theirs = kenlm.Model(str(path))
     assert theirs.order == order
     (mine, lengths), back = model.score_with_lengths(rows_of(sentences, ids)), again.score(rows_of(sentences, numbers))
-    table = NgramStore.made(model.ngrams, model._levels).score  # what a large model answers from
+    table = NgramStore.build(model.ngrams, model._levels).score  # what a large model answers from
     for sentence, first, used, second in zip(sentences, mine, lengths, back, strict=True):
         told = list(theirs.full_scores(" ".join(sentence)))
         assert np.abs(first / np.log(10) - [score for score, _, _ in told]).max() < 1e-5

@@ -25,7 +25,7 @@ def tally(given: list[list[int]], n: int) -> Counter[tuple[int, ...]]:
 def test_counts_are_those_of_a_dictionary(given_texts: list[list[int]], order: int):
     counts = made(given_texts, order).counts
     for n in range(1, order + 1):
-        rows = map(tuple, counts.ngrams.write_out(n).tolist())
+        rows = map(tuple, counts.ngrams.to_rows(n).tolist())
         told = {row: times for row, times in zip(rows, counts.counts[n - 1].tolist(), strict=True) if times}
         assert told == dict(tally(given_texts, n))
 
@@ -109,8 +109,8 @@ def test_what_is_never_predicted_is_not_counted(token: int):
 @given(texts, st.integers(2, 4))
 def test_ngrams_written_out_are_found_again(given_texts: list[list[int]], order: int):
     ngrams = made(given_texts, order).counts.ngrams
-    rows = [np.random.default_rng(n).permutation(ngrams.write_out(n)) for n in range(2, order + 1)]
+    rows = [np.random.default_rng(n).permutation(ngrams.to_rows(n)) for n in range(2, order + 1)]
     again, numbers = NgramIndex.from_rows(rows, VOCABULARY)
     for n in range(2, order + 1):
         assert np.array_equal(again.sorted_keys(n), ngrams.sorted_keys(n))
-        assert np.array_equal(again.write_out(n)[numbers[n - 2]], rows[n - 2])
+        assert np.array_equal(again.to_rows(n)[numbers[n - 2]], rows[n - 2])

@@ -165,7 +165,7 @@ def test_what_was_given_tells_the_logarithms_that_were_used(order: int):
     settled = model.probabilities()
     assert isinstance(settled, BackoffTable)
     table = NgramModel(order=order, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing="given")
-    table.use_store(NgramStore.made(settled.ngrams, settled.levels), settled.arrays)
+    table.use_store(NgramStore.build(settled.ngrams, settled.levels), settled.arrays)
     for row in ([END], [END, 3], [4, 3, 3], [3, 8, 4]):
         found = adds_up(model, row)
         assert found == adds_up(table, row)
@@ -183,7 +183,7 @@ def test_a_large_given_model_is_written_after_it_was_asked():
     settled = model.probabilities()
     assert isinstance(settled, BackoffTable)
     table = NgramModel(order=3, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing="given")
-    table.use_store(NgramStore.made(settled.ngrams, settled.levels), settled.arrays)
+    table.use_store(NgramStore.build(settled.ngrams, settled.levels), settled.arrays)
     assert np.array_equal(table.next_log_probs([np.array([END, 3])]), model.next_log_probs([np.array([END, 3])]))
     for mine, other in zip(table.to_arpa(), model.to_arpa(), strict=True):
         assert all(np.array_equal(one, twin) for one, twin in zip(mine, other, strict=True))

@@ -21,7 +21,7 @@ def tabled(model: NgramModel) -> NgramModel:
     settled = model.probabilities()
     assert isinstance(settled, BackoffTable)
     table = NgramModel(order=model.order, vocabulary=model.vocab_size, end=model.end, smoothing="given")
-    table.use_store(NgramStore.made(settled.ngrams, settled.levels), settled.arrays)
+    table.use_store(NgramStore.build(settled.ngrams, settled.levels), settled.arrays)
     return table
 
 

@@ -118,7 +118,7 @@ def test_probabilities_of_a_table_sum_to_one(way: dict[str, str]):
 
 def test_a_file_is_opened_as_it_was_made(tmp_path: Path):
     model, file = largely(many(3, 100), 4), tmp_path / "table"
-    made_table = NgramStore.made(model.ngrams, model._levels, None, model._store_info, file)
+    made_table = NgramStore.build(model.ngrams, model._levels, None, model._store_info, file)
     rows = [np.array([END, *text, END]) for text in many(5, 50)]
     lengths, tokens = np.array([len(row) for row in rows]), np.concatenate(rows)
     expected = model.probabilities().score(tokens, lengths, END)
@@ -136,7 +136,7 @@ def test_a_file_is_opened_as_it_was_made(tmp_path: Path):
 
 def test_a_damaged_file_is_refused_or_answers_but_never_crashes(tmp_path: Path):
     model, file = largely(many(3, 60), 3), tmp_path / "table"
-    NgramStore.made(model.ngrams, model._levels, None, model._store_info, file)
+    NgramStore.build(model.ngrams, model._levels, None, model._store_info, file)
     whole, chance, refused = file.read_bytes(), random.Random(0), 0
     tokens, lengths = np.array([END, 3, 4, 5, END]), np.array([5])
     for number in range(400):

@@ -137,7 +137,7 @@ class DocumentEncoder:
     ) -> None:
         """Enters this stage in the ledger; drops sentences without tokens (documents are dropped in merging)."""
         stage = ledger.stage("tokens")
-        units = {**ledger.stage("sentences").given}
+        units = {**ledger.stage("sentences").outputs}
         del units["documents"]  # a document may continue in the next shard
         stage.add_in(**units)
         for document, line, text in _sentences_without_tokens(documents, pieces, lengths, tokens.counts):

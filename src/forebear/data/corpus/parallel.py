@@ -305,7 +305,12 @@ def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles
     """The pairs of these files, read once and cached by their content and format."""
     text = sources_digest(find_sources(paths))
     identity = json.dumps(
-        [PAIRS_FORMAT, text, reading.identity(), [TextFormat().format_of(source_file) for source_file in find_sources(paths)]]
+        [
+            PAIRS_FORMAT,
+            text,
+            reading.identity(),
+            [TextFormat().format_of(source_file) for source_file in find_sources(paths)],
+        ]
     )
     folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):

@@ -61,15 +61,15 @@ class ProvisionalTokenizer:
     kind, is_fast = "words", True
 
     def __init__(self) -> None:
-        self.spoken = WordCounts(" " + WORD_GAPS)
+        self.word_counts = WordCounts(" " + WORD_GAPS)
 
     def encode_batch(self, texts: Sequence[str], ends: None = None, *, spans: bool = False) -> EncodedBatch:
         assert ends is None
         assert not spans
-        return _tokens(*self.spoken.words.numbered(texts))
+        return _tokens(*self.word_counts.words.numbered(texts))
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        numbered = self.spoken.words.numbered_in(data, ends)
+        numbered = self.word_counts.words.numbered_in(data, ends)
         return None if numbered is None else _tokens(*numbered)
 
 
@@ -88,7 +88,7 @@ class SinglePassText:
 
     text_format: TextFormat
     sentences: SentenceMode
-    max_words: int
+    max_bytes: int
     ledger: Ledger = field(default_factory=Ledger)
     dropped: list[dict[str, Any]] = field(default_factory=list)
     ids: np.ndarray | None = None
@@ -100,7 +100,7 @@ class SinglePassText:
     def __post_init__(self) -> None:
         self.ledger.on_drop = self.dropped.append
 
-    def passed(self, documents: Iterator[Document]) -> Iterator[str]:
+    def record_texts(self, documents: Iterator[Document]) -> Iterator[str]:
         """The texts of these documents, which are encoded as they pass; their reader enters them in its ledger."""
         encoder = DocumentEncoder(self._tokenizer, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
         for run in shards.document_runs(documents):
@@ -119,9 +119,9 @@ class SinglePassText:
     @property
     def word_counts(self) -> WordCounts:
         """The frequencies of words in the text so far."""
-        return self._tokenizer.spoken
+        return self._tokenizer.word_counts
 
-    def is_of(self, text: str, reading: TextFormat, sentences: SentenceMode) -> bool:
+    def matches(self, text: str, reading: TextFormat, sentences: SentenceMode) -> bool:
         """Whether this is the text of that fingerprint, read in this way, and its words have ids."""
         same = self.ids is not None and (self.text_format, self.sentences) == (reading, sentences)
         return same and self.ledger.fingerprint == text
@@ -269,7 +269,7 @@ def _build_arrays(
     report: Callable[[int], object],
 ) -> tuple[dict[str, dict[str, Any]], Ledger]:
     """Writes the arrays of the corpus into the work folder; their metadata, and the ledger of all stages."""
-    usable = once is not None and once.is_of(fingerprint.content_digest, reading, encoder.sentences)
+    usable = once is not None and once.matches(fingerprint.content_digest, reading, encoder.sentences)
     single_pass = once if usable else None
     with open(work / DROPPED_FILE, "w", encoding="utf-8") as dropped:
         ledger = Ledger() if single_pass is None else single_pass.ledger

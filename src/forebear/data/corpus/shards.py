@@ -209,22 +209,22 @@ class SentenceSizes:
     def __init__(self, array: NpyAppender) -> None:
         self.array = array
         self.last = np.zeros(0, np.int64)  # bytes of the last sentence so far: text without tokens may follow it
-        self.speaks = False  # whether that sentence is in the document that may continue
-        self.owed = 0  # bytes of that document, if not
+        self.has_sentence = False  # whether that sentence is in the document that may continue
+        self.pending_bytes = 0  # bytes of that document, if not
 
     def add(self, shard: EncodedShard) -> None:
         sizes, before = np.concatenate((self.last, shard.sizes)), shard.before.copy()
         following = len(self.last) + np.cumsum(shard.documents) - shard.documents  # sentence at or after each part
-        first = np.concatenate(([0 if self.speaks else len(self.last)], following[~shard.continued]))
+        first = np.concatenate(([0 if self.has_sentence else len(self.last)], following[~shard.continued]))
         document_ids = np.cumsum(~shard.continued)  # of each part; 0 is the document that continues
         if shard.continued[0]:
-            before[0] += self.owed
+            before[0] += self.pending_bytes
         has_earlier = following > first[document_ids]  # the document has an earlier sentence
         has_later = following < np.append(first[1:], len(sizes))[document_ids]
         has_sentence = has_earlier | has_later
         np.add.at(sizes, (following - has_earlier)[has_sentence], before[has_sentence])
-        self.owed = int(before[~has_sentence & (document_ids == document_ids[-1])].sum())
-        self.speaks = bool(first[-1] < len(sizes))
+        self.pending_bytes = int(before[~has_sentence & (document_ids == document_ids[-1])].sum())
+        self.has_sentence = bool(first[-1] < len(sizes))
         self.array.append(sizes[:-1])
         self.last = sizes[-1:]
 
@@ -284,12 +284,12 @@ class _CorpusAssembler:
         dtypes = {"ids": id_type, "sentences": np.int64, "sizes": np.uint32, "unknown": np.uint32}
         dtypes |= {"documents": np.int64, "hashes": np.uint64}
         dtypes |= {name: dtype for name, dtype in {"words": bool, "entities": np.uint8}.items() if name in optional}
-        self.begins, self.ledger = starts_word, ledger
+        self.starts_word, self.ledger = starts_word, ledger
         self.arrays = {name: NpyAppender(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
         self.sizes = SentenceSizes(self.arrays["sizes"])
-        self.tokens = self.sentences = self.pieces = 0  # so far
-        self.carried = DocumentParts()  # the last document of a shard, which may continue in the next one
-        self.silent: dict[int, dict[str, Any]] = {}  # locations of parts without tokens, by number
+        self.tokens = self.sentences = self.num_parts = 0  # so far
+        self.open_document = DocumentParts()  # the last document of a shard, which may continue in the next one
+        self.empty_parts: dict[int, dict[str, Any]] = {}  # locations of parts without tokens, by number
 
     def add(self, shard: EncodedShard) -> None:
         self.ledger.merge(shard.ledger)
@@ -298,7 +298,7 @@ class _CorpusAssembler:
             self.ledger.on_drop(item)
         self.arrays["ids"].append(shard.ids)
         if "words" in self.arrays:
-            self.arrays["words"].append(self.begins[shard.ids] if shard.words is None else shard.words)
+            self.arrays["words"].append(self.starts_word[shard.ids] if shard.words is None else shard.words)
         if "entities" in self.arrays:
             zeros = np.zeros(len(shard.ids), np.uint8)
             self.arrays["entities"].append(zeros if shard.entities is None else shard.entities)
@@ -306,16 +306,16 @@ class _CorpusAssembler:
         self.arrays["unknown"].append(shard.unknown)
         self.sizes.add(shard)
         self.tokens += int(shard.sentences.sum())
-        self.silent |= {
-            self.pieces + item["number"]: {"file": item["file"], "line": item["line"]} for item in shard.silent
+        self.empty_parts |= {
+            self.num_parts + item["number"]: {"file": item["file"], "line": item["line"]} for item in shard.silent
         }
-        first = self.pieces - len(self.carried.continued)
-        self.pieces += len(shard.continued)
-        pieces = self.carried.concat(shard)
+        first = self.num_parts - len(self.open_document.continued)
+        self.num_parts += len(shard.continued)
+        pieces = self.open_document.concat(shard)
         last = int(np.flatnonzero(~pieces.continued)[-1])
         self._append_documents(pieces.slice(0, last), first)
-        self.carried = pieces.slice(last, None)
-        self.silent = {number: item for number, item in self.silent.items() if number >= first + last}
+        self.open_document = pieces.slice(last, None)
+        self.empty_parts = {number: item for number, item in self.empty_parts.items() if number >= first + last}
 
     def _append_documents(self, pieces: DocumentParts, first: int) -> None:
         """Appends whole documents, whose first part has number `first`; drops those without tokens."""
@@ -326,7 +326,7 @@ class _CorpusAssembler:
         )
         stage.add_in(documents=len(starts))
         for number in starts[documents.documents == 0]:
-            self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.silent[int(number)])
+            self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.empty_parts[int(number)])
         has_tokens = documents.documents > 0
         stage.add_out(documents=int(has_tokens.sum()))
         lengths = documents.documents[has_tokens]
@@ -335,7 +335,7 @@ class _CorpusAssembler:
         self.arrays["hashes"].append(documents.hashes[has_tokens])
 
     def finish(self) -> dict[str, dict[str, Any]]:
-        self._append_documents(self.carried, self.pieces - len(self.carried.continued))
+        self._append_documents(self.open_document, self.num_parts - len(self.open_document.continued))
         self.sizes.finish()
         self.arrays["sentences"].append(np.array([self.tokens]))
         self.arrays["documents"].append(np.array([self.sentences]))
@@ -347,7 +347,7 @@ class _CorpusAssembler:
 
 
 def _corpus_counts(ledger: Ledger) -> dict[str, int]:
-    units = ledger.stage("tokens").given
+    units = ledger.stage("tokens").outputs
     names = ("documents", "sentences", "characters", "bytes", "tokens", "unknown")
     return {unit: units[unit] for unit in (*names, *(["entities"] if "entities" in units else []))}
 

@@ -220,7 +220,7 @@ class TextBlocks:
     on_bad_bytes: OnBadBytes
     ledger: Ledger
     compressed_bytes: int = 0  # bytes of the file itself, so far
-    unpacked: int = 0  # bytes after decompression, so far
+    decompressed_bytes: int = 0  # bytes after decompression, so far
 
     def __iter__(self) -> Iterator[str]:
         decoder = _decoder(self.encoding)
@@ -239,7 +239,9 @@ class TextBlocks:
         rest = held_back + self._decode(decoder, b"", final=True)
         if rest:
             yield rest
-        self.ledger.add_source(files=1, bytes=self.compressed_bytes, unpacked=self.unpacked, digest=digest.digest())
+        self.ledger.add_source(
+            files=1, bytes=self.compressed_bytes, unpacked=self.decompressed_bytes, digest=digest.digest()
+        )
 
     def _decompress(self, file: _CountingFile) -> Iterator[bytes]:
         magic = file.peek(4)
@@ -252,7 +254,7 @@ class TextBlocks:
             else:
                 blocks = _decompress_zstd(file) if _is_zstd(magic) else iter(lambda: file.read(BLOCK), b"")
             for block in blocks:
-                self.unpacked += len(block)
+                self.decompressed_bytes += len(block)
                 yield block
         except (EOFError, zlib.error) as error:
             raise self._corrupt_error(error) from error
@@ -281,7 +283,7 @@ class TextBlocks:
 
     def repair(self, error: UnicodeDecodeError) -> tuple[str, int]:
         """Called by the codec at each undecodable byte."""
-        offset = self.unpacked - len(error.object) + error.start
+        offset = self.decompressed_bytes - len(error.object) + error.start
         bad_bytes = error.object[error.start : error.end]
         if self.on_bad_bytes == "fail":
             raise InputError(

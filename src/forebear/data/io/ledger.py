@@ -30,19 +30,19 @@ def utf8_size(text: str) -> int:
 class LedgerStage:
     """One step: it gives out or drops every unit it takes in, and may give out new ones (sentences, tokens)."""
 
-    taken: Counter[str] = field(default_factory=Counter)
-    given: Counter[str] = field(default_factory=Counter)
+    inputs: Counter[str] = field(default_factory=Counter)
+    outputs: Counter[str] = field(default_factory=Counter)
     dropped: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add_in(self, **units: int) -> None:
-        self.taken.update(units)
+        self.inputs.update(units)
 
     def add_out(self, **units: int) -> None:
-        self.given.update(units)
+        self.outputs.update(units)
 
     def num_unaccounted(self, unit: str) -> int:
         """How many of a unit went in and neither came out nor were dropped; 0 if the stage balances."""
-        return self.taken[unit] - self.given[unit] - sum(counts[unit] for counts in self.dropped.values())
+        return self.inputs[unit] - self.outputs[unit] - sum(counts[unit] for counts in self.dropped.values())
 
 
 @dataclass
@@ -68,8 +68,8 @@ class Ledger:
     def __init__(self, on_drop: Callable[[dict[str, Any]], object] | None = None) -> None:
         self.stages: dict[str, LedgerStage] = {}
         self.drops: dict[str, LedgerItems] = {}
-        self.mended: dict[str, LedgerItems] = {}
-        self.aside: dict[str, LedgerItems] = {}
+        self.repaired: dict[str, LedgerItems] = {}
+        self.skipped_files: dict[str, LedgerItems] = {}
         self.files: Counter[str] = Counter()
         self.position = 0  # bytes of the files read so far, for progress
         self.on_drop = on_drop
@@ -104,12 +104,12 @@ class Ledger:
     def repair(self, file: str, byte: int, count: int, how: str) -> None:
         """Enters undecodable bytes with their offset."""
         item = {"file": file, "byte": byte, "bytes": count}
-        self.mended.setdefault(how, LedgerItems()).add(item, count)
+        self.repaired.setdefault(how, LedgerItems()).add(item, count)
         if self.on_drop:
             self.on_drop({"stage": "read", "reason": f"bad bytes {how}", **item})
 
     def quarantine(self, file: str, reason: str) -> None:
-        self.aside.setdefault(reason, LedgerItems()).add({"file": file})
+        self.skipped_files.setdefault(reason, LedgerItems()).add({"file": file})
 
     def add_source(self, *, files: int, bytes: int, unpacked: int, digest: bytes) -> None:  # noqa: A002 - the name of the unit
         self.files.update(files=files, bytes=bytes, unpacked=unpacked)
@@ -124,11 +124,15 @@ class Ledger:
         """Adds the entries of another ledger, such as a worker's."""
         for name, other_stage in other.stages.items():
             stage = self.stage(name)
-            stage.taken.update(other_stage.taken)
-            stage.given.update(other_stage.given)
+            stage.inputs.update(other_stage.inputs)
+            stage.outputs.update(other_stage.outputs)
             for reason, counts in other_stage.dropped.items():
                 stage.dropped.setdefault(reason, Counter()).update(counts)
-        for items, other_items in ((self.drops, other.drops), (self.mended, other.mended), (self.aside, other.aside)):
+        for items, other_items in (
+            (self.drops, other.drops),
+            (self.repaired, other.repaired),
+            (self.skipped_files, other.skipped_files),
+        ):
             for reason, added in other_items.items():
                 items.setdefault(reason, LedgerItems()).merge(added)
         self.files.update(other.files)
@@ -136,11 +140,11 @@ class Ledger:
     def verify(self) -> None:
         """Raises LedgerError unless every stage balances and gives out exactly what the next one takes in."""
         for name, stage in self.stages.items():
-            for unit, taken in stage.taken.items():
+            for unit, taken in stage.inputs.items():
                 if missing := stage.num_unaccounted(unit):
                     raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
         for previous, following in pairwise(self.stages):
-            given, taken = self.stages[previous].given, self.stages[following].taken
+            given, taken = self.stages[previous].outputs, self.stages[following].inputs
             for unit in given.keys() & taken.keys():
                 if given[unit] != taken[unit]:
                     difference = f"{previous} gave {given[unit]:,} {unit}, {following} took {taken[unit]:,}"
@@ -149,10 +153,10 @@ class Ledger:
     def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
         """The rows of the table for people: (stage, description, counts)."""
         for name, stage in self.stages.items():
-            yield name, "in", stage.taken
+            yield name, "in", stage.inputs
             for reason, counts in stage.dropped.items():
                 yield name, f"− {reason}", counts
-            yield name, "out", stage.given
+            yield name, "out", stage.outputs
 
     def to_dict(self) -> dict[str, Any]:
         def items_dict(items: dict[str, LedgerItems]) -> dict[str, Any]:
@@ -162,15 +166,15 @@ class Ledger:
             "files": dict(self.files),
             "stages": {
                 name: {
-                    "taken": dict(stage.taken),
-                    "given": dict(stage.given),
+                    "taken": dict(stage.inputs),
+                    "given": dict(stage.outputs),
                     "dropped": {reason: dict(counts) for reason, counts in stage.dropped.items()},
                 }
                 for name, stage in self.stages.items()
             },
             "dropped": items_dict(self.drops),
-            "mended_bytes": items_dict(self.mended),
-            "files_set_aside": items_dict(self.aside),
+            "mended_bytes": items_dict(self.repaired),
+            "files_set_aside": items_dict(self.skipped_files),
         }
 
     @classmethod
@@ -185,8 +189,8 @@ class Ledger:
             )
         for items, key in (
             (ledger.drops, "dropped"),
-            (ledger.mended, "mended_bytes"),
-            (ledger.aside, "files_set_aside"),
+            (ledger.repaired, "mended_bytes"),
+            (ledger.skipped_files, "files_set_aside"),
         ):
             for reason, stored in fields[key].items():
                 items[reason] = LedgerItems(stored["count"], stored["examples"])

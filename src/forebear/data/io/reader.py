@@ -79,7 +79,7 @@ def _without_surrogates(text: str, blocks: TextBlocks, line: int) -> str:
             hint="mend the record, or choose --on-bad-bytes replace or skip",
         )
     action, replacement = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
-    blocks.ledger.repair(blocks.source.name, blocks.unpacked, len(SURROGATES.findall(text)), action)
+    blocks.ledger.repair(blocks.source.name, blocks.decompressed_bytes, len(SURROGATES.findall(text)), action)
     return SURROGATES.sub(replacement, text)
 
 
@@ -204,12 +204,12 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
             pieces.append("\n")
             length += 1
             ends.append(length)
-        collector.shut()
+        collector.close_compound()
         compounds = opens = "[" in line
         for item in line.split():
             word, _, tag = item.rpartition("/")
             if compounds:
-                word, tag, opens = strip_bracket(word, tag, is_open=collector.opened >= 0)
+                word, tag, opens = strip_bracket(word, tag, is_open=collector.compound_start >= 0)
             if not word or not tag:
                 raise InputError(
                     f"{item!r} is not word/tag",
@@ -222,7 +222,7 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
                 length += 1
                 ends.append(length)
             if opens:
-                collector.begin_entity(length)
+                collector.open_compound(length)
             if compounds or tag[:2] in ENTITY_TAGS:
                 collector.add_word(word, tag, length, length + len(word))
             pieces.append(word)
@@ -286,7 +286,7 @@ class TextFormat:
         """All documents of all files, in order. The ledger is complete when the iterator is exhausted."""
         ledger.stage("read").add_in(documents=0, characters=0, bytes=0)
         for source in sources:
-            yield from self.read_one(source, ledger)
+            yield from self.read_file(source, ledger)
 
     def format_of(self, source: SourceFile) -> str:
         """The format that was set, or the one of the file's suffix."""
@@ -295,7 +295,7 @@ class TextFormat:
         name = source.name.lower().removesuffix(".gz").removesuffix(".zst")
         return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "text")
 
-    def read_one(self, source: SourceFile, ledger: Ledger) -> Iterator[Document]:
+    def read_file(self, source: SourceFile, ledger: Ledger) -> Iterator[Document]:
         blocks = TextBlocks(source, self.encoding, self.on_bad_bytes, ledger)
         form = self.format_of(source)
         if form == "jsonl":

@@ -147,7 +147,7 @@ class ColumnSample:
         )
 
     @cached_property
-    def lists(self) -> tuple[list[Any], ...]:
+    def list_values(self) -> tuple[list[Any], ...]:
         """The present values, if all of them are lists."""
         values = [value for value in self.values if value is not None]
         return tuple(values) if values and all(isinstance(value, list) for value in values) else ()
@@ -175,7 +175,7 @@ def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     by_name = [column for column in columns if column.name in LABEL_NAMES]
     for column in sorted(by_name, key=lambda column: LABEL_NAMES.index(column.name)):
-        if column.lists or not column.text_values or max(map(len, column.text_values)) <= MAX_LABEL_LENGTH:
+        if column.list_values or not column.text_values or max(map(len, column.text_values)) <= MAX_LABEL_LENGTH:
             return column
     candidates = [column for column in columns if column.may_be_label(max_mean_length)]
     candidates = [column for column in candidates if not (column.name and column.name in TEXT_NAMES)]
@@ -281,9 +281,9 @@ class ColumnHints:
 
     file: str
     task: str | None
-    texts: tuple[ColumnRef, ...]
-    label: ColumnRef | None
-    choices: tuple[ColumnRef, ...]
+    text_columns: tuple[ColumnRef, ...]
+    label_column: ColumnRef | None
+    choice_columns: tuple[ColumnRef, ...]
     multi_label: bool | str
     is_regression: bool | None
 
@@ -352,9 +352,9 @@ def assign_tagging_columns(
     columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
 ) -> ColumnAssignment | None:
     """Lists of words and of equally many tags; or a text and one tag for each character."""
-    tags = hints.find_column(columns, hints.label) if hints.label is not None else None
-    words = hints.find_column(columns, hints.texts[0]) if hints.texts else None
-    lists = [column for column in columns if column.lists and column is not words]
+    tags = hints.find_column(columns, hints.label_column) if hints.label_column is not None else None
+    words = hints.find_column(columns, hints.text_columns[0]) if hints.text_columns else None
+    lists = [column for column in columns if column.list_values and column is not words]
     tags = tags or find_column_named(lists, TAG_NAMES)
     if tags is None:
         return None
@@ -364,7 +364,7 @@ def assign_tagging_columns(
     words = find_column_named(candidates, WORD_NAMES) or (candidates[0] if candidates else None)
     if words is None or not _is_aligned(words, tags):
         return None
-    tag_counts = Counter(str(tag) for row_tags in tags.lists for tag in row_tags)
+    tag_counts = Counter(str(tag) for row_tags in tags.list_values for tag in row_tags)
     examples = ", ".join(sorted(tag_counts)[:12]) + (", …" if len(tag_counts) > 12 else "")
     roles = [(words, "the words"), (tags, f"the tags ({len(tag_counts)} in the first rows: {examples})")]
     form = replace(form, texts=(words.column,), label=tags.column)
@@ -386,10 +386,10 @@ def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
 
 def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment | None:
     """A question and a passage by name, and answers that occur in the passage."""
-    if hints.texts:
-        if len(hints.texts) != 2 or hints.task != "answering":
+    if hints.text_columns:
+        if len(hints.text_columns) != 2 or hints.task != "answering":
             return None
-        question, passage = (hints.find_column(columns, text) for text in hints.texts)
+        question, passage = (hints.find_column(columns, text) for text in hints.text_columns)
     else:
         texts = [column for column in columns if column.is_text]
         question = find_column_named(texts, QUESTION_NAMES)
@@ -397,7 +397,9 @@ def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: Lab
     if question is None or passage is None:
         return None
     answer = (
-        hints.find_column(columns, hints.label) if hints.label is not None else find_column_named(columns, ANSWER_NAMES)
+        hints.find_column(columns, hints.label_column)
+        if hints.label_column is not None
+        else find_column_named(columns, ANSWER_NAMES)
     )
     if answer is None and (hints.task is None and find_column_named(columns, LABEL_NAMES) is not None):
         return None  # question, passage and label: sentence pairs
@@ -430,9 +432,11 @@ def assign_choice_columns(
     columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
 ) -> ColumnAssignment | None:
     """A text, choices (one list column, or one column each), and the right choice."""
-    lists = [column for column in columns if column.lists or any(isinstance(value, dict) for value in column.values)]
-    if hints.choices:
-        choices = [hints.find_column(columns, choice) for choice in hints.choices]
+    lists = [
+        column for column in columns if column.list_values or any(isinstance(value, dict) for value in column.values)
+    ]
+    if hints.choice_columns:
+        choices = [hints.find_column(columns, choice) for choice in hints.choice_columns]
     elif (list_column := find_column_named(lists, CHOICE_LIST_NAMES)) is not None:
         choices = [list_column]
     else:
@@ -441,7 +445,7 @@ def assign_choice_columns(
         choices = columns[1:-1]  # no names: the text, the choices, the right one
     rest = [column for column in columns if column not in choices]
     text_columns = [column for column in rest if column.is_text]
-    texts = [hints.find_column(columns, text) for text in hints.texts]
+    texts = [hints.find_column(columns, text) for text in hints.text_columns]
     if (
         not texts
         and (text := find_column_named(text_columns, CHOICE_TEXT_NAMES) or (text_columns[0] if text_columns else None))
@@ -451,8 +455,8 @@ def assign_choice_columns(
     if not choices or not texts:
         return None
     right = (
-        hints.find_column(columns, hints.label)
-        if hints.label is not None
+        hints.find_column(columns, hints.label_column)
+        if hints.label_column is not None
         else find_column_named(rest, RIGHT_CHOICE_NAMES)
     )
     if right is None and not columns[0].name and columns[-1] in rest:
@@ -546,8 +550,8 @@ def _assign_classification_columns(
     columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
 ) -> ColumnAssignment:
     """Roles for classification of one text or of a text pair."""
-    named_columns = [hints.find_column(columns, text) for text in hints.texts]
-    label = hints.find_column(columns, hints.label) if hints.label is not None else None
+    named_columns = [hints.find_column(columns, text) for text in hints.text_columns]
+    label = hints.find_column(columns, hints.label_column) if hints.label_column is not None else None
     label = label or find_label_column([column for column in columns if column not in named_columns])
     texts = named_columns or find_text_columns([column for column in columns if column is not label])
     if hints.task == "pairs" and len(texts) == 1 and not named_columns:
@@ -589,9 +593,9 @@ def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat
         and bool(label.text_values)
         and all(_is_json_list(cell) for cell in label.text_values)
     )
-    if hints.multi_label or label.lists or is_json_list:
+    if hints.multi_label or label.list_values or is_json_list:
         separator = hints.multi_label if isinstance(hints.multi_label, str) else ""
-        if not separator and not label.lists and not is_json_list:
+        if not separator and not label.list_values and not is_json_list:
             separator = next(
                 (candidate for candidate in LABEL_SEPARATORS if any(candidate in cell for cell in label.text_values)),
                 ",",
@@ -600,7 +604,7 @@ def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat
         if separator:
             parts = [part.strip() for cell in label.text_values for part in cell.split(separator)]
         else:
-            lists = label.lists or [parse_json_list(cell) for cell in label.text_values]
+            lists = label.list_values or [parse_json_list(cell) for cell in label.text_values]
             parts = [str(part) for labels in lists for part in labels]
         separator_note = f" between {separator!r}" if separator else ", a list"
         return (

@@ -39,8 +39,8 @@ class TextLengths:
 
     median: float
     p95: float  # 95th percentile
-    longest: int
-    place: ExampleLocation | None = None  # of the longest
+    max_length: int
+    location: ExampleLocation | None = None  # of the longest
 
     @classmethod
     def from_texts(cls, lengths: array[int], place: ExampleLocation | None = None) -> TextLengths:
@@ -51,7 +51,7 @@ class TextLengths:
         return cls(float(median), float(p95), int(numbers.max()), place)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"median": self.median, "percentile_95": self.p95, "longest": self.longest}
+        return {"median": self.median, "percentile_95": self.p95, "longest": self.max_length}
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ class DatasetSummary:
     long_texts: int
     duplicates: int
     contradictions: int
-    contradicting: tuple[tuple[ExampleLocation, ExampleLocation], ...]
-    names: int
-    is_numeric: dict[str, float] | None = None
+    contradiction_locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]
+    num_repeated_names: int
+    number_stats: dict[str, float] | None = None
     answers: TextLengths | None = None
-    unanswered: int = 0
-    what: LabelType = "labels"
+    num_unanswered: int = 0
+    label_type: LabelType = "labels"
 
     @property
     def num_labeled(self) -> int:
@@ -97,12 +97,14 @@ class DatasetSummary:
         """The accuracy of the majority-class baseline; None without class labels."""
         if not self.balance:
             return None
-        return max(self.balance.values()) / (sum(self.balance.values()) if self.what == "tags" else self.num_labeled)
+        return max(self.balance.values()) / (
+            sum(self.balance.values()) if self.label_type == "tags" else self.num_labeled
+        )
 
     @property
-    def texts_for_labels(self) -> str:
+    def text_label_warning(self) -> str:
         """A warning if most examples have a distinct label (the column is probably text or ids); else ""."""
-        is_single_label = self.what == "labels" and sum(self.balance.values()) == self.num_labeled
+        is_single_label = self.label_type == "labels" and sum(self.balance.values()) == self.num_labeled
         if (
             not is_single_label
             or self.num_labeled < MIN_ROWS_FOR_LABEL_CHECK
@@ -121,14 +123,16 @@ class DatasetSummary:
             "long": self.long_texts,
             "duplicates": self.duplicates,
             "contradictions": self.contradictions,
-            "contradicting": [[location_dict(first), location_dict(second)] for first, second in self.contradicting],
-            "repeated_names": self.names,
+            "contradicting": [
+                [location_dict(first), location_dict(second)] for first, second in self.contradiction_locations
+            ],
+            "repeated_names": self.num_repeated_names,
         }
-        if self.is_numeric is not None:
-            summary["numbers"] = self.is_numeric
+        if self.number_stats is not None:
+            summary["numbers"] = self.number_stats
         if self.answers is not None:
             summary["answers"] = self.answers.to_dict()
-            summary["without_answer"] = self.unanswered / max(1, self.num_labeled)
+            summary["without_answer"] = self.num_unanswered / max(1, self.num_labeled)
         return summary
 
     def notes(self) -> list[str]:
@@ -138,21 +142,21 @@ class DatasetSummary:
         notes = [
             f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}; "
             f"{lengths.median:,.0f} characters in the middle, "
-            f"95 of 100 up to {lengths.p95:,.0f}, the longest {lengths.longest:,}"
+            f"95 of 100 up to {lengths.p95:,.0f}, the longest {lengths.max_length:,}"
         ]
-        if self.balance and not self.texts_for_labels:
+        if self.balance and not self.text_label_warning:
             label_counts = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MAX_SHOWN_LABELS]]
             more = f", and {len(self.balance) - MAX_SHOWN_LABELS} more" if len(self.balance) > MAX_SHOWN_LABELS else ""
-            notes.append(f"{LABEL_TYPE_TEXT[self.what]}: {', '.join(label_counts)}{more}")
-        if self.is_numeric is not None:
+            notes.append(f"{LABEL_TYPE_TEXT[self.label_type]}: {', '.join(label_counts)}{more}")
+        if self.number_stats is not None:
             notes.append(
-                "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average".format(**self.is_numeric)
+                "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average".format(**self.number_stats)
             )
         if self.answers is not None:
             lengths = self.answers
             notes.append(
-                f"answers have {lengths.median:,.0f} characters in the middle, the longest {lengths.longest:,}; "
-                f"{_count_text(self.unanswered, 'question has', 'questions have')} no answer"
+                f"answers have {lengths.median:,.0f} characters in the middle, the longest {lengths.max_length:,}; "
+                f"{_count_text(self.num_unanswered, 'question has', 'questions have')} no answer"
             )
         return [*notes, *self.warnings()]
 
@@ -163,23 +167,25 @@ class DatasetSummary:
             only_label = next(iter(self.balance))
             message = (
                 f"choice number {only_label} always is the right one"
-                if self.what == "right"
+                if self.label_type == "right"
                 else f"all are {only_label!r}"
             )
             warnings.append(f"{message}: nothing can be learned from it")
-        if label_warning := self.texts_for_labels:
+        if label_warning := self.text_label_warning:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
         warnings += self._similar_labels()
-        rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT and self.what != "right"]
+        rare = [
+            label for label, count in self.balance.items() if count < MIN_LABEL_COUNT and self.label_type != "right"
+        ]
         if rare and not label_warning:
             rare_text = ", ".join(map(repr, rare[:MAX_SHOWN_LABELS])) + (
                 f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else ""
             )
             warnings.append(
-                f"fewer than {MIN_LABEL_COUNT} {'words' if self.what == 'tags' else 'examples'} of {rare_text}"
+                f"fewer than {MIN_LABEL_COUNT} {'words' if self.label_type == 'tags' else 'examples'} of {rare_text}"
             )
         if self.contradictions:
-            only_label, repeat = self.contradicting[0]
+            only_label, repeat = self.contradiction_locations[0]
             warnings.append(
                 f"{_count_text(self.contradictions, 'example contradicts', 'examples contradict')} an earlier one"
                 " that says the same; "
@@ -189,12 +195,12 @@ class DatasetSummary:
             warnings.append(
                 f"{_count_text(self.duplicates, 'example says', 'examples say')} the same as an earlier one"
             )
-        if self.names:
+        if self.num_repeated_names:
             warnings.append(
-                f"{_count_text(self.names, 'name (id) is', 'names (ids) are')} borne by more than one example"
+                f"{_count_text(self.num_repeated_names, 'name (id) is', 'names (ids) are')} borne by more than one example"
             )
         if self.long_texts:
-            where = f", the longest at {format_location(self.lengths.place)}" if self.lengths.place else ""
+            where = f", the longest at {format_location(self.lengths.location)}" if self.lengths.location else ""
             warnings.append(
                 f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters{where}: most models cannot see so far"
             )
@@ -203,7 +209,7 @@ class DatasetSummary:
     def _similar_labels(self) -> list[str]:
         """Warnings about labels that differ only in case or white space."""
         variants: dict[str, list[str]] = {}
-        for label in self.balance if self.what == "labels" and not self.texts_for_labels else ():
+        for label in self.balance if self.label_type == "labels" and not self.text_label_warning else ():
             variants.setdefault(" ".join(label.casefold().split()), []).append(label)
         similar = [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]
         more = f"; and {len(similar) - MAX_SHOWN} more" if len(similar) > MAX_SHOWN else ""
@@ -320,10 +326,10 @@ class _DatasetCounter:
             long_texts=sum(length > LONG_TEXT for length in self.lengths),
             duplicates=self.duplicates,
             contradictions=self.contradictions,
-            contradicting=tuple(self.contradicting),
-            names=sum(count > 1 for count in self.names.values()),
-            is_numeric=numbers,
+            contradiction_locations=tuple(self.contradicting),
+            num_repeated_names=sum(count > 1 for count in self.names.values()),
+            number_stats=numbers,
             answers=TextLengths.from_texts(self.answers) if self.asks else None,
-            unanswered=self.unanswered,
-            what=self.what,
+            num_unanswered=self.unanswered,
+            label_type=self.what,
         )

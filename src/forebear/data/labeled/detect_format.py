@@ -131,8 +131,8 @@ def _detect_conll(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> Fo
     rows = [split_cells(line) for group in blocks for line in group if not (comments and COMMENT.match(line))]
     width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 1
     is_universal = width == 10 and all(re.fullmatch(r"\d+(?:[-.]\d+)?", row[0]) for row in rows if len(row) == width)
-    word = hints.locate(hints.texts[0] if hints.texts else 2 if is_universal else 1, width)
-    label_column = hints.label if hints.label is not None else 4 if is_universal else width
+    word = hints.locate(hints.text_columns[0] if hints.text_columns else 2 if is_universal else 1, width)
+    label_column = hints.label_column if hints.label_column is not None else 4 if is_universal else width
     tag = hints.locate(label_column, width) if width > 1 else None
     form = replace(form, texts=(word,), label=tag, width=width, comments=comments or is_universal)
     description = f"{'CoNLL-U' if is_universal else LABELED_FORMATS['conll']}: column {word} is the word"

@@ -126,7 +126,7 @@ class _ColumnPlan:
         if not form.header and not needs_label and isinstance(form.label, int) and len(first_row) == width - 1:
             gap = form.label if form.label < width else 0
         indices: list[int] = []
-        for column in form.column_count():
+        for column in form.role_columns():
             index = _column_index(column, header, width, gap)
             is_free = column is None or column in (form.start, form.name) or (column == form.label and not needs_label)
             if index is None and not is_free:
@@ -419,7 +419,7 @@ def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Examp
         options.error_policy,
         options.file_format,
     )
-    columns = form.column_count()
+    columns = form.role_columns()
     records = json_lines(blocks) if form.kind == "jsonl" else json_array_items(blocks)
     for line, record in records:
         name = None

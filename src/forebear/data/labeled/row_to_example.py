@@ -84,7 +84,7 @@ class LabeledFormat:
     comments: bool = False
     encoding: str = "utf-8"
 
-    def column_count(self) -> tuple[ColumnRef | None, ...]:
+    def role_columns(self) -> tuple[ColumnRef | None, ...]:
         """All columns with a role, in the order in which `example_builder` expects their values."""
         return (*self.texts, *self.choices, self.label, self.start, self.name)
 
@@ -197,19 +197,19 @@ class RowErrorPolicy:
     """Handles bad rows: the first one raises, or all are recorded and skipped."""
 
     def __init__(self, on_bad_rows: OnBadRows, bad: list[RejectedRow], mended: list[RejectedRow]) -> None:
-        self.on_bad_rows, self.bad, self.mended = on_bad_rows, bad, mended
-        self.first: RejectedRow | None = None
+        self.on_bad_rows, self.bad, self.repaired_rows = on_bad_rows, bad, mended
+        self.first_error: RejectedRow | None = None
         self.file = ""
 
     def skip(self, line: int | None, reason: str, name: str | None = None) -> None:
         row = self._row(line, reason, name)
         if self.on_bad_rows == "fail":
             raise InputError(row.reason, file=self.file, line=line, hint=SKIP_HINT)
-        self.first = self.first or row
+        self.first_error = self.first_error or row
         self.bad.append(row)
 
     def repair(self, line: int | None, reason: str, name: str | None = None) -> None:
-        self.mended.append(self._row(line, reason, name))
+        self.repaired_rows.append(self._row(line, reason, name))
 
     def _row(self, line: int | None, reason: str, name: str | None) -> RejectedRow:
         """A rejected row, identified by its name where there are no line numbers."""

@@ -96,7 +96,7 @@ def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Exampl
             is_empty = False
             yield example
     if is_empty and source is not None:
-        first_error = options.error_policy.first
+        first_error = options.error_policy.first_error
         if first_error is not None:
             raise InputError(
                 f"all rows are bad; this one: {first_error.reason}",
@@ -141,13 +141,13 @@ class LabeledSource:
     part: float = 1.0
     test_share: float = 0.0
 
-    def files(self) -> dict[str, str]:
+    def split_paths(self) -> dict[str, str]:
         paths = {"train": self.train, "dev": self.dev, "test": self.test}
         return {split: path for split, path in paths.items() if path is not None}
 
     def to_dict(self) -> dict[str, Any]:
         settings = {**asdict(self), "form": self.form.to_dict()}
-        return {**settings, **{split: os.path.abspath(path) for split, path in self.files().items()}}
+        return {**settings, **{split: os.path.abspath(path) for split, path in self.split_paths().items()}}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> LabeledSource:
@@ -157,7 +157,7 @@ class LabeledSource:
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of each file."""
-        return {split: file_digest(Path(path)) for split, path in self.files().items()}
+        return {split: file_digest(Path(path)) for split, path in self.split_paths().items()}
 
 
 def labeled_source(
@@ -182,7 +182,7 @@ class LabeledData:
     train: list[Any]
     dev: list[Any]
     test: list[Any]
-    scheme: str
+    tag_scheme: str
     notes: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -191,7 +191,7 @@ def read_labeled(source: LabeledSource) -> LabeledData:
     """Read all examples of a source; problems raise InputError or are reported in the notes."""
     notes: list[str] = []
     splits: dict[str, list[Any]] = {"train": [], "dev": [], "test": []}
-    for split, path in source.files().items():
+    for split, path in source.split_paths().items():
         labels: LabelPolicy = "optional" if split == "test" else "wanted"
         splits[split] = _read_split(path, source, labels, notes)
     scheme = _convert_and_split(splits, source, notes)
@@ -245,7 +245,7 @@ def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -
 
 
 def _no_dev_error(source: LabeledSource, examples: list[Any]) -> InputError:
-    if warning := summarize_dataset(examples).texts_for_labels:
+    if warning := summarize_dataset(examples).text_label_warning:
         return InputError(warning, file=source.train, hint="name the column of the labels with --label-column")
     message = "there are too few different examples to hold some out, by which the best weights are chosen"
     return InputError(message, file=source.train, hint="give more examples, or a file of them with --dev")
@@ -328,7 +328,7 @@ def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes
     tagged_examples: Iterable[TaggedExample] = (example for example in splits["train"] if example.tags is not None)
     guess = tag_schemes.detect_scheme(example.tags for example in tagged_examples)  # pyright: ignore[reportArgumentType]
     notes.append(f"tags are read as {guess.scheme}: {guess.reason}")
-    for split, path in source.files().items():
+    for split, path in source.split_paths().items():
         scheme = guess.scheme if split == "train" else _detect_file_scheme(splits[split], path, guess.scheme, notes)
         splits[split] = _convert_tags(splits[split], path, scheme, source, notes)
     return guess.scheme

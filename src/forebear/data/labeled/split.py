@@ -39,7 +39,7 @@ class SplitLeakage:
 
     count: int
     num_exact: int
-    folded: int  # up to case and white space, exact ones included
+    num_normalized: int  # up to case and white space, exact ones included
     locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]  # first pairs: in test, in train
     description: str = "text"
 
@@ -52,16 +52,16 @@ class SplitLeakage:
             "of": self.description,
             "count": self.count,
             "exact": self.num_exact,
-            "folded": self.folded,
+            "folded": self.num_normalized,
             "places": locations,
         }
 
     def __str__(self) -> str:
-        if not self.folded:
+        if not self.num_normalized:
             return (
                 f"no {self.description} of {self.count:,} example{'s' * (self.count != 1)} is in the training data too"
             )
-        share = f"{self.folded:,} of {self.count:,} examples ({self.folded / self.count:.1%})"
+        share = f"{self.num_normalized:,} of {self.count:,} examples ({self.num_normalized / self.count:.1%})"
         first = "".join(
             f"; the first: {format_location(test_location)}, as in {format_location(train_location)}"
             for test_location, train_location in self.locations[:1]
@@ -167,7 +167,9 @@ def _split_few_contents(split_of_rank: dict[int, int], shares: dict[int, float],
         notes.append(f"there are only {description}: nothing is left for {' and '.join(empty_names)}")
 
 
-def _cover_labels(split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]) -> None:
+def _cover_labels(
+    split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]
+) -> None:
     """Move one content of each missing label to training, and refill a dev or test split that becomes empty."""
     train_labels = {
         label

@@ -60,7 +60,7 @@ class CharIds:
                 self._numbers[word] = word_id
             return word_id
 
-    def word_of(self, number: int) -> str:
+    def id_to_word(self, number: int) -> str:
         """The word of an id: a vocabulary entry or an out-of-vocabulary word."""
         if number < self.size:
             return self._tokens[number]

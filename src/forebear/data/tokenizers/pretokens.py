@@ -33,8 +33,8 @@ def worth_compiling(characters: int) -> bool:
 class PretokenLookup(NamedTuple):
     """The pretokens of some texts, concatenated."""
 
-    units: np.ndarray  # start offsets over all texts, each followed by one separator character
-    numbers: np.ndarray
+    starts: np.ndarray  # start offsets over all texts, each followed by one separator character
+    ids: np.ndarray
     ends: np.ndarray  # (texts,) cumulative number of pretokens
     new_pretokens: list[str]  # pretokens seen for the first time
 
@@ -209,26 +209,26 @@ class WhitespaceWords:
             return sum(map(len, self._known))
         return int(self._compiled.ends[len(self)]) - len(self)
 
-    def sought(self, texts: Sequence[str], *, units: bool = False) -> PretokenLookup:
+    def look_up_texts(self, texts: Sequence[str], *, units: bool = False) -> PretokenLookup:
         """The words of these texts; their starts only with `units`."""
         num_before = len(self)
         numbers, ends, begins = self._find_words(texts, units)
         return PretokenLookup(begins, numbers, ends, self._new_words(num_before))
 
-    def sought_in(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
+    def look_up_bytes(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
         """The words of UTF-8 texts separated by gaps that end at `ends`; None while a dictionary is as fast."""
         num_before = len(self)
-        word_ids = self.numbered_in(data, ends)
+        word_ids = self.number_bytes(data, ends)
         return None if word_ids is None else PretokenLookup(NO_BOUNDARIES, *word_ids, self._new_words(num_before))
 
     def _new_words(self, num_before: int) -> list[str]:
         return self.texts(num_before) if len(self) > num_before else []
 
-    def numbered(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def number_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the words of these texts, and their cumulative number per text."""
         return self._find_words(texts, False)[:2]
 
-    def numbered_in(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    def number_bytes(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The same for UTF-8 texts; None while a dictionary is as fast."""
         if not self._use_compiled([data]):
             return None
@@ -284,7 +284,7 @@ class WhitespaceWords:
         sizes = np.diff(ends) - 1
         return sizes - np.diff(np.searchsorted(continuation_bytes, ends)), sizes
 
-    def in_order(self) -> np.ndarray:
+    def sorted_ids(self) -> np.ndarray:
         """The ids of all words in text order."""
         if self._compiled is None:
             return np.array(sorted(range(len(self._known)), key=list(self._known).__getitem__), np.int64)

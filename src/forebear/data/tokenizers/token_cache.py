@@ -54,15 +54,15 @@ class WordVocabulary(NamedTuple):
     """Word → id, hidden (special) tokens, the id of unknown words, and the word split."""
 
     ids: Mapping[str, int]
-    unspeakable: frozenset[str]
-    num_unknown: int
+    hidden_tokens: frozenset[str]
+    unk_id: int
     word_split: str
 
     def is_plain(self, pretoken: str) -> bool:
         return is_plain_word(pretoken, self.word_split)
 
     def id_of(self, word: str) -> int:
-        return self.num_unknown if word in self.unspeakable else self.ids.get(word, self.num_unknown)
+        return self.unk_id if word in self.hidden_tokens else self.ids.get(word, self.unk_id)
 
 
 def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
@@ -157,7 +157,7 @@ class EncodedSpans:
 
     ids: np.ndarray
     counts: np.ndarray
-    num_unknown: np.ndarray
+    unknown_bytes: np.ndarray
     first: np.ndarray
     last: np.ndarray
 
@@ -258,11 +258,11 @@ class TokenCache:
 
     def _lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
         assert isinstance(self._pretokens, WhitespaceWords)
-        found = self._pretokens.sought_in(data, ends)
+        found = self._pretokens.look_up_bytes(data, ends)
         if found is None:
             return None
         self._learn(found.new_pretokens)
-        return self._single_token_spans(found.numbers, found.ends) if self._are_single else None
+        return self._single_token_spans(found.ids, found.ends) if self._are_single else None
 
     def _begin(self) -> None:
         """Empties a cache that is incomplete or full; until the call ends, it counts as incomplete."""
@@ -285,11 +285,11 @@ class TokenCache:
         """`Sought`; stretches that are not in memory are encoded first, all at once."""
         if isinstance(self._pretokens, WhitespaceWords):
             assert borders is None
-            found: PretokenLookup = self._pretokens.sought(texts, units=units)
+            found: PretokenLookup = self._pretokens.look_up_texts(texts, units=units)
         else:
             found = self._pretokens.look_up_texts(texts, borders, self._rule.extra_cuts)
         self._learn(found.new_pretokens)
-        return found.units, found.numbers, found.ends
+        return found.starts, found.ids, found.ends
 
     def _learn(self, pretokens: list[str]) -> None:
         if not pretokens:

@@ -205,7 +205,7 @@ class Tokenizer:
             encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], spans)
             token_spans = (encoded.first, encoded.last) if spans else ()
             return EncodedBatch(
-                encoded.ids, encoded.counts, encoded.num_unknown, np.ones(len(encoded.ids), bool), *token_spans
+                encoded.ids, encoded.counts, encoded.unknown_bytes, np.ones(len(encoded.ids), bool), *token_spans
             )
         if self._cache is None or self._rarely_repeats(texts):
             encoded = self._encode_uncached(texts)
@@ -218,13 +218,17 @@ class Tokenizer:
         begins = np.cumsum(encoded.counts) - encoded.counts
         starts[begins[encoded.counts > 0]] = True
         return EncodedBatch(
-            encoded.ids, encoded.counts, encoded.num_unknown, starts, *((encoded.first, encoded.last) if spans else ())
+            encoded.ids,
+            encoded.counts,
+            encoded.unknown_bytes,
+            starts,
+            *((encoded.first, encoded.last) if spans else ()),
         )
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
         """As `encode_batch`, of UTF-8 texts separated by line feeds that end at `ends`; None if bytes are no faster."""
         encoded = self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
-        return None if encoded is None else EncodedBatch(encoded.ids, encoded.counts, encoded.num_unknown)
+        return None if encoded is None else EncodedBatch(encoded.ids, encoded.counts, encoded.unknown_bytes)
 
     def _encode_at_boundaries(
         self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], spans: bool
@@ -261,7 +265,7 @@ class Tokenizer:
         """`encode_batch` without word ends."""
         if self._character_table is None and self._cache is not None and not self._rarely_repeats(texts):
             encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts))
-            return EncodedBatch(encoded.ids, encoded.counts, encoded.num_unknown)
+            return EncodedBatch(encoded.ids, encoded.counts, encoded.unknown_bytes)
         ids, counts = self.encode_many(texts)
         unknown_positions = np.flatnonzero(ids == self._unk_index)
         text_ids = np.searchsorted(np.cumsum(counts), unknown_positions, side="right")
@@ -273,7 +277,7 @@ class Tokenizer:
             )
         unknown = np.zeros(len(texts), np.int64)
         affected: list[int] = np.unique(text_ids).tolist()
-        unknown[affected] = self._encode_uncached([texts[i] for i in affected]).num_unknown
+        unknown[affected] = self._encode_uncached([texts[i] for i in affected]).unknown_bytes
         return EncodedBatch(ids, counts, unknown)
 
     def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedSpans:

@@ -37,35 +37,41 @@ class TrainingSample:
         if limit < 1:
             raise InputError(f"a limit of {limit} characters leaves nothing to learn from", hint="give a limit above 0")
         self._texts, self._limit, self._total = texts, limit, total
-        self.texts = self.seen = self.taken = 0
+        self.num_texts = self.num_seen = self.num_taken = 0
         self._how = "all"
 
     def __iter__(self) -> Iterator[str]:
         rate = 1.0 if self._total is None else self._limit / max(self._total, 1)
         for text in self._texts:
-            self.texts += 1
-            self.seen += len(text)
+            self.num_texts += 1
+            self.num_seen += len(text)
             if rate < 1:
                 self._how = "by hash of content"
                 for begin in range(0, len(text), SAMPLE_BLOCK):
                     block = text[begin : begin + SAMPLE_BLOCK]
-                    if not self.taken or _content_fraction(block) < rate:
-                        self.taken += len(block)
+                    if not self.num_taken or _content_fraction(block) < rate:
+                        self.num_taken += len(block)
                         yield block
-            elif self._total is None and self.taken + len(text) > self._limit:
+            elif self._total is None and self.num_taken + len(text) > self._limit:
                 self._how = "the beginning"
-                text = text[: self._limit - self.taken]
-                self.taken += len(text)
+                text = text[: self._limit - self.num_taken]
+                self.num_taken += len(text)
                 yield text
                 return
             else:
-                self.taken += len(text)
+                self.num_taken += len(text)
                 yield text
 
     def report(self) -> dict[str, Any]:
         """Metadata of the sample; `of` is None if the end of the text was not reached."""
-        total = None if self._how == "the beginning" else self.seen
-        return {"characters": self.taken, "of": total, "texts": self.texts, "sample": self._how, "limit": self._limit}
+        total = None if self._how == "the beginning" else self.num_seen
+        return {
+            "characters": self.num_taken,
+            "of": total,
+            "texts": self.num_texts,
+            "sample": self._how,
+            "limit": self._limit,
+        }
 
 
 def _content_fraction(text: str) -> float:
@@ -120,7 +126,7 @@ def train_tokenizer(
     if kind == "wordpiece":
         options["lower"] = "lower" in normalise or lower is not False
     tokenizer = trainers[kind](sample, **options)
-    if not sample.taken:
+    if not sample.num_taken:
         raise InputError("there is no text to learn a tokenizer from", hint="check the paths, --format and --encoding")
     return tokenizer
 
@@ -180,8 +186,8 @@ def _train_whitespace_tokenizer(
         tokens = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
         facts = _training_metadata(sample, min_count, size, vocabulary.coverage(counts, tokens))
         return Tokenizer(word_level.word_tokenizer_spec(tokens, segmenter=None, facts=facts, **spec_options))
-    tokens, ids = counted.by_frequency(specials=specials.values(), size=size, min_count=min_count)
-    coverage = int(counted.times[ids >= 0].sum()) / total if (total := int(counted.times.sum())) else 1.0
+    tokens, ids = counted.order_by_frequency(specials=specials.values(), size=size, min_count=min_count)
+    coverage = int(counted.counts[ids >= 0].sum()) / total if (total := int(counted.counts.sum())) else 1.0
     facts = _training_metadata(sample, min_count, size, coverage)
     tokenizer = Tokenizer(word_level.word_tokenizer_spec(tokens, segmenter=None, facts=facts, **spec_options))
     if once is None:

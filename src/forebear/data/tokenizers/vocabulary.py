@@ -83,7 +83,7 @@ class WordCounts:
     """Words separated by gap characters, numbered by first occurrence, with counts; no Python object per word."""
 
     def __init__(self, gaps: str, characters_before: int = 0) -> None:
-        self.words, self.times = WhitespaceWords(gaps, characters_before), np.zeros(0, np.int64)
+        self.words, self.counts = WhitespaceWords(gaps, characters_before), np.zeros(0, np.int64)
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], gaps: str) -> WordCounts:
@@ -98,26 +98,26 @@ class WordCounts:
     def count(self, word_ids: np.ndarray) -> None:
         """Add one occurrence of each of these word ids."""
         totals = np.bincount(word_ids, minlength=len(self.words))
-        totals[: len(self.times)] += self.times
-        self.times = totals
+        totals[: len(self.counts)] += self.counts
+        self.counts = totals
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
-        return zip(self.words.texts(), self.times.tolist(), strict=True)
+        return zip(self.words.texts(), self.counts.tolist(), strict=True)
 
-    def by_frequency(
+    def order_by_frequency(
         self, *, specials: Iterable[str], size: int | None, min_count: int
     ) -> tuple[list[str], np.ndarray]:
         """The vocabulary as `order_vocabulary`; also the id of each word, -1 if it is not in the vocabulary."""
         special_tokens, max_words = _reserve_special_tokens(specials, size)
-        alphabetical = self.words.in_order()
-        order = alphabetical[np.argsort(-self.times[alphabetical], kind="stable")]
-        order = order[self.times[order] >= min_count][: None if max_words is None else max_words + len(special_tokens)]
+        alphabetical = self.words.sorted_ids()
+        order = alphabetical[np.argsort(-self.counts[alphabetical], kind="stable")]
+        order = order[self.counts[order] >= min_count][: None if max_words is None else max_words + len(special_tokens)]
         names, joined = self.words.texts_of(order), f" {self.words.gather(' ')} "
         if clashes := {special for special in special_tokens if f" {special} " in joined}:
             clash_positions = [index for index, name in enumerate(names) if name in clashes]
             order, names = np.delete(order, clash_positions), [name for name in names if name not in clashes]
         order, names = order[:max_words], names[:max_words]
-        ids = np.full(len(self.times), -1, np.int32)
+        ids = np.full(len(self.counts), -1, np.int32)
         ids[order] = np.arange(len(special_tokens), len(special_tokens) + len(order))
         return special_tokens + names, ids
 

@@ -399,7 +399,7 @@ def write_text_comparison(comparison: TextComparison, folder: Path) -> None:
 def _text_note(comparison: TextComparison, folder: Path) -> str:
     """Caveats of the table."""
     notes = []
-    held_out_bytes = [count for row in comparison.rows for count in row.values("held_out_bytes")]
+    held_out_bytes = [count for row in comparison.rows for count in row.trial_values("held_out_bytes")]
     if held_out_bytes and max(held_out_bytes) > min(held_out_bytes) * (1 + MAX_SIZE_DIFFERENCE):
         smallest, largest = min(held_out_bytes), max(held_out_bytes)
         notes.append(f"Not all were measured on the same text: between {smallest:,} and {largest:,} bytes.")

@@ -255,4 +255,4 @@ def read_splits(source: LabeledSource) -> LabeledData:
 
 def task_from_train(source: LabeledSource, data: LabeledData) -> Task:
     """The task as defined by the training split."""
-    return task_class(source.task).from_examples(data.train, **({"scheme": data.scheme} if data.scheme else {}))
+    return task_class(source.task).from_examples(data.train, **({"scheme": data.tag_scheme} if data.tag_scheme else {}))

@@ -39,7 +39,7 @@ class Box:
     width: float
     height: float
 
-    def meets(self, other: Box) -> bool:
+    def overlaps(self, other: Box) -> bool:
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -47,7 +47,7 @@ class Box:
             and other.y < self.y + self.height
         )
 
-    def holds(self, other: Box) -> bool:
+    def contains(self, other: Box) -> bool:
         return (
             self.x <= other.x
             and self.y <= other.y
@@ -77,8 +77,8 @@ def place_labels(
     preferred = _label_columns(points, labels, inside)
     placed = []
     for (x, y), target in zip(points, preferred, strict=True):
-        candidates = (box for box in (target, *_spiral(x, y, target)) if inside.holds(box))
-        free = (box for box in candidates if not any(box.meets(other) for other in blocked))
+        candidates = (box for box in (target, *_spiral(x, y, target)) if inside.contains(box))
+        free = (box for box in candidates if not any(box.overlaps(other) for other in blocked))
         placed.append(next(free, target))  # no free position: overlap
         blocked.append(placed[-1])
     return placed
@@ -208,7 +208,7 @@ def plot_text_comparison(comparison: TextComparison) -> str:
     parts += [_text_points(number, row, scale) for number, row in enumerate(comparison.rows)]
     parts.append(_text_labels(comparison, scale))
     description = (
-        "; ".join(_describe_text_point(row) for row in comparison.rows if row.values("bits_per_byte"))
+        "; ".join(_describe_text_point(row) for row in comparison.rows if row.trial_values("bits_per_byte"))
         or "no results yet"
     )
     area = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT}" height="{HEIGHT - TOP - BOTTOM}"'
@@ -383,8 +383,8 @@ class CostAxis:
     """A cost: the field of the trial, how its values are formatted, and the axis label."""
 
     name: str
-    say: Callable[[float], str]
-    under: str
+    format_value: Callable[[float], str]
+    axis_label: str
 
 
 def _tick_milliseconds(value: float) -> str:
@@ -403,7 +403,7 @@ def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str
     labeled = [
         (number, row)
         for number, row in enumerate(comparison.rows)
-        if row.score is not None and row.values(cost_axis.name)
+        if row.score is not None and row.trial_values(cost_axis.name)
     ]
     parts = [
         _task_axes(comparison, scale, cost_axis),
@@ -447,7 +447,7 @@ def _visible_task_baselines(comparison: TaskComparison, scale: Scale) -> list[Ta
 
 
 def _describe_task_point(row: TaskComparisonRow, cost_axis: CostAxis) -> str:
-    return f"{row.title}: {format_points(row.score or 0)} at {cost_axis.say(float(f'{row.mean(cost_axis.name):.3g}'))}"
+    return f"{row.title}: {format_points(row.score or 0)} at {cost_axis.format_value(float(f'{row.mean(cost_axis.name):.3g}'))}"
 
 
 def _task_axes(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) -> str:
@@ -459,13 +459,15 @@ def _task_axes(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) ->
         if scale.quickest <= tick <= scale.slowest and (x := scale.x(tick)) - previous_x > MIN_TICK_DISTANCE:
             previous_x = x
             parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>')
-            label = cost_axis.say(float(f"{tick:.3g}"))
+            label = cost_axis.format_value(float(f"{tick:.3g}"))
             parts.append(f'<text x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{label}</text>')
     parts.append(f'<line class="base" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
     parts.append(
         f'<text class="unit" x="{LEFT}" y="{TOP - 7}">{escape(metric_name(comparison))}, higher is better</text>'
     )
-    parts.append(f'<text class="unit" x="{right}" y="{bottom + 38}" text-anchor="end">{cost_axis.under}</text></g>')
+    parts.append(
+        f'<text class="unit" x="{right}" y="{bottom + 38}" text-anchor="end">{cost_axis.axis_label}</text></g>'
+    )
     return "".join(parts)
 
 

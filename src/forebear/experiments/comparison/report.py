@@ -124,7 +124,7 @@ def _text_legend(comparison: TextComparison) -> str:
 
 
 def _text_table(comparison: TextComparison) -> str:
-    columns = [*COLUMNS, *((escape(name), "number") for name in comparison.measured_rows)]
+    columns = [*COLUMNS, *((escape(name), "number") for name in comparison.word_file_names)]
     head = "".join(f'<th scope="col" class="{css_class}">{name}</th>' for name, css_class in columns)
     widest = max((bits for row in comparison.rows if (bits := row.mean("bits_per_byte"))), default=1.0)
     body = "".join(_text_row(index, row, comparison, widest) for index, row in enumerate(comparison.rows))
@@ -156,12 +156,14 @@ def _text_row(index: int, row: TextComparisonRow, comparison: TextComparison, wi
         html_cell(str(row.year), row.year),
         f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(description)}</span></th>',
     ]
-    if row.error and not row.values("bits_per_byte") and not row.finds:
-        width = len(COLUMNS) + len(comparison.measured_rows) - 2
+    if row.error and not row.trial_values("bits_per_byte") and not row.other_metrics:
+        width = len(COLUMNS) + len(comparison.word_file_names) - 2
         cells.append(f'<td class="wrong" colspan="{width}">{escape(row.error)}</td>')
     else:
         cells += [_bits_cell(index, row, widest), *_metric_cells(row)]
-        cells += [_word_eval_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.measured_rows]
+        cells += [
+            _word_eval_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names
+        ]
     return f'<tr data-row="{index}"{" class=best" if best else ""}>{"".join(cells)}</tr>'
 
 
@@ -173,9 +175,9 @@ def html_mark(text: str) -> str:
 def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
     bits, spread = row.mean("bits_per_byte"), row.spread
     if bits is None:
-        num_impossible = sum(row.values("impossible"))
-        if row.finds:
-            return html_cell(f"—<span class='idea'>{escape(row.finds)}</span>", "", "number bits")
+        num_impossible = sum(row.trial_values("impossible"))
+        if row.other_metrics:
+            return html_cell(f"—<span class='idea'>{escape(row.other_metrics)}</span>", "", "number bits")
         text = f"∞<span class='idea'>{num_impossible:,} tokens are impossible to it</span>" if num_impossible else "—"
         return html_cell(text, "", "number bits")
     error = f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
@@ -238,20 +240,20 @@ def _text_notes(comparison: TextComparison) -> str:
         " is not in the vocabulary is charged for its spelling, so that a small vocabulary cannot win; white space or"
         " case that a tokenizer does not keep is charged to nobody, and said above."
     ]
-    if any(row.values("told_apart") for row in comparison.rows):
+    if any(row.trial_values("told_apart") for row in comparison.rows):
         texts.append(
             "<b>Word vectors</b> predict no text. Of two words, one that stands beside a word in the held-out text and"
             " one that stands beside another, the nearer one by their vectors should be its own neighbour: the share of"
             " such choices that are right stands in the place of bits; by chance it is half."
         )
-    if comparison.measured_rows:
+    if comparison.word_file_names:
         texts.append(
-            f"Columns <b>{escape(', '.join(comparison.measured_rows))}</b>: how vectors of words agree with what people"
+            f"Columns <b>{escape(', '.join(comparison.word_file_names))}</b>: how vectors of words agree with what people"
             " say of pairs of words (Spearman’s correlation over all pairs, a missing word having the mean cosine), or"
             " the share of analogies solved (a missing word being wrong); behind it how many pairs or analogies have"
             " all their words in the vocabulary. Encoders read a word as a text."
         )
-    if any(row.values("found") for row in comparison.rows):
+    if any(row.trial_values("found") for row in comparison.rows):
         texts.append(
             "Milestones that <b>find hidden tokens</b> see a text from both sides, so that what they say of its tokens"
             " does not multiply to a probability: they have no bits per byte. Beside how many they find stands what"

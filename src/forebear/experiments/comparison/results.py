@@ -54,7 +54,7 @@ class TextTrial:
         """Training tokens per second."""
         return self.tokens / self.seconds if self.tokens and self.seconds else None
 
-    def reached(self) -> Iterator[tuple[float, float]]:
+    def best_so_far(self) -> Iterator[tuple[float, float]]:
         """(seconds, bits per byte) at each new minimum."""
         points = [*self.curve]
         if self.seconds is not None and self.bits_per_byte is not None:
@@ -71,17 +71,17 @@ class ComparisonRow:
 
     trials: tuple[Any, ...]
 
-    def values(self, name: str) -> list[Any]:
+    def trial_values(self, name: str) -> list[Any]:
         """This value of every trial that has it, by field or property name."""
         return [value for trial in self.trials if (value := getattr(trial, name)) is not None]
 
     def mean(self, name: str) -> float | None:
-        values = self.values(name)
+        values = self.trial_values(name)
         return statistics.fmean(values) if values else None
 
     def deviation(self, name: str) -> float | None:
         """The standard deviation over several seeds."""
-        values = self.values(name)
+        values = self.trial_values(name)
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
@@ -123,7 +123,7 @@ class TextComparisonRow(ComparisonRow):
         return next((trial.forgotten for trial in self.trials if trial.forgotten), ())
 
     @property
-    def finds(self) -> str:
+    def other_metrics(self) -> str:
         """Masked-LM or neighbor accuracy as text; "" for other models."""
         if (neighbor_accuracy := self.mean("told_apart")) is not None:
             return f"tells {neighbor_accuracy:.1%} of neighbours from words that stand elsewhere (by chance 50%)"
@@ -142,10 +142,12 @@ class TextComparisonRow(ComparisonRow):
         """Covered and total pairs or analogies of a word-evaluation file."""
         return next((trial.covered[file] for trial in self.trials if file in trial.covered), None)
 
-    def reached(self) -> list[tuple[float, float]]:
+    def best_so_far(self) -> list[tuple[float, float]]:
         """(seconds, bits per byte) at each new minimum: the best so far averaged over the seeds, from the moment when
         every seed with a result has one."""
-        paths = [path for trial in self.trials if trial.bits_per_byte is not None and (path := list(trial.reached()))]
+        paths = [
+            path for trial in self.trials if trial.bits_per_byte is not None and (path := list(trial.best_so_far()))
+        ]
         points: list[tuple[float, float]] = []
         for moment in sorted({seconds for path in paths for seconds, _ in path}):
             counts = [bisect_right(path, moment, key=lambda point: point[0]) for path in paths]
@@ -191,7 +193,7 @@ class TextComparison:
         return replace(self, rows=(*others, row))
 
     @property
-    def measured_rows(self) -> list[str]:
+    def word_file_names(self) -> list[str]:
         """The names of the word-evaluation files."""
         return [PurePath(file).stem for file in self.settings.get("words", ())]
 
@@ -348,7 +350,9 @@ class TaskComparison:
         if best is None or best.score is None:
             return None
         close = [
-            row for row in self.scored_rows if (row.score or 0.0) >= best.score - POINT - 1e-12 and row.values(cost)
+            row
+            for row in self.scored_rows
+            if (row.score or 0.0) >= best.score - POINT - 1e-12 and row.trial_values(cost)
         ]
         return min(close, key=lambda row: (row.mean(cost), -(row.score or 0.0)), default=None)
 

@@ -331,7 +331,7 @@ def _evaluate_word_files(run: Run, files: Iterable[str]) -> dict[str, dict[str, 
     results: dict[str, dict[str, Any]] = {}
     for file in files:
         with suppress(InputError):  # it has no word vectors
-            result = WordEvalResult.metric_name(run.measure_words(file)[0])
+            result = WordEvalResult.from_evaluation(run.measure_words(file)[0])
             score = None if result.metric is None else round(result.metric, 6)
             results[result.file] = {"figure": score, "covered": result.num_covered, "total": result.total}
     return results
@@ -514,7 +514,7 @@ class WordEvalResult:
     total: int
 
     @classmethod
-    def metric_name(cls, evaluation: SimilarityEval | AnalogyEval) -> WordEvalResult:
+    def from_evaluation(cls, evaluation: SimilarityEval | AnalogyEval) -> WordEvalResult:
         data = evaluation.to_dict()
         if data["kind"] == "similarity":
             return cls(PurePath(evaluation.file).stem, data["spearman_all"], data["covered"], data["pairs"])
@@ -535,7 +535,7 @@ class WordEvalRow:
     @property
     def results(self) -> dict[str, WordEvalResult]:
         """Results by file name."""
-        return {result.file: result for result in map(WordEvalResult.metric_name, self.files)}
+        return {result.file: result for result in map(WordEvalResult.from_evaluation, self.files)}
 
     def to_dict(self) -> dict[str, Any]:
         result: dict[str, Any] = {"run": self.run, "milestone": self.title, "year": self.year, "words": self.num_words}

@@ -32,7 +32,7 @@ def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float,
     """
     rows = list(rows)
     worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
-    reached = [(seconds, bits, row) for row in rows for seconds, bits in row.reached() if bits <= worst]
+    reached = [(seconds, bits, row) for row in rows for seconds, bits in row.best_so_far() if bits <= worst]
     frontier: list[tuple[float, float, TextComparisonRow]] = []
     for seconds, bits, row in sorted(reached, key=lambda point: point[:2]):
         margin = 0 if frontier and frontier[-1][2].name == row.name else MIN_IMPROVEMENT
@@ -69,7 +69,7 @@ def text_conclusions(comparison: TextComparison) -> list[str]:
     """Which model leads at which cost, by how much, and the distance to the baselines and the entropy bound."""
     intervals, other_metrics = (
         lead_intervals(comparison.rows),
-        [f"{row.title} {row.finds}." for row in comparison.rows if row.finds],
+        [f"{row.title} {row.other_metrics}." for row in comparison.rows if row.other_metrics],
     )
     if not intervals:
         return other_metrics or ["Nothing to compare yet: no milestone has scored the held-out text."]
@@ -106,7 +106,7 @@ def _lead_summary(intervals: list[LeadInterval], *, several: bool) -> str:
 def _cost_comparison(comparison: TextComparison, best: TextComparisonRow) -> list[str]:
     """The best row against the fastest of the others with a result."""
     lowest, cost = best.mean("bits_per_byte"), best.mean("seconds")
-    others = [row for row in comparison.rows if row.name != best.name and row.values("bits_per_byte")]
+    others = [row for row in comparison.rows if row.name != best.name and row.trial_values("bits_per_byte")]
     fastest = min(others, key=lambda row: row.mean("seconds") or float("inf"), default=None)
     if fastest is None or lowest is None or not cost or not (other_cost := fastest.mean("seconds")):
         return []
@@ -141,7 +141,7 @@ def _lossy_tokenizer_notes(comparison: TextComparison) -> list[str]:
     """Notes on rows whose tokenizers are lossy."""
     notes = []
     for row in comparison.rows:
-        if row.lossy_features and row.values("bits_per_byte"):
+        if row.lossy_features and row.trial_values("bits_per_byte"):
             tokenizer_kind = row.trials[0].tokenizer
             notes.append(
                 f"{row.title} does not pay for {' and '.join(row.lossy_features)}:"
@@ -156,9 +156,9 @@ NOT_COMPARABLE = "perplexities of the two kinds cannot be compared"
 def _text_unit_notes(comparison: TextComparison) -> list[str]:
     """Notes on rows that score sentences instead of documents, and so predict more end tokens."""
     num_ends = {
-        row.name: max(row.values("ends"))
+        row.name: max(row.trial_values("ends"))
         for row in comparison.rows
-        if row.values("bits_per_byte") and row.values("ends")
+        if row.trial_values("bits_per_byte") and row.trial_values("ends")
     }
     fewest = min(num_ends.values(), default=0)
     notes = []
@@ -208,7 +208,9 @@ def task_conclusions(comparison: TaskComparison) -> list[str]:
             "Only BERT as it is has a result."
         ]
     spread = (
-        f" ± {format_points(best.spread)} over {len(best.values('score'))} seeds" if best.spread is not None else ""
+        f" ± {format_points(best.spread)} over {len(best.trial_values('score'))} seeds"
+        if best.spread is not None
+        else ""
     )
     conclusions = [
         f"{best.title} is best: {metric_name(comparison)} {format_points(best.score)}{spread}"

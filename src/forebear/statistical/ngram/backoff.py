@@ -32,7 +32,7 @@ class BackoffTable:
     uniform_log_prob: np.ndarray | None = None
 
     @classmethod
-    def estimated(cls, ngrams: NgramIndex, levels: LogProbLevels, even: np.ndarray | None = None) -> BackoffTable:
+    def from_levels(cls, ngrams: NgramIndex, levels: LogProbLevels, even: np.ndarray | None = None) -> BackoffTable:
         """From smoothed levels."""
         logs, backoffs = zip(*levels, strict=True)
         return cls(ngrams, logs, backoffs[1:], even)
@@ -164,7 +164,7 @@ class BackoffTable:
                 hint='pretrain with smoothing "kneser-ney"',
             )
         tokens = np.flatnonzero(is_listed)
-        ngrams = [tokens[:, None], *(self.ngrams.write_out(n) for n in range(2, self.ngrams.order + 1))]
+        ngrams = [tokens[:, None], *(self.ngrams.to_rows(n) for n in range(2, self.ngrams.order + 1))]
         logs = [self.log_probs[0][tokens], *self.log_probs[1:]]
         return ngrams, logs, [weights[tokens] if n == 0 else weights for n, weights in enumerate(self.backoffs)]
 

@@ -72,7 +72,7 @@ class NgramIndex:
             self._cached["keys", n] = self.prefixes(n) * self.vocabulary + self.last_tokens(n)
         return self._cached["keys", n]
 
-    def write_out(self, n: int) -> np.ndarray:
+    def to_rows(self, n: int) -> np.ndarray:
         """(size, n) the n-grams written out."""
         rows = np.empty((self.count(n), n), np.int32)
         rows[:, n - 1] = self.last_tokens(n)
@@ -126,7 +126,7 @@ class NgramIndex:
         for n in range(self.order - 1, 1, -1):
             rows, orphans = missing[n][:, 1:], np.flatnonzero(suffixes[n] == ABSENT)
             if len(orphans):
-                rows = np.concatenate((rows, self.write_out(n + 1)[orphans, 1:]))
+                rows = np.concatenate((rows, self.to_rows(n + 1)[orphans, 1:]))
             numbers = rows[:, 0].astype(np.int64)
             for length in range(2, n + 1):
                 numbers = self.find_many(length, numbers, rows[:, length - 1].astype(np.int64))
@@ -486,7 +486,7 @@ class NgramCounter:
         self._pool = UNBOUNDED_POOL
 
     @property
-    def memory_limit(self) -> ArrayPool:
+    def pool(self) -> ArrayPool:
         """Array pool for everything that is derived from the counts."""
         if self.folder is None:
             return UNBOUNDED_POOL
@@ -498,7 +498,7 @@ class NgramCounter:
         """Continue from these counts."""
         self._parts, self._filled, self._is_spilled = [counts], 0, False
 
-    def room_for(self, many: int) -> np.ndarray:
+    def reserve(self, many: int) -> np.ndarray:
         """Space for so many more ids: rows, each followed by a border. They count from now on."""
         if self._filled and self._filled + many > self.max_tokens:
             self._count()
@@ -511,7 +511,7 @@ class NgramCounter:
             self._text.resize(max(self._filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
         return self._text[begin : self._filled]
 
-    def take_back(self, many: int) -> None:
+    def discard_last(self, many: int) -> None:
         """Discard the ids added last."""
         self._filled -= many
 

@@ -166,7 +166,7 @@ def _context_counts(model: NgramModel, contexts: Sequence[list[int]]) -> list[_C
 
 
 def _count_context(model: NgramModel, context: list[int], discount_values: np.ndarray) -> _ContextCounts:
-    counts, min_counts, n = model.counts, model.way.min_count, len(context) + 1
+    counts, min_counts, n = model.counts, model.way.min_count_by_length, len(context) + 1
     words, times = _followers(counts, context)
     is_known = len(words) > 0 or n <= 2  # every token is there, also one that nothing ever followed
     if n > 2 and is_known:

@@ -84,7 +84,7 @@ class NgramStoreBuilder:
             + SPARE_LINES
         )
 
-    def in_memory(self, levels: LogProbLevels) -> np.ndarray:
+    def build_in_memory(self, levels: LogProbLevels) -> np.ndarray:
         """All lines."""
         lines, at = self.room.zeros((int(self.begins[-1]), LINE_BACKOFF), np.uint64), 0
         for part in self._parts(levels):
@@ -92,7 +92,7 @@ class NgramStoreBuilder:
             at += len(part)
         return lines
 
-    def into(self, file: IO[bytes], levels: LogProbLevels, about: Callable[[], dict[str, Any]]) -> None:
+    def write(self, file: IO[bytes], levels: LogProbLevels, about: Callable[[], dict[str, Any]]) -> None:
         """Write a safetensors file; the sizes are known, so each part is written as soon as it is built."""
         first_level = next(levels)  # only now all is known about them
         shapes = {
@@ -315,7 +315,7 @@ class NgramStore:
     # -- making
 
     @classmethod
-    def made(
+    def build(
         cls,
         ngrams: NgramIndex,
         levels: Callable[[], LogProbLevels],
@@ -329,11 +329,11 @@ class NgramStore:
             try:
                 builder = NgramStoreBuilder(ngrams, even, salt, room)
                 if file is None:
-                    lines = builder.in_memory(levels())
+                    lines = builder.build_in_memory(levels())
                     arrays = builder.single, lines, builder.begins, builder.far, builder.even, builder.sizes
                     return cls(*arrays, about(), salt)
                 with atomic_write(file) as stream:
-                    builder.into(stream, levels(), about)
+                    builder.write(stream, levels(), about)
                 return cls.open(file)
             except HashCollision:
                 continue

@@ -94,10 +94,10 @@ class NgramModel:
             )
         if not len(lengths):
             return
-        text = self.tally.room_for(len(tokens) + 2 * len(lengths))
+        text = self.tally.reserve(len(tokens) + 2 * len(lengths))
         bad_position = add_borders(tokens, lengths, targets, self.end, self.predictable, text)
         if bad_position >= 0:
-            self.tally.take_back(len(text))
+            self.tally.discard_last(len(text))
             if bad_position >= len(tokens):
                 raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
             what = f"the text holds the id {targets[bad_position]}, which this model never predicts"
@@ -130,7 +130,7 @@ class NgramModel:
                         assert isinstance(table, BackoffTable)
                         self._ngrams = table.ngrams
                 else:
-                    self._ngrams = prune_ngrams(self.counts, self.way.min_count)
+                    self._ngrams = prune_ngrams(self.counts, self.way.min_count_by_length)
             return self._ngrams
 
     def probabilities(self) -> BackoffTable | NgramStore:
@@ -147,16 +147,14 @@ class NgramModel:
             raise ForebearError("this n-gram model was not given its probabilities yet")
         uniform = self._uniform_log_probs()
         if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
-            return NgramStore.made(
-                self.ngrams, self._levels, uniform, self._store_info, self.place, self.tally.memory_limit
-            )
-        return BackoffTable.estimated(self.ngrams, self._levels(), uniform)
+            return NgramStore.build(self.ngrams, self._levels, uniform, self._store_info, self.place, self.tally.pool)
+        return BackoffTable.from_levels(self.ngrams, self._levels(), uniform)
 
     def _levels(self) -> LogProbLevels:
-        return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.memory_limit)
+        return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.pool)
 
     def _uniform_log_probs(self) -> np.ndarray | None:
-        uniform = self.way.is_uniform(self.predictable)
+        uniform = self.way.uniform_fallback(self.predictable)
         return None if uniform is None else to_log_probs(uniform)
 
     def _store_info(self) -> dict[str, Any]:
@@ -218,8 +216,8 @@ class NgramModel:
             return self._probabilities
         table = self._probabilities
         if isinstance(table, BackoffTable):
-            self._probabilities = NgramStore.made(
-                table.ngrams, table.levels, table.uniform_log_prob, self._store_info, file, self.tally.memory_limit
+            self._probabilities = NgramStore.build(
+                table.ngrams, table.levels, table.uniform_log_prob, self._store_info, file, self.tally.pool
             )
         else:
             self.place, self._probabilities = file, None
@@ -245,7 +243,9 @@ class NgramModel:
             return BackoffTable.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order).to_arpa(
                 self.predictable
             )
-        return BackoffTable.estimated(self.ngrams, self._levels(), self._uniform_log_probs()).to_arpa(self.predictable)
+        return BackoffTable.from_levels(self.ngrams, self._levels(), self._uniform_log_probs()).to_arpa(
+            self.predictable
+        )
 
     # -- what it says
 
@@ -282,7 +282,7 @@ class NgramModel:
         ends = np.flatnonzero(last == self.end)
         return last[ends[-1] :] if len(ends) else last
 
-    def read(self, rows: Sequence[np.ndarray], room: int) -> NgramDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> NgramDecodingState:
         return NgramDecodingState(self, rows)
 
     def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -331,8 +331,10 @@ class NgramModel:
             metadata["tokens"] = info["tokens"]
         if self.way.smoothing == "add":
             metadata["k"] = self.way.add_k
-        if self.way.min_count:
-            metadata["least_counts"] = [min_count_for(self.way.min_count, n) for n in range(1, self.order + 1)]
+        if self.way.min_count_by_length:
+            metadata["least_counts"] = [
+                min_count_for(self.way.min_count_by_length, n) for n in range(1, self.order + 1)
+            ]
         if info.get("discounts"):
             metadata["discounts"] = [
                 {"order": n, "way": discount["way"], "taken": list(discount["taken"]), "seen": list(discount["seen"])}

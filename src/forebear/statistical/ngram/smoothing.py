@@ -397,12 +397,12 @@ class NgramConfig:
             raise InputError(
                 f"k is {self.add_k}", hint='add something above 0 to each count, or choose smoothing "none"'
             )
-        if self.min_count and self.smoothing not in PRUNING:
+        if self.min_count_by_length and self.smoothing not in PRUNING:
             what = f"smoothing {self.smoothing!r} has no use for --prune"
             raise InputError(what, hint=f"choose --smoothing {' or '.join(PRUNING)}")
 
     @property
-    def min_count(self) -> tuple[int, ...]:
+    def min_count_by_length(self) -> tuple[int, ...]:
         """How often n-grams of each length have to occur; none: once."""
         parts = self.min_counts.replace(",", " ").split()
         if not all(part.isdecimal() and part.isascii() for part in parts):
@@ -434,11 +434,11 @@ class NgramConfig:
         if self.smoothing == "add":
             return add_k(counts, predictable, self.add_k)
         if self.smoothing == "witten-bell":
-            return witten_bell(counts, predictable, self.min_count)
+            return witten_bell(counts, predictable, self.min_count_by_length)
         if self.smoothing == "stupid":
             return stupid_backoff(counts, predictable)
-        return kneser_ney(counts, predictable, end, discounts, self.min_count, room)
+        return kneser_ney(counts, predictable, end, discounts, self.min_count_by_length, room)
 
-    def is_uniform(self, predictable: np.ndarray) -> np.ndarray | None:
+    def uniform_fallback(self, predictable: np.ndarray) -> np.ndarray | None:
         """What a context that lacks a token falls back to, where that is not the shorter context."""
         return uniform_probs(predictable) if self.smoothing == "add" else None
