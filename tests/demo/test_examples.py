@@ -186,7 +186,7 @@ def test_senses_share_the_word_and_are_labelled_by_its_meaning(language: str):
 
     for one in demo_examples("senses", 80, 1, language):
         assert isinstance(one, DemoSensePair)
-        for text, place in zip((one.first, one.second), one.places, strict=True):
+        for text, place in zip((one.first, one.second), one.positions, strict=True):
             assert text[place : place + len(one.word)].lower() == one.word
         first, second = meant(one.word, one.first), meant(one.word, one.second)
         assert len(first) == len(second) == 1

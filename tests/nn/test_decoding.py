@@ -32,7 +32,7 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
 
 def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]], atol=5e-5) -> None:
     """Generate greedily; every score of every step must be the reference's."""
-    reader = TransformerCausalLM(model).read(rows, room)
+    reader = TransformerCausalLM(model).start_decoding(rows, room)
     texts = [row.tolist() for row in rows]
     for step in range(steps):
         scores = reader.next_logits()
@@ -76,12 +76,12 @@ class Halved(LMHead):
 def test_layers_and_heads_of_another_class_keep_their_own_way(count):
     """Such as those of small integers: they are called, not copied, whatever they hold."""
     model = decoder_model()
-    plain = TransformerCausalLM(model).read(rows_of(*range(4, 4 + count)), 4).next_logits()
+    plain = TransformerCausalLM(model).start_decoding(rows_of(*range(4, 4 + count)), 4).next_logits()
     for block in model.encoder.blocks:
         block.attention.query_key_value.__class__ = block.contract.__class__ = Doubled
     model.heads["next"].__class__ = Halved
     follow_along(model, rows_of(*range(4, 4 + count)), 4, 4, {})
-    assert abs(TransformerCausalLM(model).read(rows_of(*range(4, 4 + count)), 4).next_logits() - plain).max() > 0.1
+    assert abs(TransformerCausalLM(model).start_decoding(rows_of(*range(4, 4 + count)), 4).next_logits() - plain).max() > 0.1
 
 
 def test_ended_rows_are_dropped_in_any_order():
@@ -111,7 +111,7 @@ def test_rows_are_repeated_reordered_and_dropped_at_every_step(lengths, kept, no
 
 
 def test_only_what_differs_is_moved(monkeypatch):
-    reader = TransformerCausalLM(decoder_model()).read(rows_of(9), 8)
+    reader = TransformerCausalLM(decoder_model()).start_decoding(rows_of(9), 8)
     reader.select(np.array([0, 0, 0]))
     reader.append(np.array([1, 2, 1]))
     reader.next_logits()
@@ -132,7 +132,7 @@ def test_more_room_than_was_asked_for():
 
 def test_taking_twice_and_keeping_none():
     model, (row,) = decoder_model(), rows_of(6)
-    reader = TransformerCausalLM(model).read([row], 4)
+    reader = TransformerCausalLM(model).start_decoding([row], 4)
     reader.append(np.array([3]))
     reader.append(np.array([8]))
     np.testing.assert_allclose(reader.next_logits()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=5e-5)

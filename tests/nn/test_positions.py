@@ -107,7 +107,7 @@ def test_the_context_holds_and_rows_are_continued_however_they_are_placed(placin
     assert model.encoder.max_length == 24
     with pytest.raises(InputError, match="longer than the context of 24"):
         model.logits(inputs(rows_of(25)))
-    reader = TransformerCausalLM(model).read(rows, 3)
+    reader = TransformerCausalLM(model).start_decoding(rows, 3)
     for _ in range(3):
         scores = reader.next_logits()
         wanted = [model.logits(inputs([row]))["next"][-1].detach().numpy() for row in rows]

@@ -90,7 +90,7 @@ def test_pieces_and_batches_change_nothing(lengths: list[int], at_once: int):
         patch.setattr(encode_rows, "BATCH_TOKENS", at_once)
         patch.setattr(causal_lm, "BATCH_TOKENS", at_once)
         scores, followed = predictor.score(rows), predictor.next_log_probs(rows)
-        reader = predictor.read(rows, 3)
+        reader = predictor.start_decoding(rows, 3)
     for number, row in enumerate(rows):
         np.testing.assert_allclose(scores[number], predictor.score([row])[0], atol=1e-4)
         np.testing.assert_allclose(followed[number], predictor.next_log_probs([row])[0], atol=1e-4)
@@ -104,7 +104,7 @@ def test_rows_that_are_continued_kept_repeated_and_dropped(kind: str, small: boo
     model = quantized_copy(model_of(kind)) if small else model_of(kind)
     predictor = RecurrentCausalLM(model)
     rows = rows_of(5, 1, 12, 5)
-    reader = predictor.read(rows, 6)
+    reader = predictor.start_decoding(rows, 6)
     texts = [row.tolist() for row in rows]
     for step, kept in enumerate([[0, 1, 2, 3], [3, 3, 0, 1, 2], [4, 0, 2], [2, 1], [0], []]):
         scores = reader.next_logits()

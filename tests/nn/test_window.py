@@ -144,7 +144,7 @@ def test_reading_on_is_reading_anew(direct: bool, borders: tuple[int, ...]):
     predictor = causal_lm_for(model)
     assert isinstance(predictor, WindowCausalLM)
     rows = [np.append([END], row) for row in rows_of(1, 6, 2, vocabulary=VOCABULARY)]
-    reader, rng = predictor.read(rows, 9), np.random.default_rng(0)
+    reader, rng = predictor.start_decoding(rows, 9), np.random.default_rng(0)
     for step in range(9):
         logits = torch.from_numpy(reader.next_logits()).log_softmax(1).numpy()
         assert logits == pytest.approx(predictor.next_log_probs(rows), abs=1e-5)

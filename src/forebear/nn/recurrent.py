@@ -67,11 +67,11 @@ class RecurrentLayer(nn.Module, ABC):
         sorted_state = tuple(tensor[order.rows] for tensor in initial_state)
         if type(self.state) is DeferredLinear:
             weight = self.weight_dropout(self.state.weight)
-            out, state_parts = self.run_time_ordered(x[order.positions], order, weight, sorted_state)
+            out, state_parts = self.run_time_ordered(x[order.token_order], order, weight, sorted_state)
         else:  # other layer classes (quantized) are called as they are
-            out, state_parts = self.step_time_ordered(x[order.positions], order, sorted_state)
+            out, state_parts = self.step_time_ordered(x[order.token_order], order, sorted_state)
         ends = tuple(tensor[order.ends] for tensor in (out, *state_parts))
-        return out[order.back], ends
+        return out[order.inverse_order], ends
 
     @abstractmethod
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:

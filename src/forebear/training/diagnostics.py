@@ -37,7 +37,7 @@ def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None)
             file=corpus.folder,
             hint="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
         )
-    for policy, items in corpus.ledger.mended.items():
+    for policy, items in corpus.ledger.repaired.items():
         yield f"{items.count:,} bytes that are not in the text's encoding were {policy}; its ledger.json lists them"
     if unknown > MAX_UNKNOWN_RATE and min_count is not None:
         reason = f"they are seen less than {min_count} times, or --vocabulary is full"

@@ -50,7 +50,7 @@ def test_duplicates_and_contradictions_are_placed():
         made(("a", "x"), ("b", "x"), ("a", "y"), ("a", "x"), ("b", None), ("c", None), ("c", "x"))
     )
     assert (found.duplicates, found.contradictions) == (4, 1)
-    assert found.contradicting == ((ExampleLocation("f.tsv", 1), ExampleLocation("f.tsv", 3)),)
+    assert found.contradiction_locations == ((ExampleLocation("f.tsv", 1), ExampleLocation("f.tsv", 3)),)
     assert facts(found)["contradicting"] == [[{"file": "f.tsv", "line": 1}, {"file": "f.tsv", "line": 3}]]
     assert any("contradict" in note and "f.tsv:3 and f.tsv:1" in note for note in found.warnings())
     nowhere = [LabeledExample(("a",), -1.0), LabeledExample(("a",), -2.0), LabeledExample(("a",), -1.0)]

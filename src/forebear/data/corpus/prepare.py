@@ -66,10 +66,10 @@ class ProvisionalTokenizer:
     def encode_batch(self, texts: Sequence[str], ends: None = None, *, spans: bool = False) -> EncodedBatch:
         assert ends is None
         assert not spans
-        return _tokens(*self.word_counts.words.numbered(texts))
+        return _tokens(*self.word_counts.words.number_texts(texts))
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        numbered = self.word_counts.words.numbered_in(data, ends)
+        numbered = self.word_counts.words.number_bytes(data, ends)
         return None if numbered is None else _tokens(*numbered)
 
 
