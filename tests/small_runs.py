@@ -145,8 +145,8 @@ class Notes(TrainingCallback):
     def __init__(self) -> None:
         self.words: list[str] = []
 
-    def on_note(self, words: str) -> None:
-        self.words.append(words)
+    def on_note(self, message: str) -> None:
+        self.words.append(message)
 
 
 @contextlib.contextmanager

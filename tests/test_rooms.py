@@ -169,9 +169,10 @@ def import_cycle(package: Path) -> list[str]:
 # Shapes
 
 
-def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Words about a function are not counted against it: a command's docstring is its help."""
-    return len((ast.get_docstring(node, clean=False) or "").split("\n")) if ast.get_docstring(node) else 0
+def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of the statements. Signature and docstring do not count: those of a command are its options and help."""
+    statements = node.body[1:] if ast.get_docstring(node) else node.body
+    return (node.end_lineno or node.lineno) - statements[0].lineno + 1 if statements else 0
 
 
 def wrong_shapes(root: Path) -> list[str]:
@@ -188,7 +189,7 @@ def wrong_shapes(root: Path) -> list[str]:
             complaints.append(f"{place}: the name says nothing")
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1 - docstring_lines(node)
+                length = body_lines(node)
                 if length > LONGEST_FUNCTION:
                     complaints.append(f"{place}:{node.lineno}: {node.name} has {length} lines")
     return complaints
@@ -373,8 +374,8 @@ def test_wrong_shapes_are_found(tmp_path: Path):
         tmp_path,
         data__helpers="",
         data__long="\n" * LONGEST_FILE,
-        data__wordy="class A:\n    def speak(self):\n" + "        pass\n" * LONGEST_FUNCTION,
-        data__fine="def speak():\n" + "    pass\n" * (LONGEST_FUNCTION - 1),
+        data__wordy="class A:\n    def speak(self):\n" + "        pass\n" * (LONGEST_FUNCTION + 1),
+        data__fine="def speak():\n" + "    pass\n" * LONGEST_FUNCTION,
     )
     (package / "data" / "mute.py").write_text("import os\n", encoding="utf-8")
     assert wrong_shapes(package) == [

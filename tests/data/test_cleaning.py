@@ -91,7 +91,7 @@ def test_the_ledger_balances_for_any_documents_and_rules(documents: list[Documen
     ledger = entered(documents)
     out = list(clean_documents(documents, rule, ledger))
     ledger.verify()
-    given_out = ledger.stage("clean").given
+    given_out = ledger.stage("clean").outputs
     assert given_out["documents"] == len(joined(out))
     assert given_out["characters"] == sum(len(document.text) for document in out)
     assert given_out["bytes"] == sum(utf8_size(document.text) for document in out)

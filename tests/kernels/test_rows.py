@@ -71,7 +71,7 @@ def test_means_and_sums_of_rows(values: dict[str, Any]):
 def test_products(values: dict[str, Any]):
     told = after("scored", values)["numbers"]
     wanted = values["inputs"][NAMED] @ values["outputs"][TARGETS[1:]].T
-    assert np.allclose(told[4 : 4 + wanted.size_type], wanted.ravel(), rtol=1e-4, atol=1e-5)
+    assert np.allclose(told[4 : 4 + wanted.size], wanted.ravel(), rtol=1e-4, atol=1e-5)
     assert np.array_equal(told[:4], values["numbers"][:4])
 
 

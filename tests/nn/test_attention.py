@@ -106,7 +106,7 @@ def test_maps_lead_from_layer_to_layer(switches):
     lengths = [len(row) for row in rows]
     attended: list[torch.Tensor] = []
     hooks = [
-        block.attention.loss.register_forward_pre_hook(lambda module, given: attended.append(given[0]))
+        block.attention.output.register_forward_pre_hook(lambda module, given: attended.append(given[0]))
         for block in encoder.blocks
     ]
     with torch.no_grad():

@@ -100,7 +100,7 @@ class Peer:
         look = self.model.encoder.writer.look
         found = []
         for h in states:
-            scores = torch.stack([look.attention_score(h[None], s[None]).squeeze() for s in memory])
+            scores = torch.stack([look.similarity(h[None], s[None]).squeeze() for s in memory])
             found.append(scores.softmax(0) @ memory)
         return torch.tanh(torch.stack(found) @ look.found.weight.T + states @ look.own.weight.T)
 

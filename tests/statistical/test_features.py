@@ -185,7 +185,7 @@ def test_places_of_a_passage():
     # 2 [CLS], 3 [SEP]; question 10 11, passage 20 10 11 21, then a row whose passage follows at once
     rows = rows_of([2, 10, 11, 3, 20, 10, 11, 21, 3], [30, 31, 30], segments=[[0] * 4 + [1] * 5, [0, 1, 1]])
     features = PassageFeatures.fit(rows, vocabulary=100, skipped=np.array([2, 3]), shapes=np.zeros(101, np.int64))
-    figures = features.transform(rows).parts[1].trial_values
+    figures = features.transform(rows).parts[1].values
     told = {name: figures[:, number].tolist() for number, name in enumerate(FIGURES)}
     assert told["outside the passage"] == [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]
     assert told["the row's first token"] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
@@ -216,7 +216,7 @@ def asked_about_a_passage() -> tuple[TokenRows, PassageFeatures]:
 def test_sentences_and_clauses_by_hand():
     rows, features = asked_about_a_passage()
     features = replace(features, weights=np.where(np.isin(np.arange(100), (10, 11)), 1, 0).astype(np.float32))
-    figures = features.transform(rows).parts[1].trial_values[2:]
+    figures = features.transform(rows).parts[1].values[2:]
     told = {name: figures[:, number].tolist() for number, name in enumerate(FIGURES)}
     assert told["share of the question in or around the sentence"] == [0.5] * 6 + [1] * 4 + [0]
     assert told["the same, compared with the best clause"] == [0.5] * 3 + [0] * 3 + [1] * 4 + [0]
@@ -268,9 +268,9 @@ def test_other_rows_before_it_change_nothing_about_a_passage():
     features = PassageFeatures.fit(
         laid, vocabulary=100, skipped=np.array([4]), shapes=word_shapes(["a", "b", ",", "."] * 25)
     )
-    together = features.transform(laid).parts[1].trial_values.reshape(200, 60, -1)
+    together = features.transform(laid).parts[1].values.reshape(200, 60, -1)
     for number, row in enumerate(rows):
-        alone = features.transform(rows_of(row, segments=segments[:1])).parts[1].trial_values
+        alone = features.transform(rows_of(row, segments=segments[:1])).parts[1].values
         assert np.allclose(together[number], alone, atol=1e-6)
 
 

@@ -20,9 +20,9 @@ from sklearn import metrics as peer
 from forebear.errors import InputError
 from forebear.tasks.metrics import (
     MAX_CONFUSION_CLASSES,
+    class_counts_from_ids,
     classification_metrics,
     confusion,
-    counted,
     entity_f1,
     multi_label_metrics,
     pearson,
@@ -148,7 +148,7 @@ def test_many_classes_have_no_table_of_confusions():
         (lambda: classification_metrics(np.array([0, 1]), np.array([0]), NAMES), "answers to"),
         (lambda: classification_metrics(np.array([0, 4]), np.array([0, 1]), NAMES), "none of the numbers 0 to 3"),
         (lambda: classification_metrics(np.array([0.0]), np.array([0.0]), NAMES), "none of the numbers"),
-        (lambda: counted(np.array([-1]), np.array([0]), 2), "none of the numbers"),
+        (lambda: class_counts_from_ids(np.array([-1]), np.array([0]), 2), "none of the numbers"),
         (lambda: confusion(np.array([], int), np.array([], int), 2), "no examples"),
         (lambda: multi_label_metrics(np.zeros((2, 3)), np.zeros((2, 4)), NAMES), "shape"),
         (lambda: multi_label_metrics(np.zeros((0, 4)), np.zeros((0, 4)), NAMES), "no examples"),

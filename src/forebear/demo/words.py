@@ -168,7 +168,7 @@ class DemoLexicon:
     indices: dict[int, int] = field(init=False)  # id of an entry -> its index
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "places", {id(entry): index for index, entry in enumerate(self.entries)})
+        object.__setattr__(self, "indices", {id(entry): index for index, entry in enumerate(self.entries)})
         for language in LANGUAGES:
             # Two entries with one name would give a text two derivations, and `bits` would only be an upper bound.
             names = [entry.form(language) for entry in self.entries]

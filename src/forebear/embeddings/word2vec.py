@@ -190,7 +190,7 @@ class Word2VecModel:
     @property
     def mean_outputs(self) -> float:
         """Output rows per word on average: the word and its negatives, or the nodes of its path."""
-        return self._variant.reports
+        return self._variant.mean_targets
 
     @property
     def window_sampling(self) -> tuple[np.ndarray, Any]:

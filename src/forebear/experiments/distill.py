@@ -295,7 +295,7 @@ def _plan_task_student(
         raise InputError(f"{len(data)} files of examples", hint="give one, or none for those the teacher learned from")
     if data:
         source = replace(source, train=data[0], dev=None, test=None)
-    for path in source.files().values():
+    for path in source.split_paths().values():
         if not Path(path).is_file():
             raise InputError("these examples are not there", file=path, hint="give others: forebear distil RUN DATA")
     labeled_data = read_labeled(source)

@@ -498,7 +498,7 @@ def resume_adaptation(
     if run.task is None:
         raise InputError("was not adapted to a task", file=run.path, hint=f"go on with it by: {run.resume_command}")
     source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
-    for split, path in source.files().items():
+    for split, path in source.split_paths().items():
         if not Path(path).is_file():
             raise InputError(f"the {split} examples of this run are gone", file=path, hint="put them back")
     if source.digests() != run.metadata["labelled"]["digests"]:

@@ -225,7 +225,7 @@ def _measured_examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Ex
     if on:
         source = source or labeled_source(on[0], task=task.name)[0]
         examples = read_extra_split(on[0], source, task.scheme, [])
-    elif source is not None and all(Path(path).is_file() for path in source.files().values()):
+    elif source is not None and all(Path(path).is_file() for path in source.split_paths().values()):
         examples = read_labeled(source).dev
     else:
         message = "the examples that it was adapted with are not there"

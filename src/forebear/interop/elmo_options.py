@@ -439,11 +439,11 @@ class HDF5Arrays:
         self.file, self._h5_file = file, h5_file
         self.shapes: dict[str, tuple[int, ...]] = {}
 
-        def seen(name: str, item: Any) -> None:
+        def add_shape(name: str, item: Any) -> None:
             if isinstance(item, h5py.Dataset):
                 self.shapes[name] = tuple(item.shape or ())
 
-        h5_file.visititems(seen)
+        h5_file.visititems(add_shape)
 
     def read(self, name: str) -> np.ndarray:
         """One array as float32."""

@@ -144,7 +144,7 @@ def _read_array(path: Path, name: str, files: Files) -> np.ndarray:
         array = np.load(io.BytesIO(files[name]()), allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InputError(f"{name} is not a whole array of numbers ({error})", file=path, hint=REFETCH_HINT) from None
-    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.model_type != "f":
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "f":
         raise InputError(f"{name} is not a row of floating point numbers", file=path, hint=REFETCH_HINT)
     return array
 

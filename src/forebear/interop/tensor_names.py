@@ -165,14 +165,14 @@ def to_our_names(
     if faults:
         _raise_mismatch(name_map, faults, list(hf_tensors), alternatives, file)
 
-    def shaped(rule: TensorNameRule) -> Tensor:
+    def combine_parts(rule: TensorNameRule) -> Tensor:
         parts = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.hf_names]
         stacked = parts[0] if len(parts) == 1 else torch.cat(parts)
         return (stacked[num_offset_rows:] if rule.has_offset_rows else stacked).to(torch.float32).contiguous()
 
     ignored_originals = {reason: tuple(original_names[name] for name in names) for reason, names in ignored.items()}
     matched = len({original_names[name] for name in expected} | {original_names[copy] for copy in tied})
-    return {rule.our_name: shaped(rule) for rule in rules}, NameMappingReport(
+    return {rule.our_name: combine_parts(rule) for rule in rules}, NameMappingReport(
         name_map.title, matched, present, missing, ignored_originals
     )
 

@@ -295,7 +295,7 @@ def viterbi(
 # --- numpy reference, sentence by sentence in logarithms ---
 
 
-def scored(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, weights: np.ndarray, width: int):
+def emission_scores_reference(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, weights: np.ndarray, width: int):
     """(N, width) emission scores: readable twin of `emission_scores`."""
     scores = np.zeros((len(features), width))
     for word, word_features in enumerate(features):

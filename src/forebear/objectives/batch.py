@@ -137,8 +137,8 @@ class Objective(Protocol):
         """The number of batches of about `size` tokens in an epoch."""
         ...
 
-    def batch(self, source: Any, size: int, moment: BatchKey) -> Batch:
-        """Batch number `moment.step` of about `size` tokens."""
+    def batch(self, source: Any, size: int, key: BatchKey) -> Batch:
+        """Batch number `key.step` of about `size` tokens."""
         ...
 
     def check(self, source: Any) -> None:

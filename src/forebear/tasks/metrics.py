@@ -79,7 +79,7 @@ class ClassCounts:
 def classification_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
     """Metrics of single-label classification; means are over occurring classes, rows of `confusion` are gold labels."""
     true, predicted = _validate_ids(true, predicted, len(labels))
-    counts = counted(true, predicted, len(labels))
+    counts = class_counts_from_ids(true, predicted, len(labels))
     occurring = counts.occurring()
     return {
         "accuracy": accuracy(true, predicted),
@@ -133,7 +133,7 @@ def confusion(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.n
     )
 
 
-def counted(true: np.ndarray, predicted: np.ndarray, classes: int) -> ClassCounts:
+def class_counts_from_ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> ClassCounts:
     true, predicted = _validate_ids(true, predicted, classes)
     hits = np.bincount(true[true == predicted], minlength=classes)
     return ClassCounts(hits, np.bincount(predicted, minlength=classes), np.bincount(true, minlength=classes))

@@ -44,7 +44,7 @@ def test_documents_sentences_and_tokens_by_hand(story, pieces):
     assert corpus.hashes[1] == content_hash("他走了。她也走了！")
     ledger = corpus.ledger
     ledger.verify()
-    assert ledger.stage("tokens").given["documents"] == 3
+    assert ledger.stage("tokens").outputs["documents"] == 3
     assert ledger.stage("tokens").given["sentences"] == 6
     assert ledger.stage("tokens").given["tokens"] == len(corpus)
     whole = [pieces.encode(sentence).ids for document in STORY.split("\n\n") for sentence in [document]]
@@ -64,7 +64,7 @@ def test_two_hundred_documents_survive_any_number_of_workers(tmp_path, pieces, m
     for workers in (1, 2, 8, 40):
         corpus = prepare_corpus([text], pieces, to=tmp_path / f"with {workers}", workers=workers)
         assert len(corpus.documents) == 201
-        assert corpus.ledger.stage("read").taken["documents"] == 200
+        assert corpus.ledger.stage("read").inputs["documents"] == 200
         folders[workers] = contents(corpus.folder)
     assert folders[1] == folders[2] == folders[8] == folders[40]
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 1 << 20)
@@ -84,7 +84,7 @@ def test_long_documents_in_parts_are_one_document(tmp_path, pieces, monkeypatch)
         assert np.array_equal(getattr(whole, name), getattr(cut, name)), name
     assert np.array_equal(whole.all_documents().unit_bytes, cut.all_documents().unit_bytes)
     assert len(cut.documents) == 4
-    assert cut.ledger.stage("tokens").given["documents"] == 3
+    assert cut.ledger.stage("tokens").outputs["documents"] == 3
 
 
 def test_what_has_no_tokens_is_dropped_by_name(tmp_path, pieces):
@@ -227,7 +227,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
             [folder / "t.txt"], pieces, reading=TextFormat(documents=division), sentences=mode, to=folder / "c"
         )
     corpus.ledger.verify()
-    counts = corpus.ledger.stage("tokens").given
+    counts = corpus.ledger.stage("tokens").outputs
     assert counts["documents"] == len(corpus.documents) - 1 == len(corpus.hashes)
     assert counts["sentences"] == len(corpus.sentences) - 1 == len(corpus.sizes) == len(corpus.unknown)
     assert counts["tokens"] == len(corpus)
@@ -250,7 +250,7 @@ def test_real_corpora_add_up(data, tmp_path, name, how):
     corpus = prepare_corpus([data / "corpora" / name], characters, reading=how, to=tmp_path / "c", workers=2)
     corpus.ledger.verify()
     read = corpus.ledger.stage("read")
-    assert read.taken["bytes"] == (data / "corpora" / name).stat().st_size
+    assert read.inputs["bytes"] == (data / "corpora" / name).stat().st_size
     assert corpus.ledger.stage("tokens").given["documents"] == read.given["documents"] == len(corpus.documents) - 1
     assert (corpus.words is not None) == (how.format == "tagged")
     assert corpus.all_documents().num_bytes == corpus.ledger.stage("sentences").given["bytes"]

@@ -107,7 +107,7 @@ def test_the_task_says_what_each_word_is():
     answer = task._make_prediction(("我", "去"), np.array([1, 2]), np.full((2, 3), 1 / 3))
     assert (answer.tags, answer.entities, answer.is_plain) == (("r", "v"), (), True)
     verdict = task.judge(TaggedExample(("我", "去"), ("r", "ns")), answer)
-    assert (verdict.right, verdict.expected, verdict.predicted) == (False, "去/ns", "去/v")
+    assert (verdict.is_right, verdict.expected, verdict.predicted) == (False, "去/ns", "去/v")
 
 
 def test_the_mean_of_the_parts_is_the_accuracy():
@@ -139,7 +139,7 @@ def test_plain_tags_are_read_as_they_are(tmp_path: Path):
     path.write_text("".join(f"词{n}/n 是/v 字{n}/n 。/w\n" for n in range(60)), encoding="utf-8")
     source, _ = labeled_source(str(path))
     data = read_labeled(source)
-    assert data.scheme == "plain"
+    assert data.tag_scheme == "plain"
     assert {tag for one in data.train for tag in one.tags} == {"n", "v", "w"}
     assert any(note.startswith("tags are read as plain") for note in data.notes)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.errors import InputError
-from forebear.inspection.senses import (
+from forebear.inspection.sense_clusters import (
     ClusterAgreement,
     adjusted_rand_index,
     cluster_vectors,
