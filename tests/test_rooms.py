@@ -81,7 +81,7 @@ def imports_in(nodes: Iterator[ast.AST], inside: list[str]) -> Iterator[tuple[in
         elif isinstance(node, ast.ImportFrom):
             start = ".".join(inside[: len(inside) - node.level + 1]) if node.level else ""
             module = ".".join(filter(None, [start, node.module]))
-            # `from forebear import data as data` imports a room; `from forebear.data import Corpus` only adds a harmless part
+            # `from forebear import data` imports a room; `from forebear.data import Corpus` only adds a harmless part
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Call) and node.args:
             name = ast.unparse(node.func).rpartition(".")[2]
@@ -289,7 +289,8 @@ def test_forbidden_imports_are_found(tmp_path: Path, file: str, line: str, compl
         ("data__a", "from forebear._version import __version__\nimport torchless\nimport numpy"),
         (
             "kernels__a",
-            "from forebear import numerics as numerics; from forebear import heads as heads\nfrom forebear.interrupts import deferred_interrupts",
+            "from forebear import numerics as numerics; from forebear import heads as heads\n"
+            "from forebear.interrupts import deferred_interrupts",
         ),
         ("nn__a", "import torch\nfrom ..data.corpus.corpus import Corpus"),
         ("models__a", "def build():\n    import torch\n    from forebear.nn import model as model"),

@@ -73,7 +73,8 @@ def swept_plainly(
 ) -> float:
     """What `swept` does, by the readable twin: in place; the sum of the losses."""
     tokens, ends = thinned_plainly(*small_text(), kept, moment)
-    starts, together = way.deterministic_parts(rate, tokens, VOCABULARY) if step else way.hogwild_parts(rate, len(tokens))
+    parts = way.deterministic_parts(rate, tokens, VOCABULARY) if step else way.hogwild_parts(rate, len(tokens))
+    starts, together = parts
     states = hash_seeds(moment, len(starts) - 1).tolist()
     parts = []
     for number, state in enumerate(states):

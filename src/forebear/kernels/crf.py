@@ -26,7 +26,7 @@ def padded_labels(labels: int) -> int:
 
 
 @compile_kernel
-def emission_scores_reference(features, offsets, labels, weights, first, last, scores):
+def emission_scores_kernel(features, offsets, labels, weights, first, last, scores):
     """Write the scores (last - first, K) of the labels of each word, given its features (N, T); -1: no feature.
 
     The weights of feature f are weights[offsets[f] : offsets[f + 1]], for the labels given beside them, or for all K.
@@ -295,8 +295,10 @@ def viterbi(
 # --- numpy reference, sentence by sentence in logarithms ---
 
 
-def emission_scores_reference(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, weights: np.ndarray, width: int):
-    """(N, width) emission scores: readable twin of `emission_scores`."""
+def emission_scores_reference(
+    features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, weights: np.ndarray, width: int
+) -> np.ndarray:
+    """(N, width) emission scores: readable twin of `emission_scores_kernel`."""
     scores = np.zeros((len(features), width))
     for word, word_features in enumerate(features):
         for feature in word_features[word_features >= 0]:

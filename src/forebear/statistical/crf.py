@@ -222,9 +222,7 @@ class CRFProblem:
         first, last, lengths = block
         width = kernels.padded_labels(self.labels)
         scores, gold_labels = np.empty((last - first, width)), self.gold_labels[first:last]
-        kernels.emission_scores_reference(
-            self.features, self.pairs.offsets, self.pairs.labels, point, first, last, scores
-        )
+        kernels.emission_scores_kernel(self.features, self.pairs.offsets, self.pairs.labels, point, first, last, scores)
         gold_score = float(scores[np.arange(last - first), gold_labels].sum())
         buffer = np.empty(width)
         levels = kernels.exponentials(scores, self.labels, buffer, buffer.view(np.int64))
@@ -358,7 +356,7 @@ class CRFModel:
         tokens, lengths = _rows(inputs)
         features = self._renumber(index.lookup(self.written, tokens, lengths))
         scores = np.empty((len(tokens), kernels.padded_labels(self.num_labels)))
-        kernels.emission_scores_reference(features, self.offsets, self.labels, self.weights, 0, len(tokens), scores)
+        kernels.emission_scores_kernel(features, self.offsets, self.labels, self.weights, 0, len(tokens), scores)
         return {"tag": scores[:, : self.num_labels]}
 
     def feature_weights(

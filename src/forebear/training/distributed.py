@@ -516,7 +516,8 @@ class ShardedSync:
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
         losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
         if losses is None:  # the others wait for us in the middle of their passes: nobody can turn back
-            hint = f"divide steps into more parts (--accumulate {2 * self.unsharded.num_micro_batches}), or use more processes"
+            parts = 2 * self.unsharded.num_micro_batches
+            hint = f"divide steps into more parts (--accumulate {parts}), or use more processes"
             raise ForebearError(f"out of memory in process {self.connection.rank}", hint=hint)
         return losses, {name for name, parameter in self.learner.sharded.items() if parameter.grad is not None}
 

@@ -64,7 +64,8 @@ def test_the_first_words_in_chinese_bring_their_segmenter():
     found = [token for token in train_tokenizer("words", [text]).vocabulary() if token in text]
     for split in ("punctuation", "spaces"):
         old = train_tokenizer("words", ["the cat sat on the mat"] * 3, split=split)
-        new, _ = extend_vocabulary(old, [word for word in found if split == "punctuation" or word.isalpha()], found=True,
+        words = [word for word in found if split == "punctuation" or word.isalpha()]
+        new, _ = extend_vocabulary(old, words, found=True,
                           segmenter=Segmenter())  # fmt: skip
         assert (new.segmenter is not None) == (split == "punctuation"), "where spaces part words, nothing else does"
     new, _ = extend_vocabulary(english, found, found=True, segmenter=Segmenter())

@@ -140,7 +140,7 @@ def test_finished_shards_are_used_again(work, tmp_path, monkeypatch):
     prepare.prepare_corpus([work / "text.txt"], tokenizer, to=tmp_path / "c", workers=1)
     again = encoded[6:]
     assert set(first) & set(again) == {first[2]}
-    assert Corpus.open(tmp_path / "c").ledger.stage("read").given["documents"] == 6000
+    assert Corpus.open(tmp_path / "c").ledger.stage("read").outputs["documents"] == 6000
 
 
 @pytest.fixture

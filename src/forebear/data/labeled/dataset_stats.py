@@ -197,12 +197,14 @@ class DatasetSummary:
             )
         if self.num_repeated_names:
             warnings.append(
-                f"{_count_text(self.num_repeated_names, 'name (id) is', 'names (ids) are')} borne by more than one example"
+                f"{_count_text(self.num_repeated_names, 'name (id) is', 'names (ids) are')} borne by more than one"
+                " example"
             )
         if self.long_texts:
             where = f", the longest at {format_location(self.lengths.location)}" if self.lengths.location else ""
             warnings.append(
-                f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters{where}: most models cannot see so far"
+                f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters{where}: most models cannot see so"
+                " far"
             )
         return warnings
 

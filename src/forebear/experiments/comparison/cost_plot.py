@@ -447,7 +447,8 @@ def _visible_task_baselines(comparison: TaskComparison, scale: Scale) -> list[Ta
 
 
 def _describe_task_point(row: TaskComparisonRow, cost_axis: CostAxis) -> str:
-    return f"{row.title}: {format_points(row.score or 0)} at {cost_axis.format_value(float(f'{row.mean(cost_axis.name):.3g}'))}"
+    cost = float(f"{row.mean(cost_axis.name):.3g}")
+    return f"{row.title}: {format_points(row.score or 0)} at {cost_axis.format_value(cost)}"
 
 
 def _task_axes(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) -> str:
