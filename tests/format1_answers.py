@@ -127,7 +127,7 @@ def _rows(made: TextComparison | TaskComparison) -> dict[str, Any]:
             found = {"row": row.name, "seed": one.seed, "parameters": one.parameters, "memory": one.memory}
             if isinstance(made, TaskComparison):
                 found |= {"score": one.score, "between": [one.low, one.high], "seconds": one.adapting}
-                found |= {"figures": sorted(_numbers(one.metrics)), "steps": one.steps}
+                found |= {"figures": sorted(_numbers(one.figures)), "steps": one.steps}
             else:
                 found |= {"bits_per_byte": one.bits_per_byte, "seconds": one.seconds, "sample": one.sample}
                 found |= {"perplexity": one.perplexity, "tokens": one.tokens}

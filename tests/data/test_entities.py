@@ -280,7 +280,7 @@ PIECES = st.sampled_from(
 @given(text=st.lists(PIECES, max_size=20).map("".join), names=NAMES)
 def test_a_finder_finds_what_brute_force_finds(few, text, names):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segmentation, "_FEW", few)  # both ways of looking for beginnings
+        patch.setattr(segmentation, "_MAX_REGEX_PREFIXES", few)  # both ways of looking for beginnings
         assert list(segmentation.DictionaryMatcher(names).find(text)) == plainly_found(text, set(names))
 
 

@@ -87,7 +87,7 @@ def test_skip_gram_predicts_the_words_around_from_the_word():
     row, window = [2, 0, 1, 1, 3], 2
     model = made(row, window=window, output="tree")
     sweep(model, np.array(row, np.int32), 5)
-    tree, total = model._variant.supply, 0.0
+    tree, total = model._variant.targets, 0.0
     inputs, outputs = (model.arrays()[name].astype(np.float64) for name in ("inputs", "outputs"))
     for here, word in enumerate(row):
         for around in row[max(0, here - window) : here] + row[here + 1 : here + 1 + window]:
@@ -98,7 +98,7 @@ def test_skip_gram_predicts_the_words_around_from_the_word():
 
 
 def by_hand(model: Word2VecModel, rows: list[list[int]], window: int) -> float:
-    tree, total = model._variant.supply, 0.0
+    tree, total = model._variant.targets, 0.0
     inputs, outputs = (model.arrays()[name].astype(np.float64) for name in ("inputs", "outputs"))
     for row in rows:
         for here, word in enumerate(row):

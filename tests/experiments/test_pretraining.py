@@ -123,7 +123,7 @@ def test_text_that_is_cut_already_is_counted_line_by_line(tmp_path: Path, monkey
     text.write_text("the cat , said he , sat .\nit 's @-@ <unk> .\n\nand so on .\n" * 9, encoding="utf-8")
     what = plan_pretraining("ngram", [str(text)])
     assert (what.tokenizer, what.source.sentences, what.recipe.held_out) == ("spaces", "lines", 0.0)
-    assert what.milestone.text_unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
+    assert what.spec.text_unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
     run = Run(pipeline.run_pretraining(what, to=tmp_path / "run"))
     assert run.network.describe()["ngrams"][0] == run.tokenizer.vocab_size == 19
     assert run.measure(text).units == 27  # lines

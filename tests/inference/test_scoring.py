@@ -41,7 +41,7 @@ def test_tokens_say_where_they_stand(tokenizer):
     (one,) = score_texts(Dreaming(tokenizer.vocab_size), tokenizer, text)
     pieces = tokenizer.encode(text)
     assert [(token.start, token.end) for token in one.tokens] == pieces.spans
-    assert [token.token for token in one.tokens] == pieces.num_texts
+    assert [token.token for token in one.tokens] == pieces.texts
     assert all(token.original == text[token.start : token.end] for token in one.tokens)
 
 

@@ -45,7 +45,7 @@ def test_documents_sentences_and_tokens_by_hand(story, pieces):
     ledger = corpus.ledger
     ledger.verify()
     assert ledger.stage("tokens").outputs["documents"] == 3
-    assert ledger.stage("tokens").given["sentences"] == 6
+    assert ledger.stage("tokens").outputs["sentences"] == 6
     assert ledger.stage("tokens").given["tokens"] == len(corpus)
     whole = [pieces.encode(sentence).ids for document in STORY.split("\n\n") for sentence in [document]]
     assert np.array_equal(np.concatenate(whole), corpus.ids)
@@ -234,7 +234,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
     assert (np.diff(corpus.sentences) > 0).all()
     assert (np.diff(corpus.documents) > 0).all()
     assert (corpus.unknown <= corpus.sizes).all()
-    assert counts["bytes"] <= corpus.all_documents().num_bytes <= corpus.ledger.stage("sentences").given["bytes"]
+    assert counts["bytes"] <= corpus.all_documents().num_bytes <= corpus.ledger.stage("sentences").outputs["bytes"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_real_corpora_add_up(data, tmp_path, name, how):
     corpus.ledger.verify()
     read = corpus.ledger.stage("read")
     assert read.inputs["bytes"] == (data / "corpora" / name).stat().st_size
-    assert corpus.ledger.stage("tokens").given["documents"] == read.given["documents"] == len(corpus.documents) - 1
+    assert corpus.ledger.stage("tokens").outputs["documents"] == read.outputs["documents"] == len(corpus.documents) - 1
     assert (corpus.words is not None) == (how.format == "tagged")
     assert corpus.all_documents().num_bytes == corpus.ledger.stage("sentences").given["bytes"]
     corpus.verify()

@@ -63,7 +63,7 @@ def test_words_are_the_text_at_their_spans(made, text):
     sound = "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in text)
     for (begin, end), token, i in zip(pieces.spans, pieces.texts, pieces.ids.tolist(), strict=True):
         assert end > begin
-        assert i == made["words"].unknown or sound[begin:end] == token
+        assert i == made["words"].unk_id or sound[begin:end] == token
 
 
 @settings(max_examples=400, deadline=None)
@@ -166,7 +166,7 @@ def test_readable_decoding(made):
         ("characters", "The cat sat on the mat，我爱\n北京", None),
     ):
         assert made[way].decode(made[way].encode(text).ids) == (expected or text)
-    assert made["words"].decode([made["words"].unknown or 0]) == "[UNK]"
+    assert made["words"].decode([made["words"].unk_id or 0]) == "[UNK]"
     with pytest.raises(InputError, match="no token has id 99999"):
         made["words"].decode([99999])
 

@@ -71,7 +71,7 @@ def test_many_texts_as_one_by_one(made, way, texts):
 def test_spans_from_memory_are_those_of_rust(made, way, texts):
     remembered = made[way]._cache.encode_many(texts, made[way]._segmenter_boundaries(texts), spans=True)
     plain = made[way]._encode_uncached(texts)
-    for name in ("ids", "counts", "unknown", "first", "last"):
+    for name in ("ids", "counts", "unknown_bytes", "first", "last"):
         assert getattr(remembered, name).tolist() == getattr(plain, name).tolist(), name
 
 
@@ -82,11 +82,11 @@ def test_unknown_bytes_are_those_of_the_spans(made, way, texts):
     tokenizer = made[way]
     tokens, (ids, counts) = tokenizer.encode_batch(texts), tokenizer.encode_many(texts)
     assert (tokens.ids.tolist(), tokens.counts.tolist()) == (ids.tolist(), counts.tolist())
-    assert tokens.unknown.tolist() == [lost(tokenizer, text) for text in texts]
+    assert tokens.unknown_bytes.tolist() == [lost(tokenizer, text) for text in texts]
     assert tokens.starts is None
     if not way.startswith("words"):  # else other words may be unknown than those of its own segmenter
         assert (
-            tokenizer.encode_batch(texts, [[len(text)] for text in texts]).unknown.tolist() == tokens.unknown.tolist()
+            tokenizer.encode_batch(texts, [[len(text)] for text in texts]).unknown_bytes.tolist() == tokens.unknown_bytes.tolist()
         )
 
 
@@ -99,9 +99,9 @@ def test_unknown_words_as_the_source_tells_them(made, way, texts):
     plain = Tokenizer(made[way]._spec)
     plain.__dict__["_cache"] = None
     found, twin = made[way].encode_batch(texts, ends), plain.encode_batch(texts, ends)
-    for name in ("ids", "counts", "unknown", "starts"):
+    for name in ("ids", "counts", "unknown_bytes", "starts"):
         assert getattr(found, name).tolist() == getattr(twin, name).tolist(), name
-    assert found.unknown.tolist() == [sum(lost(plain, character) for character in text) for text in texts]
+    assert found.unknown_bytes.tolist() == [sum(lost(plain, character) for character in text) for text in texts]
 
 
 def test_unknown_bytes_by_hand():

@@ -250,8 +250,8 @@ def _text_notes(comparison: TextComparison) -> str:
         texts.append(
             f"Columns <b>{escape(', '.join(comparison.word_file_names))}</b>: how vectors of words agree with what"
             " people say of pairs of words (Spearman’s correlation over all pairs, a missing word having the mean"
-            " cosine), or the share of analogies solved (a missing word being wrong); behind it how many pairs or analogies have"
-            " all their words in the vocabulary. Encoders read a word as a text."
+            " cosine), or the share of analogies solved (a missing word being wrong); behind it how many pairs or"
+            " analogies have all their words in the vocabulary. Encoders read a word as a text."
         )
     if any(row.trial_values("found") for row in comparison.rows):
         texts.append(

@@ -58,7 +58,7 @@ def example_scores(task: Task, examples: Sequence[Any], answers: Sequence[Any]) 
             [answer_score(gold, answer.text, language)[1] for gold, (_, answer) in zip(golds, pairs, strict=True)]
         )
     if isinstance(task, MultipleChoice):
-        return np.array([float(example.is_right == answer.choice) for example, answer in pairs])
+        return np.array([float(example.right == answer.choice) for example, answer in pairs])
     assert isinstance(task, Classification)
     if task.kind == "several":
         return _f1_parts([({*example.label}, {*answer.label}) for example, answer in pairs])
