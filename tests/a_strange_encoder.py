@@ -52,8 +52,8 @@ class Strange(ModelSpec):
     def objective(self, tokenizer):
         raise NotImplementedError
 
-    def network(self, tokenizer) -> Model:
+    def build(self, tokenizer) -> Model:
         return Model(Recurrent(tokenizer.vocab_size, self.width), {})
 
-    def recipe(self) -> dict[str, Any]:
+    def default_recipe(self) -> dict[str, Any]:
         return {"rate": 5e-3}

@@ -64,6 +64,7 @@ def test_preparing_with_workers(trapped: Path):
     run(trapped, "prepare", "b.txt", "--tokenizer", "words", "--workers", "2", "--to", "corpus", "--quiet")
 
 
+@pytest.mark.slow
 def test_training_with_processes_and_asking_the_run(trapped: Path):
     run(trapped, "pretrain", "gpt2", "b.txt", *NETWORK, "--processes", "2", "--to", "runs/gpt2", "--quiet")
     set_traps(trapped / "runs" / "gpt2")

@@ -210,7 +210,7 @@ class TestRealText:
         ledger.verify()
         assert report.size["documents"] == 6_562
         assert report.size["characters"] == ledger.stage("read").outputs["characters"]
-        assert report.size["bytes"] == ledger.stage("read").given["bytes"]
+        assert report.size["bytes"] == ledger.stage("read").outputs["bytes"]
         assert report.languages["Chinese"] > 6_500
         assert report.chinese["is"] == "mixed"
         assert report.mojibake == []

@@ -51,8 +51,8 @@ def test_it_reads_like_english(documents: tuple[str, ...]):
 
 
 def test_the_same_text_in_another_process(documents: tuple[str, ...]):
-    code = "import hashlib; from forebear.demo import demo_text; "
-    code += "print(hashlib.sha256('|'.join(manual.documents()).encode()).hexdigest())"
+    code = "import hashlib; from forebear.demo.demo_text import manual_documents; "
+    code += "print(hashlib.sha256('|'.join(manual_documents()).encode()).hexdigest())"
     other = subprocess.check_output([sys.executable, "-c", code], text=True).strip()
     assert other == hashlib.sha256("|".join(documents).encode()).hexdigest()
 

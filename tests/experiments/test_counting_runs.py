@@ -224,7 +224,7 @@ def test_a_time_is_not_heeded_where_all_is_counted_once(tmp_path: Path):
     (tmp_path / "lines.txt").write_text(LINES, encoding="utf-8")
     heard: list[str] = []
     watcher = TrainingCallback()
-    watcher.note = heard.append  # pyright: ignore[reportAttributeAccessIssue]
+    watcher.on_note = heard.append  # pyright: ignore[reportAttributeAccessIssue]
     run_pretraining(
         plan_pretraining("ngram", [str(tmp_path / "lines.txt")], settings={"time": "1s"}),
         tmp_path / "run",

@@ -77,7 +77,7 @@ def test_activations_are_what_a_network_with_numbers_keeps():
 def test_the_worked_sentence(gpt2):
     assert gpt2.sentence == (
         "An objective (NextToken) turns text into a batch of inputs (tokens, lengths) and named targets (next); an"
-        " encoder (Transformer) turns inputs into states; heads of the same names (next: TokenHead) answer; the losses"
+        " encoder (Transformer) turns inputs into states; heads of the same names (next: LMHead) answer; the losses"
         " add up."
     )
     assert "NgramModel counts what follows what and answers next" in explain_model("ngram").sentence
@@ -137,7 +137,7 @@ def test_every_milestone_is_ready_and_can_do_something(name):
 
 def test_a_milestone_that_cannot_be_loaded_is_not_ready_and_says_why(monkeypatch):
     entry = LINEAGE["ngram"]
-    monkeypatch.setitem(LINEAGE, "ngram", type(entry)(**{**vars(entry), "place": "forebear.models.nothing:No"}))
+    monkeypatch.setitem(LINEAGE, "ngram", type(entry)(**{**vars(entry), "spec_path": "forebear.models.nothing:No"}))
     able, wrong = model_capabilities("ngram")
     assert able == ()
     assert "ModuleNotFoundError" in wrong

@@ -72,8 +72,8 @@ def test_published_sizes_have_the_published_numbers_of_parameters():
     counts = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1.5B": 1_557_611_200}
 
     class Published:
-        size = 50257
-        roles = {"end": 50256}  # noqa: RUF012
+        vocab_size = 50257
+        special_roles = {"end": 50256}  # noqa: RUF012
 
     for size, count in counts.items():
         network = plan_pretraining("gpt2", ["b"], size=size).spec.build(Published())  # pyright: ignore[reportArgumentType]
@@ -123,7 +123,7 @@ def test_text_that_is_cut_already_is_counted_line_by_line(tmp_path: Path, monkey
     text.write_text("the cat , said he , sat .\nit 's @-@ <unk> .\n\nand so on .\n" * 9, encoding="utf-8")
     what = plan_pretraining("ngram", [str(text)])
     assert (what.tokenizer, what.source.sentences, what.recipe.held_out) == ("spaces", "lines", 0.0)
-    assert what.spec.text_unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
+    assert what.spec.unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
     run = Run(pipeline.run_pretraining(what, to=tmp_path / "run"))
     assert run.network.describe()["ngrams"][0] == run.tokenizer.vocab_size == 19
     assert run.measure(text).units == 27  # lines

@@ -83,6 +83,7 @@ def test_minilm_of_integers_has_nearly_the_same_vectors(minilm: Path, tmp_path: 
     assert (one * two).sum(1).min() > 0.99
 
 
+@pytest.mark.slow
 def test_minilm_of_integers_has_the_same_neighbours(minilm: Path, tmp_path: Path, data: Path):
     """Of sentences that mostly have one that says the same."""
     lines = (data / MRPC).read_text(encoding="utf-8-sig").splitlines()[1:300]

@@ -63,6 +63,7 @@ def test_figures_are_sacrebleus():
     assert "tok:zh" in bleu_and_chrf(["今天下雨"], ["今天下雪"])[2]["bleu"]
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 5), st.integers(20, 4000), st.permutations(range(12)))
 def test_batches_and_order_change_nothing(run: Run, beams: int, at_once: int, order: list[int]):
@@ -74,6 +75,7 @@ def test_batches_and_order_change_nothing(run: Run, beams: int, at_once: int, or
         assert found.hypotheses[0].log_prob == pytest.approx(alone.hypotheses[0].log_prob, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_one_beam_is_the_likeliest_token_each_time_and_its_probability_that_of_teaching(run: Run):
     sides, end = run.folder.tokenizer_pair, run.folder.tokenizer_pair.target.special_roles["end"]
     source = np.append(sides.source.encode(TESTED[0][0]).ids, sides.source.special_roles["end"]).astype(np.int64)

@@ -123,7 +123,7 @@ def test_settings_that_would_change_nothing_are_refused(tmp_path: Path):
     """ernie hides words whatever is said, albert's groups are of words, and only ernie hides names."""
     for name in ("ernie", "albert"):
         with pytest.raises(InputError, match="whole_words is false") as refused:
-            model_spec(name)(whole_word_masking=False)
+            model_spec(name)(whole_words=False)
         assert refused.value.hint
     assert not AlbertSpec(whole_words=False, groups=1).needs_word_boundaries
     with pytest.raises(InputError, match="--entities means nothing to bert") as refused:

@@ -30,7 +30,7 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
     return torch.log_softmax(torch.from_numpy(scores), -1).numpy()
 
 
-def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]], atol=5e-5) -> None:
+def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]], atol=1e-4) -> None:
     """Generate greedily; every score of every step must be the reference's."""
     reader = TransformerCausalLM(model).start_decoding(rows, room)
     texts = [row.tolist() for row in rows]
@@ -136,7 +136,7 @@ def test_taking_twice_and_keeping_none():
     reader = TransformerCausalLM(model).start_decoding([row], 4)
     reader.append(np.array([3]))
     reader.append(np.array([8]))
-    np.testing.assert_allclose(reader.next_logits()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=5e-5)
+    np.testing.assert_allclose(reader.next_logits()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=1e-4)
     reader.select(np.array([], dtype=np.int64))
     assert reader.next_logits().shape == (0, VOCABULARY)
 
@@ -200,7 +200,7 @@ def test_scores_are_those_of_every_beginning(monkeypatch):
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 25, 26, 70, 9)
     for row, found in zip(rows, TransformerCausalLM(model).score(rows), strict=True):
         wanted = [log_softmax(read_whole(model, row[:at].tolist()))[row[at]] for at in range(1, len(row))]
-        np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=5e-5)
+        np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=1e-4)
 
 
 def test_what_follows_is_a_distribution(monkeypatch):
@@ -209,7 +209,7 @@ def test_what_follows_is_a_distribution(monkeypatch):
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 70)
     found = TransformerCausalLM(model).next_log_probs(rows)
     np.testing.assert_allclose(np.exp(found.astype(np.float64)).sum(1), 1, atol=1e-5)
-    np.testing.assert_allclose(found, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=5e-5)
+    np.testing.assert_allclose(found, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=1e-4)
 
 
 def test_a_model_that_cannot_predict_is_refused():

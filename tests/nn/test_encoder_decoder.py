@@ -152,7 +152,7 @@ def test_maps_sum_to_one_and_are_torchs():
     sources, rows = texts((7,), 0), texts((5,), 1)
     peer, seen = Peer(model, "post"), []
     for layer in peer.both.decoder.layers:
-        layer.multihead_attn.log_probs_after = _watched(layer.multihead_attn, seen)
+        layer.multihead_attn.forward = _watched(layer.multihead_attn, seen)
     peer(sources, rows)
     maps = model.encoder.attention_maps(**inputs(sources, rows))
     assert {name: tuple(found[0][0].shape) for name, found in maps.items()} == {

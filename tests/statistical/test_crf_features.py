@@ -293,7 +293,7 @@ def test_what_a_feature_adds_is_what_the_score_is():
     made.set_weights(found(made.make_problem(inputs, right), most=10).point)
     scores = made.logits(inputs)["tag"]
     for number in (0, 5, len(right) - 1):
-        shares = made.feature_weights(inputs, number, answer=1)
+        shares = made.feature_contributions(inputs, number, answer=1)
         assert sum(share.value for share in shares) == pytest.approx(scores[number, 1] - scores[number].mean())
         assert all("[" in share.field for share in shares)
 

@@ -604,14 +604,14 @@ def _distillation_learner(plan: DistillPlan, learner: Any, heads: Mapping[str, A
 
     from forebear.training.distillation import DistillationLearner, StudentModel, inherit_layers
 
-    initial_tensors = learner.outputs
+    initial_tensors = learner.initial_tensors
     if plan.inherits:
         teacher_depth = plan.teacher.folder.spec.depth
         assert teacher_depth is not None
         depths = learner.model.encoder.depth, teacher_depth
         initial_tensors = inherit_layers(load_file(plan.teacher.folder.verified_weights()[0]), learner.model, depths)
     if not heads:
-        learner.outputs = initial_tensors
+        learner.initial_tensors = initial_tensors
         return learner
     student = StudentModel(learner.model, heads, teacher)
     return DistillationLearner(student, learner.recipe, learner.device, initial_tensors, learner.shares)

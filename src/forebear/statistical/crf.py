@@ -359,7 +359,7 @@ class CRFModel:
         kernels.emission_scores_kernel(features, self.offsets, self.labels, self.weights, 0, len(tokens), scores)
         return {"tag": scores[:, : self.num_labels]}
 
-    def feature_weights(
+    def feature_contributions(
         self, inputs: Mapping[str, np.ndarray], number: int = 0, *, head: str = "", answer: int | None = None
     ) -> list[FeatureContribution]:
         """Contribution of each feature to the score of a label, relative to its mean over labels, the largest first."""

@@ -317,20 +317,20 @@ class EmbeddingLearner(Learner):
     """
 
     def __init__(self, network: Any, recipe: Recipe, initial_arrays: Mapping[str, np.ndarray] | None = None) -> None:
-        self.model, self.recipe, self.given = network, recipe, initial_arrays
+        self.model, self.recipe, self.initial_arrays = network, recipe, initial_arrays
         self.threads = recipe.threads or cpu_count()
         self.notes: list[str] = []
 
     def prepass(self, objective: Objective, source: Subset) -> None:
         """Counts the words of the text."""
-        self.model.prepass(source, self.given)
+        self.model.prepass(source, self.initial_arrays)
         self.notes += self.model.notes
 
     def initialize(self) -> None:
         self.model.initialize(self.recipe.seed)
-        if self.given is not None:
+        if self.initial_arrays is not None:
             num_notes = len(self.model.notes)
-            self.model.warm_start(self.given)
+            self.model.warm_start(self.initial_arrays)
             self.notes += self.model.notes[num_notes:]
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:

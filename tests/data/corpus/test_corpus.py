@@ -23,8 +23,10 @@ from forebear.errors import ForebearError, InputError
 def changing(path, text):
     """A survey after which the file is no longer what was surveyed."""
 
+    fingerprint = surveying.fingerprint_sources  # before it is patched
+
     def then_change(paths, reading):
-        seen = surveying.fingerprint_sources(paths, reading)
+        seen = fingerprint(paths, reading)
         path.write_text(text)
         return seen
 

@@ -46,7 +46,7 @@ def test_documents_sentences_and_tokens_by_hand(story, pieces):
     ledger.verify()
     assert ledger.stage("tokens").outputs["documents"] == 3
     assert ledger.stage("tokens").outputs["sentences"] == 6
-    assert ledger.stage("tokens").given["tokens"] == len(corpus)
+    assert ledger.stage("tokens").outputs["tokens"] == len(corpus)
     whole = [pieces.encode(sentence).ids for document in STORY.split("\n\n") for sentence in [document]]
     assert np.array_equal(np.concatenate(whole), corpus.ids)
 
@@ -56,6 +56,7 @@ def test_the_smallest_integers_are_used(size, kind):
     assert id_dtype(size) == np.dtype(kind)
 
 
+@pytest.mark.slow
 def test_two_hundred_documents_survive_any_number_of_workers(tmp_path, pieces, monkeypatch):
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 100)
     text = tmp_path / "many.txt"
@@ -181,7 +182,7 @@ def test_many_sentences_without_tokens_take_linear_time(tmp_path, pieces):
 class Fussy(Tokenizer):
     """Fails on one word, in whatever process it runs."""
 
-    def encode_all(self, texts, ends=None):
+    def encode_batch(self, texts, ends=None):
         if any("boom" in text for text in texts):
             raise ValueError("will not encode this")
         return super().encode_batch(texts, ends)
@@ -209,6 +210,7 @@ def test_compressed_files_and_strange_names(tmp_path, pieces):
     assert Corpus.open(corpus.folder).key == corpus.key
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     parts=st.lists(
@@ -253,7 +255,7 @@ def test_real_corpora_add_up(data, tmp_path, name, how):
     assert read.inputs["bytes"] == (data / "corpora" / name).stat().st_size
     assert corpus.ledger.stage("tokens").outputs["documents"] == read.outputs["documents"] == len(corpus.documents) - 1
     assert (corpus.words is not None) == (how.format == "tagged")
-    assert corpus.all_documents().num_bytes == corpus.ledger.stage("sentences").given["bytes"]
+    assert corpus.all_documents().num_bytes == corpus.ledger.stage("sentences").outputs["bytes"]
     corpus.verify()
 
 

@@ -98,7 +98,7 @@ def test_workers_do_not_outlive_a_killed_caller(tmp_path):
         "def jobs():\n"
         "    yield from (1, 2)\n"
         "    time.sleep(60)\n"
-        "list(spread(work, jobs(), 2))\n"  # no guard against being imported: workers do not run it again
+        "list(run_jobs(work, jobs(), 2))\n"  # no guard against being imported: workers do not run it again
     )
     caller = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path)
     pids = _when_written(tmp_path / "1.pid"), _when_written(tmp_path / "2.pid")

@@ -82,6 +82,7 @@ def test_bert_as_the_original_python_code(data, mixed, tmp_path):
         assert ours.encode(text).texts == pieces, text
 
 
+@pytest.mark.slow
 def test_gpt2_as_transformers(data, mixed):
     folder = data / "weights/gpt2_bpe"
     ours = Tokenizer.load(folder)

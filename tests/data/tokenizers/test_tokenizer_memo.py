@@ -86,7 +86,8 @@ def test_unknown_bytes_are_those_of_the_spans(made, way, texts):
     assert tokens.starts is None
     if not way.startswith("words"):  # else other words may be unknown than those of its own segmenter
         assert (
-            tokenizer.encode_batch(texts, [[len(text)] for text in texts]).unknown_bytes.tolist() == tokens.unknown_bytes.tolist()
+            tokenizer.encode_batch(texts, [[len(text)] for text in texts]).unknown_bytes.tolist()
+            == tokens.unknown_bytes.tolist()
         )
 
 

@@ -66,6 +66,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
+@pytest.mark.slow
 def test_every_model_is_a_row_with_its_score_and_its_costs(made: Path):
     found = told(made / "comparison")
     assert found.finished
@@ -265,6 +266,7 @@ def test_variants_are_held_against_the_whole(ablated: Path):
     assert "What papers found" in (ablated / "comparison.html").read_text()
 
 
+@pytest.mark.slow
 def test_variants_have_the_same_tokenizer_and_shape(ablated: Path):
     whole, direction, fresh = (
         RunFolder.open(ablated / "tasks" / f"{name}-0").metadata
