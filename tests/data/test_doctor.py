@@ -152,6 +152,7 @@ def test_findings_carry_what_reading_met(tmp_path: Path) -> None:
     assert any("a.txt, byte 15" in finding.message and finding.severity == "problem" for finding in report.findings)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text() -> None:
     def stream(count: int) -> Iterator[Document]:
         for line in range(count):

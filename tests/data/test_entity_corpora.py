@@ -54,6 +54,7 @@ def test_documents_in_parts_and_in_shards(tmp_path, monkeypatch):
         assert np.array_equal(whole.words, cut.words)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["text", "tagged"])
 def test_any_number_of_workers(tmp_path, monkeypatch, form):
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 100)

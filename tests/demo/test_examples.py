@@ -9,6 +9,7 @@ from math import log
 import pytest
 
 from forebear.demo import grammar, world
+from forebear.demo.demo_lexicon import RandomSource
 from forebear.demo.labeled_examples import (
     TASKS,
     DemoLabeledText,
@@ -20,7 +21,6 @@ from forebear.demo.labeled_examples import (
     _matching,
     demo_examples,
 )
-from forebear.demo.words import RandomSource
 from forebear.errors import InputError
 
 BOTH = pytest.mark.parametrize("language", ["en", "zh"])

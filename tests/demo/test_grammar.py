@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from forebear.demo import grammar
-from forebear.demo.grammar import DemoGrammar, GenerationState, parse_rules
-from forebear.demo.words import (
+from forebear.demo.demo_lexicon import (
     ChoiceProbabilities,
     DemoLexicon,
     LexiconEntry,
@@ -23,6 +22,7 @@ from forebear.demo.words import (
     section_lexicon,
     zipf_weights,
 )
+from forebear.demo.grammar import DemoGrammar, GenerationState, parse_rules
 from forebear.errors import ForebearError
 
 PEOPLE = make_lexicon(

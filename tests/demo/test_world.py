@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from forebear.demo import grammar, world
+from forebear.demo.demo_lexicon import past_participle, past_tense, plural, present_participle, with_article
 from forebear.demo.labeled_examples import write_demo_tasks
-from forebear.demo.words import past_participle, past_tense, plural, present_participle, with_article
 from forebear.errors import InputError
 
 BOTH = pytest.mark.parametrize("language", ["en", "zh"])

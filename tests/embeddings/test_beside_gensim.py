@@ -33,6 +33,7 @@ def told(vectors: np.ndarray) -> float:
     return float((cosines.argmax(1) // MEMBERS == np.arange(len(unit)) // MEMBERS).mean())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
 @pytest.mark.parametrize("output", ["negatives", "tree"])
 def test_words_of_a_kind_are_told_nearly_as_well(architecture: str, output: str):

@@ -41,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory):
         yield folder
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "bert", "classifier", "translator"])
 def test_it_is_smaller_and_its_cost_is_told(home: Path, name: str):
     told = json.loads((home / f"{name}-8" / "run.json").read_text())["quantised"]

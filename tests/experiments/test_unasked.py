@@ -38,6 +38,7 @@ def test_only_a_question_that_cannot_be_asked_is_left_out(single: Path, tmp_path
         assert replace(found, spec=what.spec) == what
 
 
+@pytest.mark.slow
 def test_a_comparison_of_texts_says_so(single: Path, tmp_path: Path):
     found = compare(single, to=tmp_path / "c", only=["bert"], time=1, threads=1)
     assert found.find_row("bert").error == ""
@@ -49,6 +50,7 @@ def test_a_comparison_of_texts_says_so(single: Path, tmp_path: Path):
     assert facts["notes"][-1].endswith("no question about two halves was asked")
 
 
+@pytest.mark.slow
 def test_a_comparison_on_a_task_says_so(single: Path, tmp_path: Path):
     task = ("classification", write(tmp_path / "train.tsv", 60))
     words = {"only": ["bert"], "time": 1, "adapt_time": 0.5, "threads": 1, "to": tmp_path / "c"}

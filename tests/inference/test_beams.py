@@ -33,7 +33,7 @@ def every_text(predictor: Dreaming, prompt: list[int], most: int, penalty: float
 
 def found_by(predictor, prompts, **how) -> list[list[Hypothesis]]:
     rows = [np.array(prompt) for prompt in prompts]
-    return beam_search(predictor.read(rows, max(how["lengths"])), len(rows), end=END, **how)
+    return beam_search(predictor.start_decoding(rows, max(how["lengths"])), len(rows), end=END, **how)
 
 
 def close(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:

@@ -61,6 +61,7 @@ def test_vectors_of_words_keep_nearly_all_and_beat_themselves_alone(school: Path
     assert taught > alone + 0.03
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("reader", ["convolution", "recurrent"])
 def test_a_milestone_of_word_vectors_begins_with_the_teachers_own_tokens(reader: str, school: Path, tmp_path: Path):
     run = distill.distill(school / "teacher", to=tmp_path / "run", student="word2vec", reader=reader, width=16, **QUICK)

@@ -49,6 +49,7 @@ def test_the_language_is_learned_and_long_sentences_need_attention(home: Path):
     assert found["plain"].nats_per_token < Run.open(home / "plain").metadata["unigram_nats"]
 
 
+@pytest.mark.slow
 def test_the_alignment_is_that_of_the_language_and_has_chinese_labels(home: Path, tmp_path: Path):
     """The language is written in reverse: so is where it looks."""
     (cross,) = fb.attention_maps(Run.open(home / "looking"), TEXT, "猫和跑狗")

@@ -19,6 +19,8 @@ from forebear.inference.translate import bleu_and_chrf, evaluate_translations, t
 WORDS = {"hund": "dog", "katze": "cat", "rot": "red", "läuft": "runs", "schnee": "snow", "und": "and", "haus": "house"}
 CHINESE = {"dog": "狗", "cat": "猫", "red": "红", "runs": "跑", "snow": "雪", "and": "和", "house": "房子"}
 
+pytestmark = pytest.mark.slow  # the model that all share takes ten seconds to train
+
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:
     chance, made = random.Random(seed), []

@@ -66,6 +66,7 @@ def test_the_sides_say_who_looks_at_whom(rollout: bool, kind: str, axes: list):
     assert ("so much of" if rollout else words) in on.get_xlabel()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("layers", "heads", "n"), [(1, 1, 3), (1, 1, 60), (2, 2, 14), (2, 2, 40), (4, 4, 16), (12, 12, 9)]
 )
@@ -122,6 +123,7 @@ def test_grids_share_one_scale_and_say_which_head_is_which(axes: list):
     assert len({image.get_clim() for _, image in axes}) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [{}, {"layer": 1}, {"head": "mean"}])
 def test_many_maps_stand_in_one_system_of_coordinates(how: dict, axes: list):
     found = drawn(17, 20, 6, kind="masked")

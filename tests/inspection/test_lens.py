@@ -24,6 +24,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {name: opened(name, tmp_path_factory.mktemp(name), steps=40) for name in names}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["gpt2", "gpt"])
 def test_the_last_layer_is_what_next_says(name: str, runs: dict[str, Run]):
     run = runs[name]

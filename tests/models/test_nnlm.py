@@ -145,6 +145,7 @@ def learned(data: Path, tmp_path: Path) -> Callable[..., Run]:
     return learn
 
 
+@pytest.mark.slow
 def test_it_beats_added_counts_and_makes_kneser_ney_better(learned: Callable[..., Run], tmp_path: Path):
     """On WikiText-2, as the paper found on the Brown corpus."""
     network = learned("nnlm", "nnlm", steps=150, threads=1, batch=512)

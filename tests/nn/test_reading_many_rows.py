@@ -94,6 +94,7 @@ def test_layers_of_another_kind_keep_their_own_way():
 MODELS = {name: drawn(name, 1.5) for name in ("bert", "gpt2")}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MODELS)
 @settings(max_examples=40)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=25), st.integers(1, 60), st.booleans())

@@ -34,6 +34,7 @@ def logistic(**options: object):
 # -- the optimum is scikit-learn's
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("answers", [2, 4])
 def test_one_label(answers: int, pairs: bool):

@@ -112,6 +112,7 @@ def test_long_steps_are_tried_once(monkeypatch: pytest.MonkeyPatch):
         tried.clear()
 
 
+@pytest.mark.slow
 def test_what_was_only_tried_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Steps of the trial leave nothing in the weights nor in the optimiser."""
     run = trained("gpt2", tmp_path, time=1.5, threads=1)

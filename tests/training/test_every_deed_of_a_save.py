@@ -87,6 +87,7 @@ def changes_but(changes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in changes.items() if name != "evaluate_every"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", sampled(["ngram", "gpt2"], ["ngram"]))
 def test_an_end_of_a_run_that_fails_anywhere_is_reached_again(name: str, way: Way, tmp_path: Path):

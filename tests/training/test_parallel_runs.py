@@ -76,6 +76,7 @@ def of(group: ProcessGroup) -> list[subprocess.Popen[bytes]]:
     return group.connection.processes
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_is_that_of_one_and_is_made_again_by_one(whole: RunFolder, folder: Path):
     with launch_processes(2) as group:
         assert group is not None
@@ -111,6 +112,7 @@ def by(processes: int, folder: Path, watcher: Notes) -> RunFolder:
         return begun(folder, "run", group, watcher)
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_run_which_then_goes_on(whole: RunFolder, folder: Path):
     def fail() -> None:
         with launch_processes(2) as group:
@@ -207,6 +209,7 @@ def test_what_is_refused_ends_all_that_torchrun_started(tmp_path: Path):
 # -- tasks, and what means nothing
 
 
+@pytest.mark.slow
 def test_a_task_is_learned_by_two_processes(folder: Path):
     parent = trained("bert", folder, steps=5, context=48, to="bert")
     from forebear.data.labeled.source import labeled_source

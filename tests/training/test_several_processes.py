@@ -243,6 +243,7 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.M
     assert one.notes == []
 
 
+@pytest.mark.slow
 def test_three_add_up_in_their_order_and_a_failure_of_one_is_told(tmp_path: Path):
     three = WorkerPool(3)
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import log2
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
-from forebear.demo.words import ChoiceProbabilities, DemoLexicon, LexiconEntry, RandomSource, zipf_weights
+from forebear.demo.demo_lexicon import ChoiceProbabilities, DemoLexicon, LexiconEntry, RandomSource, zipf_weights
 from forebear.errors import ForebearError
 
 _REFERENCE = re.compile(

@@ -20,8 +20,8 @@ from typing import Any
 
 from forebear.data.sentences import sentence_ends
 from forebear.demo import world
+from forebear.demo.demo_lexicon import LANGUAGES, ChoiceProbabilities, RandomSource, world_lexicons
 from forebear.demo.grammar import EntityMention, GenerationState, GrammarNode, RuleNode
-from forebear.demo.words import LANGUAGES, ChoiceProbabilities, RandomSource, world_lexicons
 from forebear.demo.world import DemoLanguage
 from forebear.errors import InputError
 

@@ -16,8 +16,8 @@ from math import sqrt
 from typing import Literal
 
 from forebear.demo import grammar
+from forebear.demo.demo_lexicon import LANGUAGES, ChoiceProbabilities, RandomSource, read_demo_data, world_lexicons
 from forebear.demo.grammar import DemoGrammar, Location, RuleText, parse_rules
-from forebear.demo.words import LANGUAGES, ChoiceProbabilities, RandomSource, read_demo_data, world_lexicons
 from forebear.errors import ForebearError, InputError
 
 DemoLanguage = Literal["en", "zh", "both"]

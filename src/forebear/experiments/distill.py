@@ -614,7 +614,7 @@ def _distillation_learner(plan: DistillPlan, learner: Any, heads: Mapping[str, A
         learner.initial_tensors = initial_tensors
         return learner
     student = StudentModel(learner.model, heads, teacher)
-    return DistillationLearner(student, learner.recipe, learner.device, initial_tensors, learner.shares)
+    return DistillationLearner(student, learner.recipe, learner.device, initial_tensors, learner.lr_scales)
 
 
 # --- Cost of teacher and student ---

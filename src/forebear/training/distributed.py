@@ -99,12 +99,12 @@ class CreateLearner:
     network: Model
     recipe: Recipe
     device: DeviceConfig
-    shares: Mapping[str, float]
+    lr_scales: Mapping[str, float]
     sync_method: type[GradientSync]
 
     def perform(self, connection: Any, sync: GradientSync | None) -> tuple[GradientSync, Any]:
         device = self.device.for_process(connection.local_rank, connection.local_size, self.recipe)
-        learner = GradientLearner(self.network, self.recipe, device, None, self.shares)
+        learner = GradientLearner(self.network, self.recipe, device, None, self.lr_scales)
         return self.sync_method(connection, learner), None
 
 

@@ -239,6 +239,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
     assert counts["bytes"] <= corpus.all_documents().num_bytes <= corpus.ledger.stage("sentences").outputs["bytes"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "how"),
     [

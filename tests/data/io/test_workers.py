@@ -27,6 +27,7 @@ def sometimes(number: int) -> int:
     return number
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("count", [1, 2, 8, 40])
 def test_every_job_is_done_once(count):
     assert sorted(run_jobs(square, range(20), count)) == [n * n for n in range(20)]

@@ -96,6 +96,7 @@ def test_killed_at_random_moments(work, tmp_path, moments):
     killed_at(moments, work, tmp_path)
 
 
+@pytest.mark.slow
 def test_killed_after_the_first_shard(work, tmp_path):
     assert killed_at((11, 14), work, tmp_path) > 0, "the kills came too late: no shards were left to be used again"
 
@@ -159,6 +160,7 @@ def mounted(tmp_path):
     subprocess.run(["umount", str(place)], capture_output=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_is_named_and_nothing_half_written_is_left(work, mounted, workers):
     disk = mounted("size=400k")
@@ -242,6 +244,7 @@ def long_line(path: Path, megabytes: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_long_line_takes_bounded_memory(work, tmp_path):
     facts = measured(work, long_line(tmp_path / "line.txt", 12), "blank", 1)
     assert facts["tokens"] > 3_500_000

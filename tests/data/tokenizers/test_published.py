@@ -55,6 +55,7 @@ def unequal(ours, theirs, texts, **options):
     return wrong
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_bert_and_ernie_as_transformers(data, mixed, name, tmp_path):
     size, lower = VOCABULARIES[name]

@@ -258,6 +258,7 @@ def test_vocabulary_order_and_coverage():
         order_vocabulary(counts, specials=["[PAD]"], size=1, min_count=1)
 
 
+@pytest.mark.slow
 def test_long_texts_take_linear_time(made):
     """A megabyte without a space each; anything quadratic would take hours."""
     for text in ("a" * 1_000_000, "中" * 1_000_000, "\u0301" * 300_000, "'" * 300_000):

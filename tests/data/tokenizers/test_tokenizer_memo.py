@@ -91,6 +91,7 @@ def test_unknown_bytes_are_those_of_the_spans(made, way, texts):
         )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("words")])
 @settings(max_examples=40, deadline=None)
 @given(texts=st.lists(strings(), max_size=4))

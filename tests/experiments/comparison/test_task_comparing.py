@@ -66,7 +66,6 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-@pytest.mark.slow
 def test_every_model_is_a_row_with_its_score_and_its_costs(made: Path):
     found = told(made / "comparison")
     assert found.finished
@@ -282,6 +281,7 @@ def test_variants_have_the_same_tokenizer_and_shape(ablated: Path):
     assert told(ablated).find_row("without-pretraining").trials[0].pretraining is None
 
 
+@pytest.mark.slow
 def test_examples_that_are_held_out_teach_nobody(ablated: Path):
     facts = RunFolder.open(ablated / "tasks" / "bert-0").metadata
     sides = facts["labelled"]["sides"]

@@ -55,6 +55,7 @@ def learned(rows: list[np.ndarray], vocabulary: int, order: int) -> NgramModel:
     return model
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("order", [3, 5])
 def test_perplexity_of_wikitext(wikitext, order: int):
     ids, train, test = wikitext
