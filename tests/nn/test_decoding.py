@@ -30,7 +30,10 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
     return torch.log_softmax(torch.from_numpy(scores), -1).numpy()
 
 
-def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]], atol=1e-4) -> None:
+LOOSE = 1e-4  # where processors with AMX differ by 5e-5 to 6e-5 in one score of 212
+
+
+def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]], atol=5e-5) -> None:
     """Generate greedily; every score of every step must be the reference's."""
     reader = TransformerCausalLM(model).start_decoding(rows, room)
     texts = [row.tolist() for row in rows]
@@ -48,7 +51,7 @@ def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dic
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_rows_of_unequal_lengths(norm):
-    follow_along(decoder_model(norm=norm), rows_of(5, 12, 1, 5), 8, 10, {})
+    follow_along(decoder_model(norm=norm), rows_of(5, 12, 1, 5), 8, 10, {}, atol=LOOSE)
 
 
 def test_one_row_and_one_block_for_every_depth():
@@ -91,7 +94,7 @@ def test_ended_rows_are_dropped_in_any_order():
 
 def test_rows_beyond_the_context_forget_their_older_half_each_by_itself():
     rows = rows_of(3, CONTEXT, CONTEXT + 1, 60, 20)
-    follow_along(decoder_model(context=CONTEXT), rows, 50, 50, {30: [0, 1, 3, 4], 40: [1]})
+    follow_along(decoder_model(context=CONTEXT), rows, 50, 50, {30: [0, 1, 3, 4], 40: [1]}, atol=LOOSE)
 
 
 @settings(max_examples=20, deadline=None)
@@ -136,7 +139,7 @@ def test_taking_twice_and_keeping_none():
     reader = TransformerCausalLM(model).start_decoding([row], 4)
     reader.append(np.array([3]))
     reader.append(np.array([8]))
-    np.testing.assert_allclose(reader.next_logits()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=1e-4)
+    np.testing.assert_allclose(reader.next_logits()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=5e-5)
     reader.select(np.array([], dtype=np.int64))
     assert reader.next_logits().shape == (0, VOCABULARY)
 
@@ -200,7 +203,7 @@ def test_scores_are_those_of_every_beginning(monkeypatch):
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 25, 26, 70, 9)
     for row, found in zip(rows, TransformerCausalLM(model).score(rows), strict=True):
         wanted = [log_softmax(read_whole(model, row[:at].tolist()))[row[at]] for at in range(1, len(row))]
-        np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=1e-4)
+        np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=5e-5)
 
 
 def test_what_follows_is_a_distribution(monkeypatch):
@@ -209,7 +212,7 @@ def test_what_follows_is_a_distribution(monkeypatch):
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 70)
     found = TransformerCausalLM(model).next_log_probs(rows)
     np.testing.assert_allclose(np.exp(found.astype(np.float64)).sum(1), 1, atol=1e-5)
-    np.testing.assert_allclose(found, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=1e-4)
+    np.testing.assert_allclose(found, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=5e-5)
 
 
 def test_a_model_that_cannot_predict_is_refused():
