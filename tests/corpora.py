@@ -9,8 +9,8 @@ from forebear.data.io.files import find_sources, sources_digest
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat
 from forebear.data.segmentation import Segmenter
-from forebear.data.tokenizers.char_level import replace_surrogates
 from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.unicode import replace_surrogates
 
 STORY = "The cat sat. It was warm!\nA dog came.\n\n他走了。她也走了！\n\nThe end"
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import replace_surrogates
 from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.unicode import replace_surrogates
 from forebear.embeddings.knn import (
     BLOCK_BYTES,
     COSINE_DIGITS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import is_han
+from forebear.data.unicode import is_han
 from forebear.errors import ForebearError, InputError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import aligned_table

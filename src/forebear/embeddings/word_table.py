@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import code_points, is_han
+from forebear.data.unicode import code_points, is_han
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch
 

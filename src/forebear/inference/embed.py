@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from forebear.data.io.atomic import cache_folder, file_digest
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.embeddings.knn import BLOCK_BYTES, MIN_NORM, row_blocks
 from forebear.embeddings.lexicon import NO_WORD, Lexicon, WordMatcher, WordMatches
 from forebear.embeddings.word_table import WordVectors

@@ -19,7 +19,7 @@ from forebear.data.labeled.source import LabeledSource, labeled_source, read_ext
 from forebear.data.labeled.split import SplitLeakage
 from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.char_ids import base_tokenizer
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.predictor import (
     eos_id,

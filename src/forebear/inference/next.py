@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import code_points, is_han
+from forebear.data.unicode import code_points, is_han
 from forebear.errors import InputError
 from forebear.inference.measure import finite_or_none
 from forebear.inference.predictor import eos_id, make_row, non_finite_error, row_log_probs, token_batches

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from forebear.data.labeled.examples import ChoiceExample, LabeledExample, QuestionExample, TaggedExample
 from forebear.data.labeled.readers import parse_slash_tags
 from forebear.data.labeled.row_to_example import BadRowError
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.tasks.task import ProgressFn, predict_logits
 

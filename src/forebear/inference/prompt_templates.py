@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import code_points, is_han, replace_surrogates
+from forebear.data.unicode import code_points, is_han, replace_surrogates
 from forebear.errors import InputError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 
 from forebear.data.io.ledger import utf8_size
 from forebear.data.sentences import split_sentences
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.measure import finite_or_none
 from forebear.inference.next import BLANK_PATTERN

@@ -12,7 +12,7 @@ import numpy as np
 
 from forebear.data.segmentation import has_han
 from forebear.data.sentences import split_sentences
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.beam_search import Hypothesis, beam_search, validate_beams
 from forebear.inference.predictor import eos_id

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import code_points, is_han
+from forebear.data.unicode import code_points, is_han
 from forebear.inspection.attention import (
     AttentionEdge,
     AttentionMap,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import ForebearError, InputError
 from forebear.inference.predictor import non_finite_error
 from forebear.inspection.embedding_plots import CLUSTER_COLORS

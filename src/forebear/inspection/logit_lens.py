@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.predictor import eos_id, make_row, non_finite_error
 from forebear.inspection.token_labels import label_notes, next_label, token_labels

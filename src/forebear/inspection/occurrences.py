@@ -18,7 +18,7 @@ from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.sentences import SentenceMode, sentence_ends
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 
 OVERSAMPLING = 16  # factor of occurrences held, so that a sample can be evenly spaced

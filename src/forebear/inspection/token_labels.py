@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from forebear.data.tokenizers.char_level import code_points, is_han
+from forebear.data.unicode import code_points, is_han
 from forebear.inference.stream_decode import readable_token, token_bytes
 
 if TYPE_CHECKING:

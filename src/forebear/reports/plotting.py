@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import log, sqrt
 from typing import Any
 
-from forebear.data.tokenizers.char_level import code_points, is_han
+from forebear.data.unicode import code_points, is_han
 from forebear.tasks.classification import Classification, LabelPrediction
 from forebear.tasks.metrics import answer_scores, tagging_accuracy
 from forebear.tasks.multiple_choice import MultipleChoice

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.data.tokenizers import pretokens, vocabulary
-from forebear.data.tokenizers.char_level import replace_surrogates
 from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.data.tokenizers.word_level import WORD_GAPS
+from forebear.data.unicode import replace_surrogates
 from forebear.kernels import pretokens as tables
 from nasty import strings
 

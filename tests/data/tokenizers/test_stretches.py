@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.data.tokenizers import pretokens, vocabulary
-from forebear.data.tokenizers.char_level import code_points, replace_surrogates
 from forebear.data.tokenizers.pretokens import CLASS_GAP, CLASS_RUN, CLASS_SINGLE, PretokenIndex
+from forebear.data.unicode import code_points, replace_surrogates
 from forebear.kernels import pretokens as loops
 from nasty import strings
 

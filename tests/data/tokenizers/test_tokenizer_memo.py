@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from corpora import lost, segmented
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import pretokens, token_cache
-from forebear.data.tokenizers.char_level import BERT_HAN_BLOCKS, HAN_BLOCKS, code_points, is_han
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
+from forebear.data.tokenizers.wordpiece import BERT_HAN_BLOCKS
+from forebear.data.unicode import HAN_BLOCKS, code_points, is_han
 from nasty import FRAGMENTS, lines, strings
 
 TEXTS = [

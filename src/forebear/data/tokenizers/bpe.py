@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from forebear.data.segmentation import Segmenter
-from forebear.data.tokenizers.char_level import replace_surrogates
 from forebear.data.tokenizers.tokenizer_json import TokenizerSpec, build_tokenizer_spec, make_normalizer
 from forebear.data.tokenizers.word_level import segment_boundaries, split_at
+from forebear.data.unicode import replace_surrogates
 
 BPE_VOCAB_SIZE, BPE_MIN_COUNT = 16_000, 2
 

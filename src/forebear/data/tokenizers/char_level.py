@@ -1,8 +1,7 @@
-"""Character-level tokenizer, code points of a text, and which of them are Chinese characters."""
+"""Character-level tokenizer."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,57 +14,11 @@ from forebear.data.tokenizers.tokenizer_json import (
     make_normalizer,
     preprocessing_steps,
 )
+from forebear.data.unicode import code_points, replace_surrogates
 from forebear.errors import InputError
 
-# Chinese characters: all CJK ideograph blocks, 々 and 〇; no kana or Hangul.
-HAN_BLOCKS = (
-    (0x3005, 0x3005),
-    (0x3007, 0x3007),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
-)
-# Those that BERT separates.
-BERT_HAN_BLOCKS = (
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B81F),
-    (0x2B920, 0x2CEAF),  # BERT's paper code says 2B820; its fast twin, from which vocabularies now come, 2B920
-    (0x2F800, 0x2FA1F),
-)
-BERT_HAN_CLASS = "".join(
-    f"{chr(first)}-{chr(last)}" for first, last in BERT_HAN_BLOCKS
-)  # for use inside a regular expression's [ ]
 CHAR_MIN_COUNT = 1
 BATCH_CHARACTERS = 1 << 20  # characters counted at a time
-SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace each lone surrogate, which no file can hold, by U+FFFD; the length stays."""
-    try:
-        text.encode()  # much faster than a regular expression that finds none
-    except UnicodeEncodeError:
-        return SURROGATE.sub("\ufffd", text)
-    return text
-
-
-def code_points(text: str) -> np.ndarray:
-    """The code points of a text, with U+FFFD for lone surrogates."""
-    try:
-        data = text.encode("utf-32-le")
-    except UnicodeEncodeError:
-        data = replace_surrogates(text).encode("utf-32-le")
-    return np.frombuffer(data, np.uint32)
-
-
-def is_han(codes: np.ndarray) -> np.ndarray:
-    """True where a code point is a Chinese character."""
-    edges = np.array([edge for first, last in HAN_BLOCKS for edge in (first, last + 1)], np.uint32)
-    return np.searchsorted(edges, codes, side="right") % 2 == 1
 
 
 def count_characters(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import code_points
+from forebear.data.unicode import code_points
 
 if TYPE_CHECKING:
     import tokenizers

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import code_points, replace_surrogates
 from forebear.data.tokenizers.offsets import text_lengths
+from forebear.data.unicode import code_points, replace_surrogates
 from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 # --- Pretokens by character classes ---

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from forebear.data.tokenizers.char_level import BERT_HAN_BLOCKS
 from forebear.data.tokenizers.offsets import (
     flatten_ints,
     last_characters,
@@ -26,6 +25,7 @@ from forebear.data.tokenizers.offsets import (
 from forebear.data.tokenizers.pretokens import PretokenIndex, PretokenLookup, WhitespaceWords
 from forebear.data.tokenizers.tokenizer_json import NORMALIZE_STEPS, TokenizerSpec, bert_normalizer, make_normalizer
 from forebear.data.tokenizers.word_level import WORD_GAPS, WORD_SPLITS, is_plain_word, word_pretokenizer
+from forebear.data.tokenizers.wordpiece import BERT_HAN_BLOCKS
 from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 if TYPE_CHECKING:

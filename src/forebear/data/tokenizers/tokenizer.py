@@ -15,7 +15,7 @@ from forebear.data.io.atomic import atomic_write
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import tokenizer_json as blueprints
 from forebear.data.tokenizers import word_level
-from forebear.data.tokenizers.char_level import CharacterTable, code_points, is_han, replace_surrogates
+from forebear.data.tokenizers.char_level import CharacterTable
 from forebear.data.tokenizers.offsets import (
     char_word_ids,
     flatten_ints,
@@ -31,6 +31,7 @@ from forebear.data.tokenizers.offsets import (
 )
 from forebear.data.tokenizers.token_cache import EncodedSpans, TokenCache, pretoken_rule
 from forebear.data.tokenizers.tokenizer_json import TokenizerSpec
+from forebear.data.unicode import code_points, is_han, replace_surrogates
 from forebear.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import vocabulary
-from forebear.data.tokenizers.char_level import code_points, is_han, replace_surrogates
 from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer_json import (
     SEPARATOR,
@@ -21,6 +20,7 @@ from forebear.data.tokenizers.tokenizer_json import (
     make_normalizer,
     preprocessing_steps,
 )
+from forebear.data.unicode import code_points, is_han, replace_surrogates
 from forebear.errors import InputError
 
 WORD_SPLITS = ("punctuation", "spaces")

@@ -10,7 +10,6 @@ from itertools import repeat
 from typing import Any
 
 from forebear.data.tokenizers import vocabulary
-from forebear.data.tokenizers.char_level import BERT_HAN_CLASS, replace_surrogates
 from forebear.data.tokenizers.tokenizer_json import (
     TokenizerSpec,
     bert_normalizer,
@@ -18,12 +17,24 @@ from forebear.data.tokenizers.tokenizer_json import (
     make_normalizer,
     preprocessing_steps,
 )
+from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 
 WORDPIECE_VOCAB_SIZE, WORDPIECE_MIN_COUNT = 30_000, 2
 PREFIX = "##"  # prefix of continuation pieces
 MAX_WORD_LENGTH = 100  # characters of a word; a longer one is unknown, as in BERT
 
+# The Chinese characters that BERT separates.
+BERT_HAN_BLOCKS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B81F),
+    (0x2B920, 0x2CEAF),  # BERT's paper code says 2B820; its fast twin, from which vocabularies now come, 2B920
+    (0x2F800, 0x2FA1F),
+)
+BERT_HAN_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in BERT_HAN_BLOCKS)  # for the [ ] of a pattern
 _HAN_OR_NOT = re.compile(f"[{BERT_HAN_CLASS}]|[^{BERT_HAN_CLASS}]+")
 
 
