@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from published_elmo import OPTIONS, WORDS, Reader, options, publish
-from safetensors.torch import save_file
 
 from forebear.cli.main import main
 from forebear.data.tokenizers.train import train_tokenizer
@@ -186,7 +185,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     milestone = ElmoSpec(width=8, cells=12, characters=4, filters="1:6,2:8", softmax="full")
     network = milestone.build(tokenizer).initialize(1)
     folder = tmp_path_factory.mktemp("trained") / "run"
-    return Run(create_run(folder, milestone, "elmo", tokenizer, lambda file: save_file(network.tensors(), file), {}))
+    return Run(create_run(folder, milestone, "elmo", tokenizer, network.tensors, {}))
 
 
 def test_what_was_trained_here_is_read_by_others_as_it_is_read_here(trained: Run, tmp_path: Path):
@@ -233,7 +232,7 @@ def test_a_softmax_in_groups_is_left_out_and_told(tmp_path: Path):
     assert any("groups" in name for name in network.tensors())
     told: dict[str, Any] = {"notes": []}
     place = tmp_path / "run"
-    run = Run(create_run(place, milestone, "elmo", tokenizer, lambda file: save_file(network.tensors(), file), told))
+    run = Run(create_run(place, milestone, "elmo", tokenizer, network.tensors, told))
     export_run(run, "elmo", str(tmp_path / "elmo"))
     assert any("rare words in groups" in note for note in run.notes)
     assert Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "back")).path).heads == ()

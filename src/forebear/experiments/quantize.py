@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -294,9 +295,8 @@ def quantize_run(
     paths = [os.fspath(path) for path in ([on] if isinstance(on, str | os.PathLike) else on)]
     with replace_run(existing):
         name, tokenizers = metadata["milestone"], source_run.folder.tokenizers
-        run_folder = create_run(
-            target, source_run.folder.spec, name, tokenizers, _weights_writer(source_run.network), extra_metadata
-        )
+        weights = partial(_quantized_tensors, source_run.network)
+        run_folder = create_run(target, source_run.folder.spec, name, tokenizers, weights, extra_metadata)
         quantized = Run(run_folder)
         try:
             cost = quantization_cost(source_run, quantized, paths, limit, progress)
@@ -310,17 +310,10 @@ def quantize_run(
     return quantized
 
 
-def _weights_writer(network: Any) -> Callable[[Path], None]:
-    """A function that writes the int8 weights of a network to a file."""
+def _quantized_tensors(network: Any) -> dict[str, Any]:
+    from forebear.nn.quantized import quantized_copy
 
-    def write(file: Path) -> None:
-        from safetensors.torch import save_file
-
-        from forebear.nn.quantized import quantized_copy
-
-        save_file(quantized_copy(network).tensors(), file)
-
-    return write
+    return quantized_copy(network).tensors()
 
 
 def _check_target(target: Path, source: Path, overwrite: bool) -> RunFolder | None:

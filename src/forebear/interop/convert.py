@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from forebear.data.io.atomic import explain_disk_errors, share_permissions
+from forebear.data.io.atomic import explain_disk_errors, new_folder, share_permissions
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
 from forebear.interop import elmo_hdf5 as recurrent
@@ -28,20 +27,7 @@ if TYPE_CHECKING:
     from forebear.interop.huggingface import ForeignCheckpoint
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-MODEL_FILE_SUFFIXES = (
-    ".vec",
-    ".txt",
-    ".bin",
-    ".arpa",
-    ".safetensors",
-    ".gz",
-    ".zst",
-    ".zip",
-    ".npy",
-    ".npz",
-    ".tsv",
-    ".hdf5",
-)
+MODEL_FILE_SUFFIXES = ".vec .txt .bin .arpa .safetensors .gz .zst .zip .npy .npz .tsv .hdf5".split()
 ACCEPTED_SOURCES = (
     "a folder of transformers or its name on the hub, of ELMo or GPT as published, an ARPA file, or word vectors"
 )
@@ -129,15 +115,8 @@ def _create_imported_run(
         network, task_metadata = add_task_heads(network, task, checkpoint, spec.input_format(tokenizer), path)
         metadata |= task_metadata
     network = network.load(tensors, file=str(path))
-
-    def write(file: Path) -> None:
-        from safetensors.torch import save_file
-
-        save_file(network.tensors(), file)
-
-    notes = [*checkpoint.report.notes(), *notes]
-    metadata |= {"imported": source, "notes": notes}
-    return create_run(target, spec, checkpoint.model, tokenizer, write, metadata)
+    metadata |= {"imported": source, "notes": [*checkpoint.report.notes(), *notes]}
+    return create_run(target, spec, checkpoint.model, tokenizer, network.tensors, metadata)
 
 
 def _load_folder_tokenizer(folder: Path) -> Tokenizer:
@@ -205,19 +184,12 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
     spec = model_spec("ngram")(order=len(model.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
     network.load_probabilities(model.ngrams, model.log_probs, model.backoffs)
-
-    def write(file: Path) -> None:
-        from safetensors.numpy import save_file
-
-        save_file(network.arrays(), file)
-
     spaces_note = (
         "words are what stands between spaces: write text for it as it was cut when it was counted (of a run of "
+        "forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
     )
-    spaces_note += "forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
-    return create_run(
-        target, spec, "ngram", tokenizer, write, {"imported": str(path), "notes": [*model.notes, spaces_note]}
-    )
+    metadata = {"imported": str(path), "notes": [*model.notes, spaces_note]}
+    return create_run(target, spec, "ngram", tokenizer, network.arrays, metadata)
 
 
 def _unique_word_names(model: ArpaModel) -> list[str]:
@@ -317,7 +289,6 @@ def _has_word_vectors(folder: RunFolder) -> bool:
 
 def _export_huggingface(run: ExportableRun, target: Path) -> None:
     from forebear.interop import huggingface
-    from forebear.interop.huggingface import write_tokenizer
 
     tokenizer, model_name, fields = run.tokenizer, run.metadata["milestone"], run.metadata["fields"]
     if tokenizer.segmenter is not None:
@@ -327,29 +298,20 @@ def _export_huggingface(run: ExportableRun, target: Path) -> None:
             hint="train with --tokenizer bytepair, characters or wordpiece",
         )
     task, task_notes = exported_task(run)
-    temp_folder = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temp_folder, ignore_errors=True)
-    try:
-        special_tokens = {
-            role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in tokenizer.special_roles.items()
-        }
+    special_tokens = {
+        role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in tokenizer.special_roles.items()
+    }
+    with new_folder(target) as folder:
         tensors = run.network.tensors()
-        run.notes += (
-            huggingface.write_huggingface(temp_folder, model_name, fields, tensors, special_tokens, task) + task_notes
-        )
-        for file in temp_folder.glob("*.safetensors"):
+        run.notes += huggingface.write_huggingface(folder, model_name, fields, tensors, special_tokens, task)
+        run.notes += task_notes
+        for file in folder.glob("*.safetensors"):
             share_permissions(file)
-        tokenizer.save(temp_folder / "tokenizer.json")
-        tokenizer_json = json.loads((temp_folder / "tokenizer.json").read_text(encoding="utf-8"))
-        write_tokenizer(
-            temp_folder, model_name, tokenizer_json, special_tokens, fields["context"], add_special=task is not None
+        tokenizer.save(folder / "tokenizer.json")
+        tokenizer_json = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        huggingface.write_tokenizer(
+            folder, model_name, tokenizer_json, special_tokens, fields["context"], add_special=task is not None
         )
-        if target.is_dir():
-            target.rmdir()
-        temp_folder.rename(target)
-    except BaseException:
-        shutil.rmtree(temp_folder, ignore_errors=True)
-        raise
 
 
 def _export_elmo(run: ExportableRun, target: Path) -> None:

@@ -8,7 +8,6 @@ that was learned here may change by 1e-7, because subtracting 1 rounds.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.io.atomic import new_folder
 from forebear.data.tokenizers import word_level
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError, join_errors
@@ -442,13 +442,7 @@ def _create_imported_run(
     spec = model_spec(model_name)(**fields)
     tensors = {tensor_name: torch.from_numpy(array) for tensor_name, array in arrays.items()}
     network = spec.build(tokenizer).with_heads(metadata["heads"]).load(tensors, file=str(path))
-
-    def write(file: Path) -> None:
-        from safetensors.torch import save_file
-
-        save_file(network.tensors(), file)
-
-    return create_run(target, spec, model_name, tokenizer, write, metadata)
+    return create_run(target, spec, model_name, tokenizer, network.tensors, metadata)
 
 
 def export_elmo(run: ExportableRun, target: Path) -> list[str]:
@@ -467,15 +461,7 @@ def export_elmo(run: ExportableRun, target: Path) -> list[str]:
         raise ForebearError("its vocabulary has no token that ends a text", file=run.folder.path)
     lines = vocabulary_lines(tokenizer.vocabulary(), tokenizer.special_roles)
     arrays = add_marker_rows(arrays, lines, eos_id, shared_boundary=fields["borders"] == 1)
-    temp_folder = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temp_folder, ignore_errors=True)
-    try:
-        notes += write_elmo(temp_folder, fields, arrays, lines)
-        tokenizer.save(temp_folder / TOKENIZER_FILE)
-        if target.is_dir():
-            target.rmdir()
-        temp_folder.rename(target)
-    except BaseException:
-        shutil.rmtree(temp_folder, ignore_errors=True)
-        raise
+    with new_folder(target) as folder:
+        notes += write_elmo(folder, fields, arrays, lines)
+        tokenizer.save(folder / TOKENIZER_FILE)
     return notes

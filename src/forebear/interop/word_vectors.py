@@ -290,14 +290,8 @@ def import_vectors(path: Path, target: Path, **options: Unpack[VectorFileOptions
     spec = model_spec("word2vec")(width=vectors.matrix.shape[1], output="given")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
     network.set_vectors(vectors.matrix, vectors.counts)
-
-    def write(file: Path) -> None:
-        from safetensors.numpy import save_file
-
-        save_file(network.arrays(), file)
-
     metadata = {"imported": str(path), "notes": [*vectors.notes, *notes], "parameters": network.num_parameters}
-    return create_run(target, spec, "word2vec", tokenizer, write, metadata)
+    return create_run(target, spec, "word2vec", tokenizer, network.arrays, metadata)
 
 
 def _tokenizer_for_words(names: Sequence[str], path: Path) -> tuple[Tokenizer, list[str]]:

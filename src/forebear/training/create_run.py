@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from forebear.data.corpus.parallel import TokenizerPair
-from forebear.data.io.atomic import explain_disk_errors, file_digest, share_permissions, sync_folder
+from forebear.data.io.atomic import explain_disk_errors, file_digest, new_folder, share_permissions
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.models.spec import ModelSpec
 from forebear.training.card import write_card
@@ -24,7 +26,7 @@ def create_run(
     spec: ModelSpec,
     name: str,
     tokenizer: Tokenizer | TokenizerPair,
-    write: Callable[[Path], None],
+    tensors: Callable[[], Mapping[str, Any]],
     extra_metadata: dict[str, Any],
 ) -> RunFolder:
     """Create a run atomically.
@@ -34,44 +36,39 @@ def create_run(
         spec: The model.
         name: The name of the model in the registry.
         tokenizer: Its tokenizer, or the pair of a translation model.
-        write: Writes the weights to a file.
+        tensors: Returns the weights, all as NumPy arrays or all as torch tensors.
         extra_metadata: Entries of run.json beside the usual ones.
     """
-    temp_folder = target.with_name(f".{target.name}.tmp")
-    with explain_disk_errors(target):
-        shutil.rmtree(temp_folder, ignore_errors=True)
-        temp_folder.mkdir(parents=True)
-        try:
-            save_tensors(write, temp_folder / WEIGHTS_FILE)
-            share_permissions(temp_folder / WEIGHTS_FILE)
-            metadata: dict[str, Any] = {
-                "name": target.name,
-                "milestone": name,
-                "size": None,
-                "fields": asdict(spec),
-                "parent": None,
-                "recipe": {},
-                "data": None,
-                "weights": {
-                    "sha256": file_digest(temp_folder / WEIGHTS_FILE),
-                    "bytes": (temp_folder / WEIGHTS_FILE).stat().st_size,
-                    "step": 0,
-                },
-                "step": 0,
-                "seconds": 0.0,
-                "state": "finished",
-                **extra_metadata,
-            }
-            run = RunFolder.create(temp_folder, metadata, tokenizer, None)
-            if "parameters" not in extra_metadata:
-                network, _ = load_run_model(run)
-                run.update(parameters=network.num_parameters)
-            write_card(run)
-            if target.is_dir():
-                target.rmdir()
-            temp_folder.rename(target)
-        except BaseException:
-            shutil.rmtree(temp_folder, ignore_errors=True)
-            raise
-        sync_folder(target.parent)
+    with explain_disk_errors(target), new_folder(target) as folder:
+        weights_file = folder / WEIGHTS_FILE
+        save_tensors(partial(_save_weights, tensors), weights_file)
+        share_permissions(weights_file)
+        metadata: dict[str, Any] = {
+            "name": target.name,
+            "milestone": name,
+            "size": None,
+            "fields": asdict(spec),
+            "parent": None,
+            "recipe": {},
+            "data": None,
+            "weights": {"sha256": file_digest(weights_file), "bytes": weights_file.stat().st_size, "step": 0},
+            "step": 0,
+            "seconds": 0.0,
+            "state": "finished",
+            **extra_metadata,
+        }
+        run = RunFolder.create(folder, metadata, tokenizer, None)
+        if "parameters" not in extra_metadata:
+            network, _ = load_run_model(run)
+            run.update(parameters=network.num_parameters)
+        write_card(run)
     return RunFolder.open(target)
+
+
+def _save_weights(tensors: Callable[[], Mapping[str, Any]], file: Path) -> None:
+    weights = dict(tensors())
+    if all(isinstance(array, np.ndarray) for array in weights.values()):
+        from safetensors.numpy import save_file  # without torch
+    else:
+        from safetensors.torch import save_file
+    save_file(weights, file)

@@ -58,6 +58,20 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temp_path, ignore_errors=True)
 
 
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `target`, which is empty or missing, when the block succeeds; else removed."""
+    temp_path = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(temp_path, ignore_errors=True)
+    temp_path.mkdir(parents=True)
+    try:
+        yield temp_path
+        temp_path.rename(target)
+    finally:
+        shutil.rmtree(temp_path, ignore_errors=True)
+    sync_folder(target.parent)
+
+
 def share_permissions(path: str | os.PathLike[str]) -> None:
     """Gives a file that another library made readable for its owner only the permissions of ordinary new files."""
     mask = os.umask(0)
