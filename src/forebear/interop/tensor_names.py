@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -60,21 +60,15 @@ class TensorNameMap:
 
     def expand_rules(self, depth: int) -> tuple[TensorNameRule, ...]:
         """The rules, those with `*` repeated for each block."""
-        rules: list[TensorNameRule] = []
-        for rule in self.rules:
-            for number in map(str, range(depth) if "*" in rule.our_name + rule.hf_names[0] else (0,)):
-                theirs = tuple(name.replace("*", number) for name in rule.hf_names)
-                rules.append(
-                    TensorNameRule(
-                        rule.our_name.replace("*", number),
-                        theirs,
-                        rule.is_transposed,
-                        rule.head,
-                        rule.is_shared,
-                        rule.has_offset_rows,
-                    )
-                )
-        return tuple(rules)
+        return tuple(
+            replace(
+                rule,
+                our_name=rule.our_name.replace("*", number),
+                hf_names=tuple(name.replace("*", number) for name in rule.hf_names),
+            )
+            for rule in self.rules
+            for number in map(str, range(depth if "*" in rule.our_name else 1))
+        )
 
     def without_prefix(self, name: str) -> str:
         """A name without the prefix, old suffixes replaced."""
@@ -160,7 +154,9 @@ def to_our_names(
     faults = faults or _wrong_shapes(rules, tensors, num_offset_rows)
     if not faults:
         faults = [
-            f"{copy} is not the same as {name}" for copy, name in tied.items() if not _is_identical(tensors, copy, name)
+            f"{copy} is not the same as {name}"
+            for copy, name in tied.items()
+            if tensors[copy].dtype != tensors[name].dtype or not torch.equal(tensors[copy], tensors[name])
         ]
     if faults:
         _raise_mismatch(name_map, faults, list(hf_tensors), alternatives, file)
@@ -291,12 +287,6 @@ def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor]
     return faults
 
 
-def _is_identical(tensors: Mapping[str, Tensor], copy: str, name: str) -> bool:
-    import torch
-
-    return tensors[copy].dtype == tensors[name].dtype and torch.equal(tensors[copy], tensors[name])
-
-
 # --- Architectures: tensor names and config.json of each ---
 
 
@@ -305,8 +295,13 @@ TOKEN_BIAS = "heads.token.bias"
 ATTENTION = ("query", "key", "value")  # stacked in ours
 CONSTANT = "a constant that old versions saved, no weight"
 # Activations: Hugging Face name → ours.
-CURVES = {"gelu": "gelu", "gelu_new": "gelu-tanh", "relu": "relu", "gelu_python": "gelu"}
-CURVES |= {"gelu_pytorch_tanh": "gelu-tanh"}
+CURVES = {
+    "gelu": "gelu",
+    "gelu_new": "gelu-tanh",
+    "relu": "relu",
+    "gelu_python": "gelu",
+    "gelu_pytorch_tanh": "gelu-tanh",
+}
 
 
 @dataclass(frozen=True)
@@ -349,9 +344,8 @@ def layer_rules(
 ) -> tuple[TensorNameRule, TensorNameRule]:
     """The weight and the bias of one layer."""
     weights, biases = (tuple(f"{name}.{part}" for name in theirs) for part in ("weight", "bias"))
-    return TensorNameRule(f"{ours}.weight", weights, is_transposed, head, is_shared), TensorNameRule(
-        f"{ours}.bias", biases, False, head, is_shared
-    )
+    weight_rule = TensorNameRule(f"{ours}.weight", weights, is_transposed, head, is_shared)
+    return weight_rule, TensorNameRule(f"{ours}.bias", biases, False, head, is_shared)
 
 
 # --- Decoders: GPT, GPT-2 ---
@@ -399,7 +393,8 @@ GPT = Architecture(
     implicit_heads=("next",),
 )
 
-GPT2 = Architecture(
+GPT2 = replace(
+    GPT,
     model="gpt2",
     model_type="gpt2",
     name_map=TensorNameMap(
@@ -415,9 +410,7 @@ GPT2 = Architecture(
         ignored_names=MASKS,
     ),
     classes={(): "GPT2LMHeadModel"},
-    fields=GPT_FIELDS,
     defaults=GPT_DEFAULTS | {"n_positions": 1024},
-    dropouts=GPT_DROPOUTS,
     ffn_key="n_inner",
     supported_values=PLAIN
     | {
@@ -426,7 +419,6 @@ GPT2 = Architecture(
         "scale_attn_by_inverse_layer_idx": (False,),
         "add_cross_attention": (False,),
     },
-    implicit_heads=("next",),
 )
 
 # --- Encoders: BERT, ERNIE, RoBERTa, ALBERT ---
@@ -448,17 +440,6 @@ ENCODER_BLOCK = (
     *layer_rules("encoder.blocks.*.contract", "encoder.layer.*.output.dense"),
     *layer_rules("encoder.blocks.*.feedforward_norm", "encoder.layer.*.output.LayerNorm"),
 )
-BERT_HEADS = (
-    TensorNameRule(TOKEN_BIAS, ("cls.predictions.bias",), head="token"),
-    *layer_rules("heads.token.transform", "cls.predictions.transform.dense", head="token"),
-    *layer_rules("heads.token.transform_norm", "cls.predictions.transform.LayerNorm", head="token"),
-    *layer_rules("heads.pair.pool", "pooler.dense", head="pair", is_shared=True),
-    *layer_rules("heads.pair.choose", "cls.seq_relationship", head="pair"),
-)
-BERT_COPIES = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
 PLACES = {r"embeddings\.(position_ids|token_type_ids)": CONSTANT}
 BERT_FIELDS = {"width": "hidden_size", "depth": "num_hidden_layers", "heads": "num_attention_heads"}
 BERT_FIELDS |= {"context": "max_position_embeddings", "epsilon": "layer_norm_eps"}
@@ -474,6 +455,25 @@ ENCODER_VALUES = PLAIN | {
 }
 
 
+def _token_head(scores: str, transform: str, norm: str) -> tuple[TensorNameRule, ...]:
+    return (
+        TensorNameRule(TOKEN_BIAS, (f"{scores}.bias",), head="token"),
+        *layer_rules("heads.token.transform", transform, head="token"),
+        *layer_rules("heads.token.transform_norm", norm, head="token"),
+    )
+
+
+def _pair_head(pool: str, choose: str) -> tuple[TensorNameRule, ...]:
+    return (
+        *layer_rules("heads.pair.pool", pool, head="pair", is_shared=True),
+        *layer_rules("heads.pair.choose", choose, head="pair"),
+    )
+
+
+def _tied_decoder(scores: str) -> dict[str, str]:
+    return {f"{scores}.decoder.weight": "embeddings.word_embeddings.weight", f"{scores}.decoder.bias": f"{scores}.bias"}
+
+
 def _classes(name: str) -> dict[tuple[str, ...], str]:
     return {
         ("token", "pair"): f"{name}ForPreTraining",
@@ -486,7 +486,19 @@ def _classes(name: str) -> dict[tuple[str, ...], str]:
 BERT = Architecture(
     model="bert",
     model_type="bert",
-    name_map=TensorNameMap("BERT", "bert.", (*EMBEDDING, POSITION, *ENCODER_BLOCK, *BERT_HEADS), BERT_COPIES, PLACES),
+    name_map=TensorNameMap(
+        "BERT",
+        "bert.",
+        (
+            *EMBEDDING,
+            POSITION,
+            *ENCODER_BLOCK,
+            *_token_head("cls.predictions", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
+            *_pair_head("pooler.dense", "cls.seq_relationship"),
+        ),
+        _tied_decoder("cls.predictions"),
+        PLACES,
+    ),
     classes=_classes("Bert"),
     fields=BERT_FIELDS,
     defaults=BERT_DEFAULTS,
@@ -498,27 +510,21 @@ BERT = Architecture(
 )
 
 ERNIE_TASK_TABLE = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: a vector per pre-training task
-ERNIE = Architecture(
+ERNIE = replace(
+    BERT,
     model="ernie",
     model_type="ernie",
-    name_map=TensorNameMap(
-        "ERNIE",
-        "ernie.",
-        (*EMBEDDING, POSITION, *ENCODER_BLOCK, *BERT_HEADS),
-        BERT_COPIES,
-        PLACES | {ERNIE_TASK_TABLE: "vectors for tasks, which this model does not add to its input"},
+    name_map=replace(
+        BERT.name_map,
+        title="ERNIE",
+        prefix="ernie.",
+        ignored_names=PLACES | {ERNIE_TASK_TABLE: "vectors for tasks, which this model does not add to its input"},
     ),
     classes=_classes("Ernie"),
-    fields=BERT_FIELDS,
-    defaults=BERT_DEFAULTS,
-    dropouts=BERT_DROPOUTS,
-    ffn_key="intermediate_size",
-    activation_key="hidden_act",
-    supported_values=ENCODER_VALUES,
-    sentence_task="next",
 )
 
-ROBERTA = Architecture(
+ROBERTA = replace(
+    BERT,
     model="roberta",
     model_type="roberta",
     name_map=TensorNameMap(
@@ -526,28 +532,23 @@ ROBERTA = Architecture(
         "roberta.",
         (
             *EMBEDDING,
-            TensorNameRule(POSITION.our_name, POSITION.hf_names, has_offset_rows=True),
+            replace(POSITION, has_offset_rows=True),
             *ENCODER_BLOCK,
-            TensorNameRule(TOKEN_BIAS, ("lm_head.bias",), head="token"),
-            *layer_rules("heads.token.transform", "lm_head.dense", head="token"),
-            *layer_rules("heads.token.transform_norm", "lm_head.layer_norm", head="token"),
+            *_token_head("lm_head", "lm_head.dense", "lm_head.layer_norm"),
         ),
-        {"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
+        _tied_decoder("lm_head"),
         PLACES | {r"pooler\.dense\.(weight|bias)": UNUSED_HEAD_NOTE},
     ),
     classes={("token",): "RobertaForMaskedLM", (): "RobertaModel"},
-    fields=BERT_FIELDS,
-    defaults=BERT_DEFAULTS,
-    dropouts=BERT_DROPOUTS,
-    ffn_key="intermediate_size",
-    activation_key="hidden_act",
     # Their LM head always uses the exact GELU, whatever the blocks use.
     supported_values=ENCODER_VALUES | {"type_vocab_size": (1,), "hidden_act": ("gelu", "gelu_python")},
+    sentence_task="none",
     offset_positions=True,
 )
 
 LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
-ALBERT = Architecture(
+ALBERT = replace(
+    BERT,
     model="albert",
     model_type="albert",
     name_map=TensorNameMap(
@@ -565,16 +566,10 @@ ALBERT = Architecture(
             *layer_rules("encoder.blocks.0.expand", f"{LAYER}.ffn"),
             *layer_rules("encoder.blocks.0.contract", f"{LAYER}.ffn_output"),
             *layer_rules("encoder.blocks.0.feedforward_norm", f"{LAYER}.full_layer_layer_norm"),
-            TensorNameRule(TOKEN_BIAS, ("predictions.bias",), head="token"),
-            *layer_rules("heads.token.transform", "predictions.dense", head="token"),
-            *layer_rules("heads.token.transform_norm", "predictions.LayerNorm", head="token"),
-            *layer_rules("heads.pair.pool", "pooler", head="pair", is_shared=True),
-            *layer_rules("heads.pair.choose", "sop_classifier.classifier", head="pair"),
+            *_token_head("predictions", "predictions.dense", "predictions.LayerNorm"),
+            *_pair_head("pooler", "sop_classifier.classifier"),
         ),
-        {
-            "predictions.decoder.weight": "embeddings.word_embeddings.weight",
-            "predictions.decoder.bias": "predictions.bias",
-        },
+        _tied_decoder("predictions"),
         PLACES,
     ),
     classes=_classes("Albert") | {("pair",): "AlbertModel"},
@@ -582,9 +577,6 @@ ALBERT = Architecture(
     defaults=BERT_DEFAULTS
     | {"hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384, "embedding_size": 128}
     | dict.fromkeys(BERT_DROPOUTS, 0.0),
-    dropouts=BERT_DROPOUTS,
-    ffn_key="intermediate_size",
-    activation_key="hidden_act",
     default_activation="gelu_new",
     supported_values=ENCODER_VALUES | {"num_hidden_groups": (1,), "inner_group_num": (1,)},
     sentence_task="order",
