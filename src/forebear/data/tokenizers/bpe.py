@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from forebear.data.segmentation import Segmenter
-from forebear.data.tokenizers.tokenizer_json import TokenizerSpec, build_tokenizer_spec, make_normalizer
+from forebear.data.tokenizers.tokenizer_json import TokenizerSpec, bpe_model, build_tokenizer_spec, make_normalizer
 from forebear.data.tokenizers.word_level import segment_boundaries, split_at
 from forebear.data.unicode import replace_surrogates
-
-BPE_VOCAB_SIZE, BPE_MIN_COUNT = 16_000, 2
 
 # The longest run of letters that the trainer gets as one word, except Chinese; longer ones are split.
 MAX_RUN_LENGTH = 32
@@ -68,24 +66,13 @@ def bpe_spec(
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
     """The specification of a GPT-2 tokenizer with these merges."""
-    model = {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": None,
-        "continuing_subword_prefix": "",
-        "end_of_word_suffix": "",
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": False,
-        "vocab": dict(sorted(vocabulary.items(), key=lambda entry: entry[1])),
-        "merges": [list(pair) for pair in merges],
-    }
+    by_id = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
     return build_tokenizer_spec(
-        model,
+        bpe_model(by_id, merges, unk_token=None, affix=""),
         kind="bytepair",
         specials=specials,
-        normalizer=make_normalizer(normalise),
+        normalise=normalise,
         pre_tokenizer=pre_tokenizer(),
         decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        facts={"normalise": list(normalise), **facts},
+        facts=facts,
     )

@@ -10,69 +10,38 @@ import numpy as np
 
 from forebear.data.tokenizers.tokenizer_json import (
     TokenizerSpec,
+    bpe_model,
     build_tokenizer_spec,
     make_normalizer,
     preprocessing_steps,
 )
+from forebear.data.tokenizers.vocabulary import text_blocks
 from forebear.data.unicode import code_points, replace_surrogates
-from forebear.errors import InputError
-
-CHAR_MIN_COUNT = 1
-BATCH_CHARACTERS = 1 << 20  # characters counted at a time
 
 
 def count_characters(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:
     """Count characters after normalization."""
     normalize, _ = preprocessing_steps(make_normalizer(steps), None)
     totals = np.zeros(0x110000, np.int64)
-    batch: list[str] = []
-    length = 0
-
-    def flush() -> None:
-        counts = np.bincount(code_points("".join(normalize(replace_surrogates(text)) for text in batch)))
+    for block in text_blocks(texts):
+        counts = np.bincount(code_points("".join(normalize(replace_surrogates(text)) for text in block)))
         totals[: len(counts)] += counts
-        batch.clear()
-
-    for text in texts:
-        batch.append(text)
-        length += len(text)
-        if length >= BATCH_CHARACTERS:
-            flush()
-            length = 0
-    flush()
     return Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
 
 
 def char_spec(
-    tokens: Sequence[str],
-    *,
-    specials: Mapping[str, str],
-    normalise: Sequence[str],
-    facts: Mapping[str, Any],
+    tokens: Sequence[str], *, specials: Mapping[str, str], normalise: Sequence[str], facts: Mapping[str, Any]
 ) -> TokenizerSpec:
     """The specification of a character tokenizer with these tokens in id order: BPE without merges."""
-    if "unknown" not in specials:
-        raise InputError("characters need a token for unknown ones", hint="give `specials` the role 'unknown'")
-    model = {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": specials["unknown"],
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": False,
-        "vocab": {token: i for i, token in enumerate(tokens)},
-        "merges": [],
-    }
+    model = bpe_model({token: i for i, token in enumerate(tokens)}, (), unk_token=specials.get("unknown"), affix=None)
     return build_tokenizer_spec(
         model,
         kind="characters",
         specials=specials,
-        normalizer=make_normalizer(normalise),
+        normalise=normalise,
         pre_tokenizer=None,
         decoder={"type": "Fuse"},
-        facts={"normalise": list(normalise), **facts},
+        facts=facts,
     )
 
 

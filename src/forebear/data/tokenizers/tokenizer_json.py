@@ -26,9 +26,8 @@ SPECIAL_TOKEN_NAMES: dict[str, tuple[str, ...]] = {
 }
 BERT_SPECIALS = {role: names[0] for role, names in SPECIAL_TOKEN_NAMES.items()}  # ids 0 to 4 in this order
 GPT2_SPECIALS = {"start": "<|endoftext|>", "end": "<|endoftext|>"}
-ROBERTA_SPECIALS = {
-    role: SPECIAL_TOKEN_NAMES[role][1] for role in ("start", "padding", "end", "unknown", "mask")
-}  # ids 0 to 4 again
+# Ids 0 to 4 again.
+ROBERTA_SPECIALS = {role: SPECIAL_TOKEN_NAMES[role][1] for role in ("start", "padding", "end", "unknown", "mask")}
 
 DIGEST_KEYS = ("kind", "roles", "segmenter")  # of our metadata; the others only describe what the format holds
 NORMALIZE_STEPS = ("nfkc", "lower", "accents")
@@ -37,38 +36,70 @@ VOCAB_PLACEHOLDER = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # placeholder of 
 HIDDEN_PREFIX = SEPARATOR + " "  # no pre-tokenizer yields a piece with these two characters
 
 
+# Kinds whose models need a token for what they do not know.
+UNKNOWN_TOKEN_NEEDED = {
+    "words": "a word vocabulary needs a token for unknown words",
+    "characters": "characters need a token for unknown ones",
+    "wordpiece": "a WordPiece vocabulary needs a token for unknown words",
+}
+
+
 def build_tokenizer_spec(
     model: dict[str, Any],
     *,
     kind: str,
     specials: Mapping[str, str],
-    normalizer: dict[str, Any] | None,
+    normalise: Sequence[str],
+    normalizer: dict[str, Any] | None = None,
     pre_tokenizer: dict[str, Any] | None,
     decoder: dict[str, Any] | None,
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
-    """A complete specification; `specials` is role → token, all in the model's vocabulary."""
+    """A complete specification.
+
+    `specials` is role → token, all in the model's vocabulary; `normalizer` is that of the steps `normalise`, unless
+    the kind has one of its own.
+    """
+    if kind in UNKNOWN_TOKEN_NEEDED and "unknown" not in specials:
+        raise InputError(UNKNOWN_TOKEN_NEEDED[kind], hint="give `specials` the role 'unknown'")
     vocabulary = model["vocab"]
     roles = {role: vocabulary[token] for role, token in specials.items()}
-    mask_token = (
-        specials.get("mask") if kind == "bytepair" else None
-    )  # in byte-level BPE a space belongs to the next token
+    # In byte-level BPE a space belongs to the next token.
+    mask_token = specials.get("mask") if kind == "bytepair" else None
     added = [
         {"id": i, "content": token, "single_word": False, "lstrip": token == mask_token, "rstrip": False}
         | {"normalized": False, "special": True}
         for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
     ]
-    own_settings = {"kind": kind, "roles": roles, "version": __version__, **facts}
+    own_settings = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise), **facts}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": added,
-        "normalizer": normalizer,
+        "normalizer": normalizer or make_normalizer(normalise),
         "pre_tokenizer": pre_tokenizer,
         "post_processor": None,
         "decoder": decoder,
         "model": {**model, "forebear": own_settings},
+    }
+
+
+def bpe_model(
+    vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], *, unk_token: str | None, affix: str | None
+) -> dict[str, Any]:
+    """A BPE model; `affix` says that no piece has a prefix or suffix, as "" or None."""
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": unk_token,
+        "continuing_subword_prefix": affix,
+        "end_of_word_suffix": affix,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": vocabulary,
+        "merges": [list(pair) for pair in merges],
     }
 
 
@@ -81,9 +112,8 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
     }
     for step in steps:
         if step not in definitions:
-            raise InputError(
-                f"no normalisation step named {step!r}", hint=f"the steps are: {', '.join(NORMALIZE_STEPS)}"
-            )
+            hint = f"the steps are: {', '.join(NORMALIZE_STEPS)}"
+            raise InputError(f"no normalisation step named {step!r}", hint=hint)
     normalizers = [definition for step in steps for definition in definitions[step]]
     if len(normalizers) > 1:
         return {"type": "Sequence", "normalizers": normalizers}
@@ -156,29 +186,22 @@ def _hide_special_tokens(spec: TokenizerSpec) -> TokenizerSpec:
 
 def spec_tokens(spec: TokenizerSpec, file: str | os.PathLike[str] | None = None) -> list[str]:
     """All tokens in id order; ids must be 0, 1, 2, … without holes."""
-    vocabulary = spec["model"]["vocab"]
-    added = [token["content"] for token in spec["added_tokens"]]
-    has_all_added = isinstance(vocabulary, dict) and all(token in vocabulary for token in added)
-    if has_all_added and list(vocabulary.values()) == list(range(len(vocabulary))):  # as we write it
-        return list(vocabulary)
-    pairs = (
-        list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
-    )
+    vocabulary, added = spec["model"]["vocab"], [(token["content"], token["id"]) for token in spec["added_tokens"]]
+    if not isinstance(vocabulary, dict):
+        pairs = [(row[0], i) for i, row in enumerate(vocabulary)]
+    elif dict(added).keys() <= vocabulary.keys() and list(vocabulary.values()) == list(range(len(vocabulary))):
+        return list(vocabulary)  # as we write it
+    else:
+        pairs = list(vocabulary.items())
     vocab_tokens = {token for token, _ in pairs}
-    pairs += [(token["content"], token["id"]) for token in spec["added_tokens"] if token["content"] not in vocab_tokens]
+    pairs += [(token, i) for token, i in added if token not in vocab_tokens]
     pairs.sort(key=lambda pair: pair[1])
     for expected, (token, i) in enumerate(pairs):
         if i != expected:
-            message = (
-                f"id {i} is given twice, the second time to {token!r}"
-                if i < expected
-                else f"no token has id {expected}"
-            )
-            raise InputError(
-                f"{message}; ids must be 0, 1, 2, … without holes",
-                file=file,
-                hint="take the vocabulary from its publisher again, or train one with `forebear tokenizer train`",
-            )
+            twice = f"id {i} is given twice, the second time to {token!r}"
+            message = twice if i < expected else f"no token has id {expected}"
+            hint = "take the vocabulary from its publisher again, or train one with `forebear tokenizer train`"
+            raise InputError(f"{message}; ids must be 0, 1, 2, … without holes", file=file, hint=hint)
     return [token for token, _ in pairs]
 
 
@@ -202,9 +225,8 @@ def _as_json(spec: TokenizerSpec, *, canonical: bool = False) -> bytes:
     model = spec["model"]
     if not isinstance(model["vocab"], dict):
         return json.dumps(spec, ensure_ascii=False, **format_options).encode("utf-8")
-    template = json.dumps(
-        {**spec, "model": {**model, "vocab": VOCAB_PLACEHOLDER}}, ensure_ascii=False, **format_options
-    )
+    spec = {**spec, "model": {**model, "vocab": VOCAB_PLACEHOLDER}}
+    template = json.dumps(spec, ensure_ascii=False, **format_options)
     head, _, tail = template.partition(json.dumps(VOCAB_PLACEHOLDER))
     vocab_bytes = orjson.dumps(model["vocab"], option=orjson.OPT_SORT_KEYS if canonical else 0)
     return b"".join((head.encode("utf-8"), vocab_bytes, tail.encode("utf-8")))

@@ -6,6 +6,7 @@ import copy
 import hashlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,31 +53,34 @@ class TrainingSample:
                     if not self.num_taken or _content_fraction(block) < rate:
                         self.num_taken += len(block)
                         yield block
-            elif self._total is None and self.num_taken + len(text) > self._limit:
+                continue
+            if self._total is None and self.num_taken + len(text) > self._limit:
                 self._how = "the beginning"
                 text = text[: self._limit - self.num_taken]
-                self.num_taken += len(text)
-                yield text
+            self.num_taken += len(text)
+            yield text
+            if self._how == "the beginning":
                 return
-            else:
-                self.num_taken += len(text)
-                yield text
 
     def report(self) -> dict[str, Any]:
         """Metadata of the sample; `of` is None if the end of the text was not reached."""
         total = None if self._how == "the beginning" else self.num_seen
-        return {
-            "characters": self.num_taken,
-            "of": total,
-            "texts": self.num_texts,
-            "sample": self._how,
-            "limit": self._limit,
-        }
+        counts = {"characters": self.num_taken, "of": total, "texts": self.num_texts}
+        return {**counts, "sample": self._how, "limit": self._limit}
 
 
 def _content_fraction(text: str) -> float:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / (1 << 64)
+    return int.from_bytes(digest) / (1 << 64)
+
+
+# Size of the vocabulary (None: unlimited) and least count of an entry, where they are not given.
+DEFAULT_SIZES: dict[str, tuple[int | None, int]] = {
+    "words": (50_000, 1),
+    "characters": (None, 1),
+    "wordpiece": (30_000, 2),
+    "bytepair": (16_000, 2),
+}
 
 
 def train_tokenizer(
@@ -96,19 +100,22 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer of one of the four kinds; the same texts give the same file.
 
-    None stands for the kind's own number. `lower` is BERT's switch for WordPiece (on unless told otherwise) and the
-    step "lower" for the others (off). `split` and `segmenter` concern words: Chinese is cut by `segmenter`, by a
-    plain one unless told otherwise, by none for None. `specials` is role → token, ids from 0 in that order. Where
-    spaces part words, `once` may pass the texts and count them on their way.
+    Args:
+        kind: words, characters, wordpiece or bytepair.
+        texts: The training texts.
+        size: Entries of the vocabulary; None: the default of the kind.
+        min_count: Least count of an entry; None: the default of the kind.
+        lower: Whether to lowercase; None: for WordPiece only, as BERT does.
+        normalise: Normalization steps, in order.
+        split: How words are split: punctuation or spaces.
+        segmenter: Of Chinese words; automatic: the default one, unless words are split at spaces.
+        specials: Role → special token; ids from 0 in this order.
+        limit: Characters of a sample that is taken from longer texts.
+        total_characters: Characters of the texts, if known.
+        once: Passes the texts and counts them on the way, for words that are split at spaces.
     """
-    trainers = {
-        "words": _train_word_tokenizer,
-        "characters": _train_char_tokenizer,
-        "wordpiece": _train_wordpiece_tokenizer,
-        "bytepair": _train_bpe_tokenizer,
-    }
-    if kind not in trainers:
-        raise InputError(f"no kind of tokenizer named {kind!r}", hint=f"the kinds are: {', '.join(trainers)}")
+    if kind not in DEFAULT_SIZES:
+        raise InputError(f"no kind of tokenizer named {kind!r}", hint=f"the kinds are: {', '.join(DEFAULT_SIZES)}")
     for name, value in (("size", size), ("min_count", min_count)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}", hint=f"give a {name} above 0")
@@ -119,127 +126,90 @@ def train_tokenizer(
     make_normalizer(normalise)  # raises for an unknown step before any work is done
     if kind != "wordpiece" and lower and "lower" not in normalise:
         normalise = (*normalise, "lower")
+    default_size, default_count = DEFAULT_SIZES[kind]
     sample = TrainingSample(texts, limit, total_characters)
-    options = {"size": size, "min_count": min_count, "specials": special_tokens, "normalise": tuple(normalise)}
+    training = _Training(sample, size or default_size, min_count or default_count, special_tokens, tuple(normalise))
     if kind == "words":
-        options |= {"split": split, "segmenter": segmenter, "once": once}
-    if kind == "wordpiece":
-        options["lower"] = "lower" in normalise or lower is not False
-    tokenizer = trainers[kind](sample, **options)
+        tokenizer = _train_words(training, split, segmenter, once)
+    elif kind == "characters":
+        tokens, settings = training.order(char_level.count_characters(sample, normalise))
+        tokenizer = Tokenizer(char_level.char_spec(tokens, **settings))
+    elif kind == "wordpiece":
+        lower = "lower" in normalise or lower is not False
+        counts = wordpiece.count_wordpiece_words(sample, lower=lower, normalise=normalise)
+        tokens = wordpiece.train_wordpiece(counts, specials=special_tokens, **training.limits)
+        tokenizer = Tokenizer(wordpiece.wordpiece_spec(tokens, lower=lower, **training.settings()))
+    else:
+        vocab, merges = bpe.train_bpe(sample, specials=special_tokens, normalise=normalise, **training.limits)
+        tokenizer = Tokenizer(bpe.bpe_spec(vocab, merges, **training.settings()))
     if not sample.num_taken:
         raise InputError("there is no text to learn a tokenizer from", hint="check the paths, --format and --encoding")
     return tokenizer
 
 
-def _training_metadata(
-    sample: TrainingSample, min_count: int, size: int | None, coverage: float | None = None
-) -> dict[str, Any]:
-    metadata = sample.report() | {"min_count": min_count, "size_asked": size}
-    if coverage is not None:
-        metadata["coverage"] = round(coverage, 6)
-    return {"trained": metadata}
+@dataclass(frozen=True)
+class _Training:
+    """A sample of text, and the settings that all kinds of tokenizers have."""
+
+    sample: TrainingSample
+    size: int | None
+    min_count: int
+    specials: dict[str, str]
+    normalise: tuple[str, ...]
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        return {"size": self.size, "min_count": self.min_count}
+
+    def settings(self, coverage: float | None = None) -> dict[str, Any]:
+        """The arguments that all specifications take, once the sample has been read."""
+        metadata = self.sample.report() | {"min_count": self.min_count, "size_asked": self.size}
+        if coverage is not None:
+            metadata["coverage"] = round(coverage, 6)
+        return {"specials": self.specials, "normalise": self.normalise, "facts": {"trained": metadata}}
+
+    def order(self, counts: Mapping[str, int]) -> tuple[list[str], dict[str, Any]]:
+        """The vocabulary in id order, and the settings."""
+        tokens = vocabulary.order_vocabulary(counts, specials=self.specials.values(), **self.limits)
+        return tokens, self.settings(vocabulary.coverage(counts, tokens))
 
 
-def _train_word_tokenizer(
-    sample: TrainingSample,
-    *,
-    size: int | None,
-    min_count: int | None,
-    specials: dict[str, str],
-    normalise: tuple[str, ...],
-    split: str,
-    segmenter: Segmenter | str | None,
-    once: SinglePassText | None,
+def _train_words(
+    training: _Training, split: str, segmenter: Segmenter | str | None, once: SinglePassText | None
 ) -> Tokenizer:
-    size, min_count = size or word_level.WORD_VOCAB_SIZE, min_count or word_level.WORD_MIN_COUNT
-    cutter = segmenter if isinstance(segmenter, Segmenter) else None
+    is_given = isinstance(segmenter, Segmenter)
+    used_segmenter = segmenter if is_given else None
     if segmenter == AUTO_SEGMENTER and split != "spaces":
-        cutter = Segmenter()
-    if split == "spaces" and cutter is None and not normalise:
-        return _train_whitespace_tokenizer(sample, size, min_count, specials, once)
+        used_segmenter = Segmenter()
+    if split == "spaces" and used_segmenter is None and not training.normalise:
+        return _train_whitespace_words(training, once)
     assert once is None
-    counts, segmented = word_level.count_words(sample, split=split, normalise=normalise, segmenter=cutter)
-    kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
-    blueprint = word_level.word_tokenizer_spec(
-        kept,
-        specials=specials,
-        normalise=normalise,
-        split=split,
-        segmenter=cutter if segmented or isinstance(segmenter, Segmenter) else None,
-        facts=_training_metadata(sample, min_count, size, vocabulary.coverage(counts, kept)),
+    counts, segmented = word_level.count_words(
+        training.sample, split=split, normalise=training.normalise, segmenter=used_segmenter
     )
-    return Tokenizer(blueprint)
+    tokens, settings = training.order(counts)
+    recorded_segmenter = used_segmenter if segmented or is_given else None
+    return Tokenizer(word_level.word_tokenizer_spec(tokens, split=split, segmenter=recorded_segmenter, **settings))
 
 
-def _train_whitespace_tokenizer(
-    sample: TrainingSample, size: int, min_count: int, specials: dict[str, str], once: SinglePassText | None
-) -> Tokenizer:
+def _train_whitespace_words(training: _Training, once: SinglePassText | None) -> Tokenizer:
     """Train a whitespace tokenizer; the counted words fill its token cache."""
-    spec_options: dict[str, Any] = {"specials": specials, "normalise": (), "split": "spaces"}
     if once is None:
-        counted = word_level.count_whitespace_words(sample)
+        counted = vocabulary.WordCounts.from_texts(training.sample, " " + word_level.WORD_GAPS)
     else:
-        deque(sample, maxlen=0)  # exhausts the texts, which are counted on the way
+        deque(training.sample, maxlen=0)  # exhausts the texts, which are counted on the way
         counted = once.word_counts
     if not word_level.are_plain_words(counted.words):
-        counts = word_level.split_counts(counted, "spaces")
-        tokens = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
-        facts = _training_metadata(sample, min_count, size, vocabulary.coverage(counts, tokens))
-        return Tokenizer(word_level.word_tokenizer_spec(tokens, segmenter=None, facts=facts, **spec_options))
-    tokens, ids = counted.order_by_frequency(specials=specials.values(), size=size, min_count=min_count)
+        tokens, settings = training.order(word_level.split_counts(counted))
+        return Tokenizer(word_level.word_tokenizer_spec(tokens, split="spaces", **settings))
+    tokens, ids = counted.order_by_frequency(specials=training.specials.values(), **training.limits)
     coverage = int(counted.counts[ids >= 0].sum()) / total if (total := int(counted.counts.sum())) else 1.0
-    facts = _training_metadata(sample, min_count, size, coverage)
-    tokenizer = Tokenizer(word_level.word_tokenizer_spec(tokens, segmenter=None, facts=facts, **spec_options))
+    tokenizer = Tokenizer(word_level.word_tokenizer_spec(tokens, split="spaces", **training.settings(coverage)))
     if once is None:
         tokenizer.preload_cache(counted.words, ids)
     else:
         once.ids = ids
     return tokenizer
-
-
-def _train_char_tokenizer(
-    sample: TrainingSample,
-    *,
-    size: int | None,
-    min_count: int | None,
-    specials: dict[str, str],
-    normalise: tuple[str, ...],
-) -> Tokenizer:
-    min_count = min_count or char_level.CHAR_MIN_COUNT
-    counts = char_level.count_characters(sample, normalise)
-    tokens = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
-    facts = _training_metadata(sample, min_count, size, vocabulary.coverage(counts, tokens))
-    return Tokenizer(char_level.char_spec(tokens, specials=specials, normalise=normalise, facts=facts))
-
-
-def _train_wordpiece_tokenizer(
-    sample: TrainingSample,
-    *,
-    size: int | None,
-    min_count: int | None,
-    specials: dict[str, str],
-    normalise: tuple[str, ...],
-    lower: bool,
-) -> Tokenizer:
-    size, min_count = size or wordpiece.WORDPIECE_VOCAB_SIZE, min_count or wordpiece.WORDPIECE_MIN_COUNT
-    counts = wordpiece.count_wordpiece_words(sample, lower=lower, normalise=normalise)
-    tokens = wordpiece.train_wordpiece(counts, size=size, min_count=min_count, specials=specials)
-    facts = _training_metadata(sample, min_count, size)
-    return Tokenizer(wordpiece.wordpiece_spec(tokens, specials=specials, lower=lower, normalise=normalise, facts=facts))
-
-
-def _train_bpe_tokenizer(
-    sample: TrainingSample,
-    *,
-    size: int | None,
-    min_count: int | None,
-    specials: dict[str, str],
-    normalise: tuple[str, ...],
-) -> Tokenizer:
-    size, min_count = size or bpe.BPE_VOCAB_SIZE, min_count or bpe.BPE_MIN_COUNT
-    vocab, merges = bpe.train_bpe(sample, size=size, min_count=min_count, specials=specials, normalise=normalise)
-    facts = _training_metadata(sample, min_count, size)
-    return Tokenizer(bpe.bpe_spec(vocab, merges, specials=specials, normalise=normalise, facts=facts))
 
 
 # --- Adding words to a vocabulary ---
@@ -273,12 +243,11 @@ def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) ->
 def extend_vocabulary(
     tokenizer: Tokenizer, words: Iterable[str], *, found: bool = False, segmenter: Segmenter | None = None
 ) -> tuple[Tokenizer, dict[str, list[int]]]:
-    """The tokenizer with these words at its end, and for each new one the ids of the pieces it was cut into before.
+    """The tokenizer with these words appended, and for each new one the ids of the pieces that encoded it before.
 
-    What is a token already is left as it is. A word that the tokenizer would cut before it looks into its vocabulary
-    (at a space, or between two Chinese characters) could never be found there, and is refused. Words that were `found`
-    in a text by such a tokenizer can be, even if the segmenter would cut one that stands alone. Where they are the
-    first in Chinese, the `segmenter` that found them cuts Chinese from now on.
+    Tokens stay as they are. InputError for a word that pre-tokenization splits (at a space, or between two Chinese
+    characters), as it would never be looked up; words that were `found` in a text by such a tokenizer are accepted even
+    if the segmenter splits them in isolation. With the first Chinese words, `segmenter` becomes the tokenizer's own.
     """
     words = list(words)
     if not words:
@@ -290,22 +259,17 @@ def extend_vocabulary(
     normalize, split_pretokens = blueprints.preprocessing_steps(
         spec["normalizer"], spec["pre_tokenizer"] or {"type": "WhitespaceSplit"}
     )
-    split_pretokens = (lambda text: list(normalize(text))) if tokenizer.kind == "characters" else split_pretokens
     vocabulary, new_words = spec["model"]["vocab"], {}
     for word in words:
-        pretokens = split_pretokens(word)
+        pretokens = list(normalize(word)) if tokenizer.kind == "characters" else split_pretokens(word)
         if len(pretokens) != 1:
             message = f"{word!r} is cut into {len(pretokens)} parts before the vocabulary is asked"
             raise InputError(message, hint="add words without spaces and punctuation, and Han one by one")
         if pretokens[0] not in vocabulary:
             new_words[pretokens[0]] = tokenizer.encode(word).ids.tolist()
             vocabulary[pretokens[0]] = len(vocabulary)
-    if (
-        segmenter is not None
-        and tokenizer.segmenter is None
-        and tokenizer.split != "spaces"
-        and any(map(has_han, new_words))
-    ):
+    lacks_segmenter = tokenizer.segmenter is None and tokenizer.split != "spaces"
+    if segmenter is not None and lacks_segmenter and any(map(has_han, new_words)):
         spec["model"]["forebear"]["segmenter"] = segmenter_spec(segmenter)
     extended = Tokenizer(spec) if new_words else tokenizer
     for word in () if found else new_words:

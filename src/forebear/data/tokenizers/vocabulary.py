@@ -57,7 +57,7 @@ def _count_compiled(
 ) -> None:
     """Adds the pieces of the remaining texts."""
     word_counts = WordCounts(" ", num_seen)
-    for block in _blocks(texts):
+    for block in text_blocks(texts):
         word_counts.add(block)
         if len(word_counts.words) >= MAX_PRETOKENS or word_counts.words.characters >= MAX_CHARACTERS:
             count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
@@ -65,7 +65,7 @@ def _count_compiled(
     count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+def text_blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     """The texts, a million characters or one text at a time."""
     block: list[str] = []
     characters = 0
@@ -88,7 +88,7 @@ class WordCounts:
     @classmethod
     def from_texts(cls, texts: Iterable[str], gaps: str) -> WordCounts:
         counts = cls(gaps)
-        for block in _blocks(texts):
+        for block in text_blocks(texts):
             counts.add(block)
         return counts
 

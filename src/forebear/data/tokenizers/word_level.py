@@ -24,11 +24,9 @@ from forebear.data.unicode import code_points, is_han, replace_surrogates
 from forebear.errors import InputError
 
 WORD_SPLITS = ("punctuation", "spaces")
-WORD_VOCAB_SIZE, WORD_MIN_COUNT = 50_000, 1
 WORD_GAPS = "\n\t\r" + SEPARATOR  # separate words as a space does, in any context
-WHITESPACE = re.compile(
-    f"[\t-\r {SEPARATOR}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-)  # Unicode's White_Space
+# Unicode's White_Space
+WHITESPACE = re.compile(f"[\t-\r {SEPARATOR}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
 
 def word_pretokenizer(split: str) -> dict[str, Any]:
@@ -101,14 +99,9 @@ def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], 
     return split_pretoken
 
 
-def count_whitespace_words(texts: Iterable[str]) -> vocabulary.WordCounts:
-    """Count words separated by ASCII gaps; they may contain other white space."""
-    return vocabulary.WordCounts.from_texts(texts, " " + WORD_GAPS)
-
-
-def split_counts(counts: vocabulary.WordCounts, split: str) -> Counter[str]:
-    """Count words, where some of these entries are several words."""
-    return vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter(split, ()))
+def split_counts(counts: vocabulary.WordCounts) -> Counter[str]:
+    """Count words separated by white space, where some of these entries are several words."""
+    return vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter("spaces", ()))
 
 
 def are_plain_words(words: WhitespaceWords) -> bool:
@@ -121,27 +114,21 @@ def word_tokenizer_spec(
     tokens: Sequence[str],
     *,
     specials: Mapping[str, str],
-    normalise: Sequence[str],
+    normalise: Sequence[str] = (),
     split: str,
-    segmenter: Segmenter | None,
+    segmenter: Segmenter | None = None,
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
     """The specification of a word tokenizer with these tokens in id order."""
-    if "unknown" not in specials:
-        raise InputError("a word vocabulary needs a token for unknown words", hint="give `specials` the role 'unknown'")
-    model = {
-        "type": "WordLevel",
-        "vocab": dict(zip(tokens, range(len(tokens)), strict=True)),
-        "unk_token": specials["unknown"],
-    }
+    vocab = dict(zip(tokens, range(len(tokens)), strict=True))
     return build_tokenizer_spec(
-        model,
+        {"type": "WordLevel", "vocab": vocab, "unk_token": specials.get("unknown")},
         kind="words",
         specials=specials,
-        normalizer=make_normalizer(normalise),
+        normalise=normalise,
         pre_tokenizer=word_pretokenizer(split),
         decoder=None,
-        facts={"normalise": list(normalise), "split": split, "segmenter": segmenter_spec(segmenter), **facts},
+        facts={"split": split, "segmenter": segmenter_spec(segmenter), **facts},
     )
 
 

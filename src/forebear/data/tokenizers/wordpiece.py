@@ -18,9 +18,7 @@ from forebear.data.tokenizers.tokenizer_json import (
     preprocessing_steps,
 )
 from forebear.data.unicode import replace_surrogates
-from forebear.errors import InputError
 
-WORDPIECE_VOCAB_SIZE, WORDPIECE_MIN_COUNT = 30_000, 2
 PREFIX = "##"  # prefix of continuation pieces
 MAX_WORD_LENGTH = 100  # characters of a word; a longer one is unknown, as in BERT
 
@@ -48,9 +46,8 @@ def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
 def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
     """Count words; a Chinese character is a word."""
     _, split_pretokens = preprocessing_steps(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
-    separated = (
-        " ".join(_HAN_OR_NOT.findall(replace_surrogates(text))) for text in texts
-    )  # each is cut once, not each sentence
+    # With spaces between them, each Chinese character is one pretoken, instead of each sentence.
+    separated = (" ".join(_HAN_OR_NOT.findall(replace_surrogates(text))) for text in texts)
     return vocabulary.count_pieces(separated, split_pretokens)
 
 
@@ -120,11 +117,9 @@ def wordpiece_spec(
     facts: Mapping[str, Any],
 ) -> TokenizerSpec:
     """The specification of a WordPiece tokenizer with these tokens in id order."""
-    if "unknown" not in specials:
-        raise InputError("a WordPiece vocabulary needs a token for unknown words", hint="give `specials` 'unknown'")
     model = {
         "type": "WordPiece",
-        "unk_token": specials["unknown"],
+        "unk_token": specials.get("unknown"),
         "continuing_subword_prefix": PREFIX,
         "max_input_chars_per_word": MAX_WORD_LENGTH,
         "vocab": {token: i for i, token in enumerate(tokens)},
@@ -133,8 +128,9 @@ def wordpiece_spec(
         model,
         kind="wordpiece",
         specials=specials,
+        normalise=normalise,
         normalizer=normalizer(lower=lower, normalise=normalise),
         pre_tokenizer={"type": "BertPreTokenizer"},
         decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
-        facts={"normalise": list(normalise), "lower": lower, **facts},
+        facts={"lower": lower, **facts},
     )
