@@ -152,15 +152,10 @@ class BatchInputOptions:
             answers = [answer for group in groups for answer in group]
             finish()
             return answers
-        from forebear.data.io.atomic import atomic_write, explain_disk_errors
-        from forebear.data.io.files import compressed_writer
+        from forebear.data.io.atomic import explain_disk_errors
+        from forebear.data.io.files import atomic_compressed_file
 
-        target = self.output_file
-        with (
-            explain_disk_errors(target),
-            atomic_write(target) as temp_file,
-            compressed_writer(temp_file, target.name.lower()) as file,
-        ):
+        with explain_disk_errors(self.output_file), atomic_compressed_file(self.output_file) as file:
             is_empty = True
             for group in groups:
                 is_empty = False

@@ -309,7 +309,7 @@ def write_documents(
     writer_class = _JsonlWriter if name.endswith((".jsonl", ".ndjson")) else _ParagraphWriter
     try:
         with atomic_write(target) as file:
-            with compressed_writer(file, target.name.lower()) as stream:
+            with compressed_writer(file, target.name) as stream:
                 writer = writer_class(stream)
                 counts: Counter[str] = Counter(documents=0, characters=0, bytes=0)
                 for document, continues in with_continuation(documents):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.io.files import PeekableStream, atomic_compressed_file
 from forebear.errors import ForebearError, InputError
-from forebear.interop.compressed_files import PeekableStream, atomic_compressed_file
 
 if TYPE_CHECKING:
     from forebear.kernels.arpa import WordHashTable

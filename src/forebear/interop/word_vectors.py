@@ -13,22 +13,17 @@ from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from forebear.data.io.files import CORRUPT_FILE_HINT, PeekableStream, ProgressFn, atomic_compressed_file
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import word_level
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import SPECIAL_TOKEN_NAMES
 from forebear.errors import InputError
 from forebear.interop import word_vectors_text as text
-from forebear.interop.compressed_files import (
-    CORRUPT_FILE_HINT,
-    MAX_LINE_BYTES,
-    PeekableStream,
-    ProgressFn,
-    atomic_compressed_file,
-)
 from forebear.interop.word_vectors_text import (
     EMPTY_FILE_HINT,
     HEADER,
+    MAX_LINE_BYTES,
     AnomalyCount,
     VectorTableBuilder,
     WordDecoder,

@@ -13,14 +13,15 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from forebear.data.io.files import CORRUPT_FILE_HINT, LOOKAHEAD, PeekableStream
 from forebear.errors import InputError
-from forebear.interop.compressed_files import BLOCK, CORRUPT_FILE_HINT, MAX_LINE_BYTES, PeekableStream
 
 # --- Collecting words and vectors of any format: words unique, numbers finite ---
 
 
 ON_BAD_BYTES = ("fail", "replace", "skip")  # for words that are not UTF-8
 MAX_EXAMPLES = 3  # named in a note
+MAX_LINE_BYTES = 1 << 20  # also the largest plausible number of dimensions
 EMPTY_FILE_HINT = "give a file with at least one word"
 
 
@@ -303,8 +304,8 @@ def _line_blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[
             rest = block[end:]
         else:
             rest += block
-        if len(rest) > BLOCK:
-            raise reader.error(f"this line does not end within {BLOCK >> 20} MiB", reader.line + 1)
+        if len(rest) > LOOKAHEAD:
+            raise reader.error(f"this line does not end within {LOOKAHEAD >> 20} MiB", reader.line + 1)
     if rest:
         reader.lacks_final_newline = True
         yield rest + b"\n"

@@ -1,11 +1,11 @@
-"""Find text files and read them in decoded blocks: decompressed, line ends normalized, bad bytes reported."""
+"""Files: found, read as decompressed bytes or as decoded text whose bad bytes are reported, and written compressed."""
 
 from __future__ import annotations
 
 import codecs
 import glob
+import gzip
 import hashlib
-import io
 import os
 import stat
 import sys
@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, BinaryIO, Literal
+from typing import IO, Any, Literal
 
+from forebear.data.io.atomic import atomic_write
 from forebear.data.io.ledger import Ledger
 from forebear.errors import ForebearError, InputError
 
@@ -201,14 +202,157 @@ def sources_digest(sources: Iterable[SourceFile]) -> str:
     return digest.hexdigest()
 
 
-# --- Reading files: decompression and decoding ---
-
-OnBadBytes = Literal["fail", "replace", "skip"]
+# --- Compressed files ---
 
 BLOCK = 1 << 20  # bytes read at a time
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: a zstd frame of metadata before the first of text
-WINDOW = 1 << 31  # bytes of zstd's largest window, as `zstd --long=31` writes
+ZSTD_WINDOW = 1 << 31  # bytes of zstd's largest window, as `zstd --long=31` writes
+ZSTD_CHUNK = 1 << 10  # compressed bytes fed at a time: each may decompress to thousands of times its size
+
+
+def is_compressed(source: SourceFile) -> bool:
+    """Whether the file is gzip or zstd."""
+    with explain_file_errors(source.name), open(source.path, "rb") as file:
+        return _has_compressed_magic(file.read(4))
+
+
+def _has_compressed_magic(magic: bytes) -> bool:
+    return magic.startswith((GZIP, ZSTD)) or (magic[1:] == SKIPPABLE and magic[0] >> 4 == 5)
+
+
+def _decompressed(file: Any, magic: bytes) -> Any:
+    """The file, whose first four bytes are `magic`, or a stream of what it holds if it is gzip or zstd."""
+    if magic.startswith(GZIP):
+        return gzip.GzipFile(fileobj=file, mode="rb")
+    return _ZstdStream(file) if _has_compressed_magic(magic) else file
+
+
+class _ZstdStream:
+    """The decompressed bytes of all frames of a zstd file."""
+
+    def __init__(self, file: Any) -> None:
+        self._pieces, self._ahead = _decompress_frames(file), b""
+
+    def read(self, size: int) -> bytes:
+        """`size` bytes, fewer at the end."""
+        data = bytearray(self._ahead)
+        while len(data) < size and (piece := next(self._pieces, b"")):
+            data += piece
+        self._ahead = bytes(data[size:])
+        return bytes(data[:size])
+
+
+def _decompress_frames(file: Any) -> Iterator[bytes]:
+    """All frames; raises EOFError if the last one is truncated (the library's own reader ends without an error)."""
+    import zstandard
+
+    frame, is_open = None, False
+    while block := file.read(BLOCK):
+        start = 0
+        while start < len(block):
+            frame = frame or zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
+            chunk = block[start : start + ZSTD_CHUNK]
+            try:
+                data = frame.decompress(chunk)
+            except zstandard.ZstdError as error:
+                raise EOFError(error) from error
+            start += len(chunk) - len(frame.unused_data)
+            is_open = not frame.eof
+            if frame.eof:
+                frame = None
+            if data:
+                yield data
+    if is_open:
+        raise EOFError("the last frame has no end")
+
+
+@contextmanager
+def compressed_writer(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """The file, or a compressing stream into it if its name ends in .gz or .zst."""
+    name = name.lower()
+    if name.endswith(".gz"):
+        with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
+            yield stream  # pyright: ignore[reportReturnType]
+    elif name.endswith(".zst"):
+        import zstandard
+
+        with zstandard.ZstdCompressor(write_checksum=True).stream_writer(file, closefd=False) as stream:
+            yield stream  # pyright: ignore[reportReturnType]
+    else:
+        yield file
+
+
+@contextmanager
+def atomic_compressed_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file that gets its name only if the block succeeds; compressed if the name ends in .gz or .zst."""
+    with atomic_write(path) as file, compressed_writer(file, Path(path).name) as stream:
+        yield stream
+
+
+# --- Reading bytes with look-ahead: files of other programs ---
+
+LOOKAHEAD = 1 << 22  # bytes of `peek` and of a block
+GZIP_RATIO = 4  # typical compression ratio
+CORRUPT_FILE_HINT = "it was cut short or damaged: fetch or write it again"
+
+
+class PeekableStream:
+    """The decompressed bytes of a file; what `peek` returned is read again by `read`.
+
+    `progress` is called with the bytes of the file that are read, and its size.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], progress: ProgressFn | None = None) -> None:
+        self.path, self.progress, self._ahead = Path(path), progress, b""
+        try:
+            self._raw = open(self.path, "rb")  # noqa: SIM115
+            self.size, magic = os.fstat(self._raw.fileno()).st_size, self._raw.peek(4)[:4]
+        except OSError as error:
+            raise InputError(
+                f"cannot be read ({error.strerror})", file=path, hint="check its name and place"
+            ) from error
+        self._file = _decompressed(self._raw, magic)
+
+    def __enter__(self) -> PeekableStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.close()
+
+    def bytes_left(self, max_rows: int, row_bytes: int) -> int:
+        """Rows to allocate: at most `max_rows`, and no more than the file can plausibly hold."""
+        ratio = 1 if self._file is self._raw else GZIP_RATIO
+        return max(1, min(max_rows, self.size * ratio // row_bytes))
+
+    def peek(self) -> tuple[bytes, bool]:
+        """The next block without consuming it, and whether the file ends with it."""
+        while len(self._ahead) <= LOOKAHEAD and (more := self._read(LOOKAHEAD + 1 - len(self._ahead))):
+            self._ahead += more
+        return self._ahead[:LOOKAHEAD], len(self._ahead) <= LOOKAHEAD
+
+    def read(self, size: int = LOOKAHEAD) -> bytes:
+        """Up to `size` bytes; empty at the end."""
+        if self._ahead:
+            data, self._ahead = self._ahead[:size], self._ahead[size:]
+            return data
+        data = self._read(size)
+        if self.progress is not None:
+            self.progress(self._raw.tell(), self.size)
+        return data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"the packed file is damaged ({error})", file=self.path, hint=CORRUPT_FILE_HINT) from error
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror or error})", file=self.path) from error
+
+
+# --- Reading text: decompressed and decoded ---
+
+OnBadBytes = Literal["fail", "replace", "skip"]
 
 
 @dataclass
@@ -227,7 +371,8 @@ class TextBlocks:
         digest = hashlib.sha256()
         first, held_back = True, ""
         with explain_file_errors(self.source.name), open(self.source.path, "rb") as file:
-            for block in self._decompress(_CountingFile(file, self, digest)):
+            stream = _decompressed(_CountingFile(file, self, digest), file.peek(4)[:4])
+            for block in self._decompress(stream):
                 text = held_back + self._decode(decoder, block, final=False)
                 if first and text:
                     text, first = self._strip_byte_order_mark(text), False
@@ -243,17 +388,9 @@ class TextBlocks:
             files=1, bytes=self.compressed_bytes, unpacked=self.decompressed_bytes, digest=digest.digest()
         )
 
-    def _decompress(self, file: _CountingFile) -> Iterator[bytes]:
-        magic = file.peek(4)
+    def _decompress(self, stream: Any) -> Iterator[bytes]:
         try:
-            if magic.startswith(GZIP):
-                import gzip
-
-                read = gzip.GzipFile(fileobj=file, mode="rb").read  # pyright: ignore[reportArgumentType]
-                blocks: Iterable[bytes] = iter(lambda: read(BLOCK), b"")
-            else:
-                blocks = _decompress_zstd(file) if _is_zstd(magic) else iter(lambda: file.read(BLOCK), b"")
-            for block in blocks:
+            while block := stream.read(BLOCK):
                 self.decompressed_bytes += len(block)
                 yield block
         except (EOFError, zlib.error) as error:
@@ -311,60 +448,18 @@ class TextBlocks:
         return normalized
 
 
-def is_compressed(source: SourceFile) -> bool:
-    """Whether the file is gzip or zstd."""
-    with explain_file_errors(source.name), open(source.path, "rb") as file:
-        magic = file.read(4)
-    return magic.startswith(GZIP) or _is_zstd(magic)
-
-
-def _is_zstd(magic: bytes) -> bool:
-    return magic == ZSTD or (magic[1:] == SKIPPABLE and magic[0] >> 4 == 5)
-
-
-def _decompress_zstd(file: _CountingFile) -> Iterator[bytes]:
-    """All frames; raises EOFError if the last one is truncated (the library's own reader ends without an error)."""
-    import zstandard
-
-    compressed, small = b"", 1 << 10  # fed in small pieces: each may decompress to thousands of times its size
-    frame = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj()
-    is_open = False
-    while compressed or (compressed := file.read(BLOCK)):
-        try:
-            block = frame.decompress(compressed[:small])
-        except zstandard.ZstdError as error:
-            raise EOFError(error) from error
-        compressed, is_open = frame.unused_data + compressed[small:], True
-        if frame.eof:
-            frame, is_open = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj(), False
-        if block:
-            yield block
-    if is_open:
-        raise EOFError("the last frame has no end")
-
-
-class _CountingFile(io.RawIOBase):
+class _CountingFile:
     """A binary file that counts and digests what is read."""
 
-    def __init__(self, file: BinaryIO, blocks: TextBlocks, digest: hashlib._Hash) -> None:
-        self.file, self.blocks, self.digest, self.ahead = file, blocks, digest, b""
-
-    def peek(self, size: int) -> bytes:
-        self.ahead = self.read(size)
-        return self.ahead
+    def __init__(self, file: IO[bytes], blocks: TextBlocks, digest: hashlib._Hash) -> None:
+        self.file, self.blocks, self.digest = file, blocks, digest
 
     def read(self, size: int = -1) -> bytes:
-        if self.ahead:
-            lookahead, self.ahead = self.ahead[:size], self.ahead[size:]
-            return lookahead if size <= len(lookahead) else lookahead + self.read(size - len(lookahead))
         block = self.file.read(size)
         self.digest.update(block)
         self.blocks.compressed_bytes += len(block)
         self.blocks.ledger.position += len(block)
         return block
-
-    def readable(self) -> bool:
-        return True
 
 
 _DECODING = threading.local()  # the text that is being decoded: error handlers of codecs are not told
@@ -389,23 +484,3 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
         raise InputError(
             f"no text encoding is called {encoding!r}", hint="for example utf-8, gb18030, big5, utf-16, latin-1"
         ) from None
-
-
-# --- Writing compressed files ---
-
-
-@contextmanager
-def compressed_writer(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    """The file, or a compressing stream into it if its name ends in .gz or .zst."""
-    if name.endswith(".gz"):
-        import gzip
-
-        with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
-            yield stream  # pyright: ignore[reportReturnType]
-    elif name.endswith(".zst"):
-        import zstandard
-
-        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as stream:
-            yield stream  # pyright: ignore[reportReturnType]
-    else:
-        yield file
