@@ -92,7 +92,7 @@ class BertSpec(ModelSpec):
             )
 
     @property
-    def needs_word_boundaries(self) -> bool:
+    def needs_word_boundaries(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.whole_words
 
     def masking_units(self) -> MaskingUnits:

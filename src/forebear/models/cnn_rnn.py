@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.models import recurrent_spec, spec
-from forebear.models.spec import ModelSpec
+from forebear.models.recurrent_spec import RecurrentSpec
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.nn.model import Model
-    from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
-    from forebear.objectives.next_token import NextToken, TokenStreams
 
 
 @dataclass(frozen=True)
-class CharCNNSpec(ModelSpec):
+class CharCNNSpec(RecurrentSpec):
     """Character-Aware Neural Language Models (Kim, Jernite, Sontag, Rush; AAAI 2016).
 
     A table has a row for each word and knows nothing of a word that was seen once, though "walked" is written as "walk"
@@ -27,18 +25,13 @@ class CharCNNSpec(ModelSpec):
     width       numbers in the vector of a word
     inner       units of a recurrent layer
     depth       recurrent layers
-    context     words that gradients go back
     cell        "lstm", "gru" or "rnn"
     characters  numbers in the vector of a symbol
     filters     how many symbols a filter sees, and how many of those there are
     highways    layers above the filters
     activation  of filters: "relu" or "tanh"
     longest     symbols of a word, with its two marks; what is longer is read as far as it fits
-    softmax     "full": every word is weighed for every prediction; "adaptive": rare words in groups, also exact;
-                "sampled": learned from some words at a time, which is near to it
-    samples     words that are drawn at each step where the softmax is sampled
-    state       in training, "carried": a window begins where the last one ended; "fresh": it begins with nothing known
-    dropout     share of numbers set to zero in training, the same ones at all words of a row
+    context, softmax, samples, state and dropout are described in `RecurrentSpec`
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
@@ -53,15 +46,10 @@ class CharCNNSpec(ModelSpec):
             "dropout": 0.0,
         },
         "small": {},
-        "large": {
-            "width": 650,
-            "inner": 650,
-            "filters": "1:50,2:100,3:150,4:200,5:200,6:200,7:200",
-            "highways": 2,
-        },
+        "large": {"width": 650, "inner": 650, "filters": "1:50,2:100,3:150,4:200,5:200,6:200,7:200", "highways": 2},
     }
     size: ClassVar[str] = "tiny"
-    tokenizer: ClassVar[str] = "words"
+    char_level: ClassVar[bool] = True
     entries: ClassVar[int] = 10_000
 
     width: int = 300
@@ -80,42 +68,17 @@ class CharCNNSpec(ModelSpec):
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        recurrent_spec.validate_recurrent(self)
+        super().__post_init__()
         recurrent_spec.validate_char_cnn(self)
         spec.require_choice("cell", self.cell, ("lstm", "gru", "rnn"))
 
-    @property
-    def is_stateful(self) -> bool:
-        return self.state == "carried"
-
-    @property
-    def char_level(self) -> bool:
-        return True
-
-    @property
-    def unused_fields(self) -> dict[str, str]:
-        return recurrent_spec.unused_fields(self)
-
-    def objective(self, tokenizer: Tokenizer) -> NextToken | TokenStreams:
-        return recurrent_spec.recurrent_objective(self, tokenizer)
-
     def build(self, tokenizer: Tokenizer) -> Model:
-        return recurrent_spec.build_recurrent(
-            self, tokenizer, self.cell, recurrent_spec.char_cnn_embedding(self, tokenizer)
-        )
+        return self.build_layers(tokenizer, self.cell, recurrent_spec.char_cnn_embedding(self, tokenizer))
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
-        return recurrent_spec.oov_tokenizer(self, tokenizer)
+        from forebear.data.tokenizers.char_ids import oov_tokenizer
 
-    @property
-    def accepts_task_encoder(self) -> bool:
-        return True
-
-    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
-        return recurrent_spec.build_recurrent_task_encoder(self, tokenizer, reader)
-
-    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        return recurrent_spec.recurrent_input_format(self, tokenizer)
+        return oov_tokenizer(tokenizer, self.longest)
 
     def default_recipe(self) -> dict[str, Any]:
         return {"rate": 4e-3 if self.inner < 512 else 2e-3, "batch": 1024, "decay": 0.01}

@@ -44,6 +44,7 @@ class CRFSpec(ModelSpec):
     learns_tags_by: ClassVar[Literal["counting", "searching"]] = "searching"
     tokenizer: ClassVar[str] = "words"
     needs: ClassVar[tuple[str, ...]] = ()
+    char_level: ClassVar[bool] = True
 
     l2: float = 0.1
     l1: float = 0.0
@@ -53,48 +54,27 @@ class CRFSpec(ModelSpec):
     def __post_init__(self) -> None:
         from forebear.statistical.crf_features import parse_templates
 
-        spec.require_range(self, min_count=(1, None))
-        for name, value in {"l1": self.l1, "l2": self.l2}.items():
-            if value < 0:
-                raise InputError(f"{name} is {value}", hint="give 0 or more")
+        spec.require_range(self, min_count=(1, None), l1=(0, None), l2=(0, None))
         if self.templates:
             parse_templates(self.templates)
-
-    @property
-    def char_level(self) -> bool:
-        return True
 
     def objective(self, tokenizer: Any) -> Any:
         raise InputError("crf predicts no text: it learns from words and their tags", hint="give it tagged words")
 
-    def build(self, tokenizer: Any) -> Any:
-        raise InputError("crf predicts no text: it learns from words and their tags", hint="give it tagged words")
+    build = objective
 
     def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> CRFModel:
+        from forebear.data.tokenizers.char_ids import char_ids_for
         from forebear.statistical.crf import CRFModel
         from forebear.statistical.crf_features import WordAttributes
 
-        spelling = self._spelling(tokenizer)
-        attributes = WordAttributes(self._plain(tokenizer).vocabulary(), spelling.id_to_word)
+        attributes = WordAttributes(tokenizer.vocabulary(), char_ids_for(tokenizer, MAX_WORD_BYTES).id_to_word)
         return CRFModel(attributes, legal, self.templates, self.min_count, self.l1, self.l2)
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
-        from forebear.data.tokenizers.char_ids import OOVTokenizer
+        from forebear.data.tokenizers.char_ids import oov_tokenizer
 
-        wrapped: Any = OOVTokenizer(self._plain(tokenizer), self._spelling(tokenizer))
-        return wrapped
-
-    def _spelling(self, tokenizer: Tokenizer) -> Any:
-        from forebear.data.tokenizers.char_ids import char_ids_for
-
-        base = self._plain(tokenizer)
-        return char_ids_for(base.vocabulary(), MAX_WORD_BYTES, base.special_roles, base.digest)
-
-    @staticmethod
-    def _plain(tokenizer: Tokenizer) -> Tokenizer:
-        from forebear.data.tokenizers.char_ids import base_tokenizer
-
-        return base_tokenizer(tokenizer)
+        return oov_tokenizer(tokenizer, MAX_WORD_BYTES)
 
     def default_recipe(self) -> dict[str, Any]:
         return {"epochs": 60}

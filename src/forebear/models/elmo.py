@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from forebear.errors import InputError
 from forebear.models import recurrent_spec, spec
-from forebear.models.spec import ModelSpec
-from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
+from forebear.models.recurrent_spec import RecurrentSpec
+from forebear.objectives.input_format import InputFormat
 from forebear.objectives.next_token import BidirectionalLM
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ElmoSpec(ModelSpec):
+class ElmoSpec(RecurrentSpec):
     """Deep Contextualized Word Representations (Peters, Neumann, Iyyer, Gardner, Clark, Lee, Zettlemoyer; NAACL 2018).
 
     A table has one vector for "bank", whether of a river or of money. ELMo reads the sentence with two LSTM language
@@ -39,11 +38,8 @@ class ElmoSpec(ModelSpec):
     skip          what goes into a layer is added to what comes out, from the second on
     cell_clip     how far a cell may go, either way; 0: any distance
     project_clip  how far its projection may
-    softmax       "full": every word is weighed for every prediction; "adaptive": rare words in groups, also exact;
-                  "sampled": learned from some words at a time, which is near to it
-    samples       words that are drawn at each step where the softmax is sampled
     borders       1: the same token begins and ends a text; 2: each has its own, as in the published files
-    dropout       share of numbers set to zero in training, the same ones at all words of a row
+    softmax, samples and dropout are described in `RecurrentSpec`
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
@@ -71,8 +67,8 @@ class ElmoSpec(ModelSpec):
         "original": {},
     }
     size: ClassVar[str] = "tiny"
-    tokenizer: ClassVar[str] = "words"
     entries: ClassVar[int] = 793_471
+    state: ClassVar[str] = "fresh"  # windows in any order
 
     width: int = 512
     cells: int = 4096
@@ -96,22 +92,19 @@ class ElmoSpec(ModelSpec):
         spec.require_range(self, width=(1, None), cells=(1, None), depth=(1, None), context=(1, None))
         spec.require_range(self, cell_clip=(0, None), project_clip=(0, None), borders=(1, 2))
         spec.require_choice("reads", self.reads, ("characters", "words"))
-        spec.require_choice("softmax", self.softmax, recurrent_spec.SOFTMAXES)
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is {self.dropout}", hint="give a share from 0 to below 1")
-        if self.softmax == "sampled" and self.samples < 1:
-            raise InputError(f"samples is {self.samples}", hint="give a number of words above 0")
+        spec.require_share(self, "dropout")
+        self.validate_softmax()
         if self.reads == "characters":
             recurrent_spec.validate_char_cnn(self)
 
     @property
-    def char_level(self) -> bool:
+    def char_level(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.reads == "characters"
 
     @property
     def unused_fields(self) -> dict[str, str]:
         spelling = ("characters", "filters", "highways", "activation", "longest")
-        return recurrent_spec.unused_fields(self) | ({} if self.char_level else dict.fromkeys(spelling, "reads"))
+        return super().unused_fields | ({} if self.char_level else dict.fromkeys(spelling, "reads"))
 
     def objective(self, tokenizer: Tokenizer) -> BidirectionalLM:
         (end,) = spec.special_ids(tokenizer, self.needs)
@@ -132,27 +125,19 @@ class ElmoSpec(ModelSpec):
             ]
             return RecurrentStack(layers, dropout=self.dropout, skip=self.skip)
 
-        embedding = (
-            recurrent_spec.char_cnn_embedding(self, tokenizer)
-            if self.char_level
-            else recurrent_spec.word_embedding(self, tokenizer)
-        )
+        char_level = self.char_level
+        embedding = recurrent_spec.char_cnn_embedding(self, tokenizer) if char_level else self.word_embedding(tokenizer)
         encoder = BiLMEncoder(
             embedding, stack(False), stack(True), borders=self._boundary_ids(tokenizer), dropout=self.dropout
         )
-        onward = recurrent_spec.build_softmax_head(self, self.width, tokenizer.vocab_size)
+        onward = self.softmax_head(self.width, tokenizer.vocab_size)
         back = SoftmaxHead(onward.softmax, first=self.width, shared=True)
         return Model(encoder, {"next": onward, "previous": back})
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
-        return recurrent_spec.oov_tokenizer(self, tokenizer)
+        from forebear.data.tokenizers.char_ids import base_tokenizer, oov_tokenizer
 
-    @property
-    def accepts_task_encoder(self) -> bool:
-        return True
-
-    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
-        return recurrent_spec.build_recurrent_task_encoder(self, tokenizer, reader)
+        return oov_tokenizer(tokenizer, self.longest) if self.char_level else base_tokenizer(tokenizer)
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """Texts start and end as documents do."""

@@ -31,6 +31,7 @@ class ErnieSpec(BertSpec):
         "base": {},
     }
     entries: ClassVar[int] = 18_000
+    uses_entities: ClassVar[bool] = True
 
     context: int = 513
     activation: str = "relu"
@@ -41,19 +42,11 @@ class ErnieSpec(BertSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.whole_words:
-            what = "whole_words is false, but ernie never hides a part of a word"
-            raise InputError(what, hint="choose bert, or leave it out")
+            message = "whole_words is false, but ernie never hides a part of a word"
+            raise InputError(message, hint="choose bert, or leave it out")
         if self.phrases < 2 or self.stage < 1:
-            what = f"phrases {self.phrases}, stage {self.stage}"
-            raise InputError(what, hint="give phrases of at least 2 words, and stages of at least 1 step")
-
-    @property
-    def needs_word_boundaries(self) -> bool:
-        return True
-
-    @property
-    def uses_entities(self) -> bool:
-        return True
+            message = f"phrases {self.phrases}, stage {self.stage}"
+            raise InputError(message, hint="give phrases of at least 2 words, and stages of at least 1 step")
 
     def masking_units(self) -> MaskingUnits:
         return AlternatingUnits((WholeWords(), WordNgrams(self.phrases, min_words=2), EntityUnits()), self.stage)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.errors import InputError
 from forebear.models import spec
-from forebear.models.spec import WORD_INPUT_FORMAT, ModelSpec, word_encoder_model
+from forebear.models.spec import WordVectorSpec
 from forebear.objectives.cooccurrence import Cooccurrences
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.embeddings.glove import GloveModel
-    from forebear.nn.model import Model
-    from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
 
 
 @dataclass(frozen=True)
-class GloveSpec(ModelSpec):
+class GloveSpec(WordVectorSpec):
     """GloVe: Global Vectors for Word Representation (Pennington, Socher, Manning; 2014).
 
     word2vec goes through the text window by window and never sees how often two words stand together in all of it;
@@ -45,9 +43,6 @@ class GloveSpec(ModelSpec):
         "300d": {"width": 300},
     }
     size: ClassVar[str] = "small"
-    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
-    tokenizer: ClassVar[str] = "words"
-    needs: ClassVar[tuple[str, ...]] = ()
 
     width: int = 100
     window: int = 10
@@ -63,10 +58,6 @@ class GloveSpec(ModelSpec):
                 raise InputError(f"{name} is {value}", hint="give a number above 0")
         Cooccurrences(0, frozenset(), self.window, self.unit, self.largest, self.power)
 
-    @property
-    def min_word_count(self) -> int:
-        return self.min_count
-
     def objective(self, tokenizer: Tokenizer) -> Cooccurrences:
         return Cooccurrences(
             tokenizer.vocab_size, tokenizer.special_ids, self.window, self.unit, self.largest, self.power
@@ -76,12 +67,6 @@ class GloveSpec(ModelSpec):
         from forebear.embeddings.glove import GloveModel
 
         return GloveModel(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids, width=self.width)
-
-    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
-        return word_encoder_model(tokenizer.vocab_size, self.width, reader)
-
-    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        return WORD_INPUT_FORMAT
 
     def default_recipe(self) -> dict[str, Any]:
         return {"rate": 0.05, "batch": 250_000, "epochs": 25, "warmup": 0}

@@ -41,7 +41,6 @@ class GPTSpec(ModelSpec):
         "117M": {},
     }
     size: ClassVar[str] = "tiny"
-    tokenizer: ClassVar[str] = "bytepair"
     entries: ClassVar[int] = 40_478
     norm: ClassVar[Literal["pre", "post"]] = "post"
 

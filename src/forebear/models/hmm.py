@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.models.spec import ModelSpec
 from forebear.objectives.input_format import InputFormat
@@ -12,7 +12,6 @@ from forebear.objectives.whole_texts import WholeTexts
 if TYPE_CHECKING:
     import numpy as np
 
-    from forebear.data.tokenizers.char_ids import CharIds
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.statistical.hmm import HMMModel
     from forebear.statistical.hmm_tagger import HMMTagger
@@ -77,12 +76,13 @@ class HMMSpec(ModelSpec):
 
     def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> HMMTagger:
         """A supervised tagger, whose states are the tags; the fields above are for unsupervised states."""
+        from forebear.data.tokenizers.char_ids import char_ids_for
         from forebear.statistical.hmm_tagger import HMMTagger
 
-        end, spelling = tokenizer.special_roles["end"], _spelling(tokenizer)
+        spelling = char_ids_for(tokenizer, MAX_WORD_BYTES)
         return HMMTagger(
             words=tokenizer.vocabulary(),
-            end=end,
+            end=tokenizer.special_roles["end"],
             unknown=tokenizer.special_roles["unknown"],
             legal=legal,
             never=frozenset(tokenizer.special_ids),
@@ -91,10 +91,10 @@ class HMMSpec(ModelSpec):
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """A tokenizer that keeps words of pre-tokenized text whole; out-of-vocabulary words are read as characters."""
-        from forebear.data.tokenizers.char_ids import OOVTokenizer, base_tokenizer
+        from forebear.data.tokenizers.char_ids import base_tokenizer, oov_tokenizer
 
         base = base_tokenizer(tokenizer)
-        return cast("Tokenizer", OOVTokenizer(base, _spelling(base))) if base.split == "spaces" else base
+        return oov_tokenizer(base, MAX_WORD_BYTES) if base.split == "spaces" else base
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """Plain texts, with segment ids for pairs."""
@@ -102,9 +102,3 @@ class HMMSpec(ModelSpec):
 
     def default_recipe(self) -> dict[str, Any]:
         return {"batch": 250_000, "epochs": 30}
-
-
-def _spelling(tokenizer: Tokenizer) -> CharIds:
-    from forebear.data.tokenizers.char_ids import char_ids_for
-
-    return char_ids_for(tokenizer.vocabulary(), MAX_WORD_BYTES, tokenizer.special_roles, tokenizer.digest)

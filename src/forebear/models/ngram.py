@@ -55,9 +55,8 @@ class NgramSpec(ModelSpec):
     def __post_init__(self) -> None:
         from forebear.statistical.ngram.smoothing import NgramConfig
 
-        if (
-            num_limits := len(NgramConfig(self.order, self.smoothing, self.k, self.prune).min_count_by_length)
-        ) > self.order:
+        num_limits = len(NgramConfig(self.order, self.smoothing, self.k, self.prune).min_count_by_length)
+        if num_limits > self.order:
             message = f"--prune {self.prune!r} has {num_limits} numbers, and n-grams have {self.order} tokens at most"
             raise InputError(message, hint="give a number for each length, or fewer: the last is for all longer ones")
         WholeTexts(self.unit, eos_id=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from forebear.errors import InputError
 from forebear.models import spec
 from forebear.models.spec import ModelSpec
 from forebear.objectives.input_format import InputFormat
@@ -55,9 +54,7 @@ class NNLMSpec(ModelSpec):
     softmax: str = "full"
 
     def __post_init__(self) -> None:
-        for name, value in {"width": self.width, "inner": self.inner, "context": self.context}.items():
-            if not value > 0:
-                raise InputError(f"{name} is {value}", hint="give a number above 0")
+        spec.require_positive(self, "width", "inner", "context")
         spec.require_choice("softmax", self.softmax, SOFTMAXES)
 
     def objective(self, tokenizer: Tokenizer) -> NextToken:

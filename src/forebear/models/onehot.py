@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.models import spec
-from forebear.models.spec import WORD_INPUT_FORMAT, ModelSpec, word_encoder_model
+from forebear.models.spec import WordVectorSpec
 from forebear.objectives.context_windows import WordFrequencies
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.embeddings.word_table import OnehotModel
-    from forebear.nn.model import Model
-    from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
 
 
 @dataclass(frozen=True)
-class OnehotSpec(ModelSpec):
+class OnehotSpec(WordVectorSpec):
     """A Vector Space Model for Automatic Indexing (Salton, Wong, Yang; 1975).
 
     The simplest vector of a word has a place for every word and a one at its own: a text is the sum of its words, and
@@ -29,10 +27,7 @@ class OnehotSpec(ModelSpec):
     min_count  words seen less often are not in the vocabulary
     """
 
-    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
     only_counts: ClassVar[bool] = True
-    tokenizer: ClassVar[str] = "words"
-    needs: ClassVar[tuple[str, ...]] = ()
 
     min_count: int = 1
 
@@ -43,10 +38,6 @@ class OnehotSpec(ModelSpec):
     def new_word_note(self) -> str:
         return "have places of their own, behind the others"
 
-    @property
-    def min_word_count(self) -> int:
-        return self.min_count
-
     def objective(self, tokenizer: Tokenizer) -> WordFrequencies:
         return WordFrequencies()
 
@@ -54,12 +45,6 @@ class OnehotSpec(ModelSpec):
         from forebear.embeddings.word_table import OnehotModel
 
         return OnehotModel(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids)
-
-    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
-        return word_encoder_model(tokenizer.vocab_size, None, reader)
-
-    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        return WORD_INPUT_FORMAT
 
     def default_recipe(self) -> dict[str, Any]:
         return {"batch": 100_000, "epochs": 1, "warmup": 0}

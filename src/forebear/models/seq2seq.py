@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from forebear.errors import InputError
 from forebear.models import spec
 from forebear.models.spec import ModelSpec
 from forebear.objectives.seq2seq import SequenceToSequence
@@ -16,13 +15,8 @@ if TYPE_CHECKING:
     from forebear.nn.heads import LMHead
     from forebear.nn.model import Model
 
-LAPTOP_FIELDS = {
-    "depth": 1,
-    "tied": True,
-    "shared": True,
-    "dropout": 0.1,
-    "smoothing": 0.1,
-}  # shared by the small sizes
+# Shared by the small sizes.
+LAPTOP_FIELDS = {"depth": 1, "tied": True, "shared": True, "dropout": 0.1, "smoothing": 0.1}
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,6 @@ class Seq2SeqSpec(ModelSpec):
     }
     size: ClassVar[str] = "small"
     learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
-    tokenizer: ClassVar[str] = "bytepair"
     entries: ClassVar[int] = 80_000
 
     width: int = 1000
@@ -67,13 +60,9 @@ class Seq2SeqSpec(ModelSpec):
     smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in {"width": self.width, "depth": self.depth, "context": self.context}.items():
-            if not value > 0:
-                raise InputError(f"{name} is {value}", hint="give a number above 0")
+        spec.require_positive(self, "width", "depth", "context")
         spec.require_range(self, inner=(0, None))
-        for name, value in {"dropout": self.dropout, "smoothing": self.smoothing}.items():
-            if not 0 <= value < 1:
-                raise InputError(f"{name} is {value}", hint="give a share from 0 to below 1")
+        spec.require_share(self, "dropout", "smoothing")
 
     def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
         ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]

@@ -58,26 +58,12 @@ class ModelSpec(ABC):
 
     entries: ClassVar[int] = 50_257  # size of the published vocabulary; GPT-2's where there is none
     needs: ClassVar[tuple[str, ...]] = ("end",)  # roles of the special tokens it needs
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether hidden states are carried from one training step to the next."""
-        return False
-
-    @property
-    def char_level(self) -> bool:
-        """Whether words are read as characters, so that none is out of vocabulary."""
-        return False
-
-    @property
-    def needs_word_boundaries(self) -> bool:
-        """Whether the objective needs word boundaries, also of Chinese words."""
-        return False
-
-    @property
-    def uses_entities(self) -> bool:
-        """Whether the objective uses named entities."""
-        return False
+    is_stateful: ClassVar[bool] = False  # hidden states are carried from one training step to the next
+    char_level: ClassVar[bool] = False  # words are read as characters, so that none is out of vocabulary
+    needs_word_boundaries: ClassVar[bool] = False  # for the objective, also of Chinese words
+    uses_entities: ClassVar[bool] = False  # the objective uses named entities
+    needs_task_encoder: ClassVar[bool] = False  # it consists of word vectors only
+    accepts_task_encoder: ClassVar[bool] = False  # over its mixed layers; else its own encoder is used alone
 
     @property
     def task_learner(self) -> str:
@@ -107,11 +93,6 @@ class ModelSpec(ABC):
     def build(self, tokenizer: Any) -> Any:
         """The model: an `nn.model.Model`, a statistical model or word vectors."""
 
-    @property
-    def accepts_task_encoder(self) -> bool:
-        """Whether a task encoder over its mixed layers is supported; else its own encoder is used alone."""
-        return self.needs_task_encoder
-
     def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Any:
         """A tagger trained on tagged words, if the spec `learns_tags`.
 
@@ -124,19 +105,12 @@ class ModelSpec(ABC):
         """The tokenizer for tasks; character-level models have no unknown words."""
         return tokenizer
 
-    @property
-    def needs_task_encoder(self) -> bool:
-        """Whether it consists of word vectors only, which need a task encoder."""
-        return self.learning == "sweeping"
-
     def build_task_encoder(self, tokenizer: Any, reader: TaskEncoderConfig) -> Any:
         """The encoder for tasks: its own, or a task encoder over its word vectors."""
         return self.build(tokenizer)
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """Input format for tasks: plain texts, unless the model has special tokens."""
-        from forebear.objectives.input_format import InputFormat
-
         return InputFormat()
 
     def default_recipe(self) -> dict[str, Any]:
@@ -144,22 +118,42 @@ class ModelSpec(ABC):
         return {}
 
 
-# Vectors of words in the service of a task: what every milestone that has nothing else gives as its encoder.
-
-
-WORD_INPUT_FORMAT = InputFormat(segments=True)  # plain texts, with segment ids for pairs
 DEFAULT_EMBEDDING_SIZE = 100  # size of vectors that are learned with a task, by default
 
 
-def word_encoder_model(vocabulary: int, width: int | None, reader: TaskEncoderConfig) -> Model:
-    """A model without heads: an embedding table and a task encoder."""
-    from forebear.nn.model import Model
-    from forebear.nn.nnlm import WordEmbedding
-    from forebear.nn.task_encoders import TaskEncoder
+@dataclass(frozen=True)
+class WordVectorSpec(ModelSpec):
+    """A model that leaves word vectors behind: a task needs an encoder over them."""
 
-    words = WordEmbedding(vocabulary, width or reader.width or DEFAULT_EMBEDDING_SIZE)
-    options: dict[str, Any] = {"reader": reader.kind, "pairs": reader.pairs, "dropout": reader.dropout}
-    return Model(TaskEncoder(words, width=reader.width or words.width, **options), {})
+    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
+    tokenizer: ClassVar[str] = "words"
+    needs: ClassVar[tuple[str, ...]] = ()
+    needs_task_encoder: ClassVar[bool] = True
+    accepts_task_encoder: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # fields of the models
+        width: int | None = None
+        min_count: int = 1
+    else:
+        width = None
+
+    @property
+    def min_word_count(self) -> int:
+        return self.min_count
+
+    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
+        """A model without heads: an embedding table and a task encoder."""
+        from forebear.nn.model import Model
+        from forebear.nn.nnlm import WordEmbedding
+        from forebear.nn.task_encoders import TaskEncoder
+
+        words = WordEmbedding(tokenizer.vocab_size, self.width or reader.width or DEFAULT_EMBEDDING_SIZE)
+        options: dict[str, Any] = {"reader": reader.kind, "pairs": reader.pairs, "dropout": reader.dropout}
+        return Model(TaskEncoder(words, width=reader.width or words.width, **options), {})
+
+    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
+        """Plain texts, with segment ids for pairs."""
+        return InputFormat(segments=True)
 
 
 # --- Validation ---
@@ -170,17 +164,27 @@ ACTIVATIONS = ("gelu", "gelu-tanh", "relu")
 
 def validate_transformer(model_spec: BertSpec | GPTSpec | TransformerSpec) -> None:
     """Reject fields that define no valid Transformer."""
-    values = {"width": model_spec.width, "depth": model_spec.depth, "heads": model_spec.heads}
-    values |= {"context": model_spec.context, "epsilon": model_spec.epsilon}
-    for name, value in values.items():
-        if not value > 0:
-            raise InputError(f"{name} is {value}", hint="give a number above 0")
+    require_positive(model_spec, "width", "depth", "heads", "context", "epsilon")
     if not 0 <= model_spec.dropout < 1 or model_spec.inner < 0:
         message = f"dropout {model_spec.dropout}, inner {model_spec.inner}"
         raise InputError(message, hint="give a dropout from 0 to below 1")
     if model_spec.width % model_spec.heads:
         hint = f"choose heads that divide it, such as {max(1, model_spec.width // 64)}"
         raise InputError(f"a width of {model_spec.width} cannot be shared by {model_spec.heads} heads", hint=hint)
+
+
+def require_positive(model_spec: ModelSpec, *names: str) -> None:
+    """Reject fields that are not above 0."""
+    for name in names:
+        if not (value := getattr(model_spec, name)) > 0:
+            raise InputError(f"{name} is {value}", hint="give a number above 0")
+
+
+def require_share(model_spec: ModelSpec, *names: str) -> None:
+    """Reject fields outside 0 ≤ value < 1."""
+    for name in names:
+        if not 0 <= (value := getattr(model_spec, name)) < 1:
+            raise InputError(f"{name} is {value}", hint="give a share from 0 to below 1")
 
 
 def require_range(model_spec: ModelSpec, **limits: tuple[float, float | None]) -> None:

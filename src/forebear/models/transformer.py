@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from forebear.errors import InputError
 from forebear.models import spec
 from forebear.models.spec import ModelSpec
 from forebear.objectives.seq2seq import SequenceToSequence
@@ -47,7 +46,6 @@ class TransformerSpec(ModelSpec):
     }
     size: ClassVar[str] = "small"
     learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
-    tokenizer: ClassVar[str] = "bytepair"
     entries: ClassVar[int] = 37_000
 
     width: int = 512
@@ -64,8 +62,7 @@ class TransformerSpec(ModelSpec):
     def __post_init__(self) -> None:
         spec.validate_transformer(self)
         spec.require_choice("norm", self.norm, ("post", "pre"))
-        if not 0 <= self.smoothing < 1:
-            raise InputError(f"smoothing is {self.smoothing}", hint="give a share from 0 to below 1")
+        spec.require_share(self, "smoothing")
 
     def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
         ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]
@@ -112,12 +109,5 @@ class TransformerSpec(ModelSpec):
         """The paper's for its sizes; small sizes train for minutes, in many small steps."""
         if self.width >= 512:
             rate = (self.width * WARMUP) ** -0.5
-            return {
-                "rate": rate,
-                "warmup": WARMUP,
-                "schedule": "root",
-                "batch": 50_000,
-                "memory": 0.98,
-                "decay": 0.0,
-            }
+            return {"rate": rate, "warmup": WARMUP, "schedule": "root", "batch": 50_000, "memory": 0.98, "decay": 0.0}
         return {"rate": 0.256 / self.width, "batch": 1024, "memory": 0.98, "decay": 0.01}

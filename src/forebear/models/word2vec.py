@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.models import spec
-from forebear.models.spec import WORD_INPUT_FORMAT, ModelSpec, word_encoder_model
+from forebear.models.spec import WordVectorSpec
 from forebear.objectives.context_windows import ContextWindows
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.embeddings.phrases import PhraseModel
     from forebear.embeddings.word_table import PretrainedVectors
-    from forebear.nn.model import Model
-    from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
 GIVEN = "given"  # output of imported vectors, not selectable
@@ -24,7 +22,7 @@ MAX_PHRASE_PASSES = 4  # maximum passes of joining phrases: up to 16 words
 
 
 @dataclass(frozen=True)
-class Word2VecSpec(ModelSpec):
+class Word2VecSpec(WordVectorSpec):
     """Efficient Estimation of Word Representations in Vector Space (Mikolov, Chen, Corrado, Dean; 2013).
 
     The NNLM's hidden layer and its softmax over all words took most of the time. word2vec leaves the layer away: the
@@ -56,9 +54,6 @@ class Word2VecSpec(ModelSpec):
         "fasttext": {"subwords": True},
     }
     size: ClassVar[str] = "100d"
-    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
-    tokenizer: ClassVar[str] = "words"
-    needs: ClassVar[tuple[str, ...]] = ()
 
     width: int = 100
     window: int = 5
@@ -89,10 +84,6 @@ class Word2VecSpec(ModelSpec):
             return super().new_word_note
         return "have vectors that begin with what is known of their letter groups, beside a row of their own by chance"
 
-    @property
-    def min_word_count(self) -> int:
-        return self.min_count
-
     def objective(self, tokenizer: Tokenizer) -> ContextWindows:
         return ContextWindows(self.unit)
 
@@ -120,12 +111,6 @@ class Word2VecSpec(ModelSpec):
 
         phrase_options = {"passes": self.phrases, "min_count": self.min_count}
         return PhraseModel(make, tokens=tokenizer.vocabulary(), never=tokenizer.special_ids, **phrase_options)
-
-    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
-        return word_encoder_model(tokenizer.vocab_size, self.width, reader)
-
-    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        return WORD_INPUT_FORMAT
 
     def default_recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025

@@ -115,12 +115,13 @@ class CharIds:
         return row
 
 
-def char_ids_for(tokens: Sequence[str], longest: int, roles: Mapping[str, int], key: str) -> CharIds:
-    """The shared CharIds of a vocabulary (identified by `key`), so that ids mean the same words everywhere."""
+def char_ids_for(tokenizer: Tokenizer, longest: int) -> CharIds:
+    """The shared CharIds of a vocabulary, so that ids mean the same words everywhere."""
+    key = tokenizer.digest, longest
     with _LOCK:
-        char_ids = _SPELLINGS.get((key, longest))
+        char_ids = _SPELLINGS.get(key)
         if char_ids is None:
-            char_ids = _SPELLINGS[key, longest] = CharIds(tokens, longest, roles)
+            char_ids = _SPELLINGS[key] = CharIds(tokenizer.vocabulary(), longest, tokenizer.special_roles)
         return char_ids
 
 
@@ -193,6 +194,12 @@ class OOVTokenizer(Tokenizer):
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids, counts = self.base.encode_many(texts)
         return oov_ids(self.base, self.spelling, texts, ids, counts), counts
+
+
+def oov_tokenizer(tokenizer: Tokenizer, longest: int) -> OOVTokenizer:
+    """The tokenizer, with ids for out-of-vocabulary words of at most `longest` symbols."""
+    base = base_tokenizer(tokenizer)
+    return OOVTokenizer(base, char_ids_for(base, longest))
 
 
 def base_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
