@@ -15,6 +15,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
 from forebear.interop import elmo_hdf5 as recurrent
 from forebear.interop import word_vectors
+from forebear.interop.foreign_files import tokenizer_of_spaced_words
 from forebear.interop.hf_tasks import add_task_heads, exported_task, imported_task
 from forebear.interop.word_vectors import VectorFileOptions, export_vectors, import_vectors, vector_export_note
 from forebear.registry import model_spec
@@ -164,7 +165,6 @@ def _download_from_hub(name: str) -> Path:
 
 
 def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
-    from forebear.data.tokenizers import word_level
     from forebear.interop import arpa
 
     text = head.decode(errors="replace").removeprefix("\ufeff")
@@ -177,10 +177,7 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
     model = arpa.read_arpa(path)
     names = _unique_word_names(model)
     special_tokens = {"unknown": names[model.unk_id], "end": names[model.eos_id]}
-    tokenizer_spec = word_level.word_tokenizer_spec(
-        names, specials=special_tokens, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
-    )
-    tokenizer = Tokenizer(tokenizer_spec, file=path)
+    tokenizer = tokenizer_of_spaced_words(names, special_tokens, path)
     spec = model_spec("ngram")(order=len(model.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
     network.load_probabilities(model.ngrams, model.log_probs, model.backoffs)

@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.io.atomic import new_folder
-from forebear.data.tokenizers import word_level
+from forebear.data.io.files import CORRUPT_FILE_HINT
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError, join_errors
+from forebear.interop import lstm_npz
 from forebear.interop.elmo_options import (
+    CHARACTER_TABLE,
     CHARACTERS,
-    CORRUPT_HINT,
     OPTIONS,
+    PROJECTION,
     SOFTMAX,
+    TOKEN_TABLE,
     VOCABULARY,
     WEIGHTS,
     ElmoFiles,
@@ -33,11 +36,11 @@ from forebear.interop.elmo_options import (
     is_elmo,
     open_hdf5,
     read_elmo_options,
-    read_vocabulary,
     sizes_from_fields,
     to_elmo_options,
     write_hdf5,
 )
+from forebear.interop.foreign_files import format_shape, read_word_list, reorder_gates, tokenizer_of_spaced_words
 from forebear.registry import model_spec
 from forebear.training.create_run import create_run
 
@@ -51,11 +54,7 @@ if TYPE_CHECKING:
 ELMO_MARKERS = {"start": "<S>", "end": "</S>", "unknown": "<UNK>"}  # by our roles
 UNPREDICTABLE_SCORE = -1e4  # logit of a word that is never predicted
 BOS_ROW, EOS_ROW = 256, 257  # rows of the character table for the beginning and the end of a sentence
-CHARACTER_TABLE, TOKEN_TABLE, SOFTMAX_LAYER = (
-    "encoder.embedding.character",
-    "encoder.embedding.token",
-    "heads.next.softmax.scores",
-)
+SOFTMAX_WEIGHT, SOFTMAX_BIAS = "heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias"
 
 
 def vocabulary_lines(tokens: Sequence[str], roles: Mapping[str, int]) -> list[str]:
@@ -93,36 +92,27 @@ def add_marker_rows(
     """
     extended = dict(tensors)
     start = lines.index(ELMO_MARKERS["start"])
-    if (table := extended.get(f"{TOKEN_TABLE}.weight")) is not None:
-        num_extra = len(lines) - len(table)
-        extended[f"{TOKEN_TABLE}.weight"] = table = np.concatenate(
-            [table, np.repeat(table[eos_id : eos_id + 1], num_extra, 0)]
-        )
+    if (table := extended.get(TOKEN_TABLE)) is not None:
+        extra_rows = np.repeat(table[eos_id : eos_id + 1], len(lines) - len(table), 0)
+        extended[TOKEN_TABLE] = table = np.concatenate([table, extra_rows])
         if shared_boundary:
             table[start] = table[eos_id]
-    if shared_boundary and (table := extended.get(f"{CHARACTER_TABLE}.weight")) is not None:
-        extended[f"{CHARACTER_TABLE}.weight"] = table = table.copy()
+    if shared_boundary and (table := extended.get(CHARACTER_TABLE)) is not None:
+        extended[CHARACTER_TABLE] = table = table.copy()
         table[BOS_ROW] = table[EOS_ROW]
-    if (scores := extended.get(f"{SOFTMAX_LAYER}.weight")) is not None and (num_extra := len(lines) - len(scores)):
-        extended[f"{SOFTMAX_LAYER}.weight"] = np.concatenate(
-            [scores, np.zeros((num_extra, scores.shape[1]), np.float32)]
-        )
-        extended[f"{SOFTMAX_LAYER}.bias"] = np.append(
-            extended[f"{SOFTMAX_LAYER}.bias"], np.full(num_extra, UNPREDICTABLE_SCORE, np.float32)
-        )
+    if (scores := extended.get(SOFTMAX_WEIGHT)) is not None and (num_extra := len(lines) - len(scores)):
+        extended[SOFTMAX_WEIGHT] = np.concatenate([scores, np.zeros((num_extra, scores.shape[1]), np.float32)])
+        extra_bias = np.full(num_extra, UNPREDICTABLE_SCORE, np.float32)
+        extended[SOFTMAX_BIAS] = np.append(extended[SOFTMAX_BIAS], extra_bias)
     return extended
 
 
 def drop_extra_rows(tensors: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, np.ndarray]:
     """The tensors without the rows after the first `vocab_size` words."""
-    by_word = (f"{TOKEN_TABLE}.weight", f"{SOFTMAX_LAYER}.weight", f"{SOFTMAX_LAYER}.bias")
+    by_word = (TOKEN_TABLE, SOFTMAX_WEIGHT, SOFTMAX_BIAS)
     return {name: value[:vocab_size] if name in by_word else value for name, value in tensors.items()}
 
 
-__all__ = ["ELMO_MARKERS", "ElmoCheckpoint", "is_elmo", "read_elmo", "write_elmo"]
-
-FILTER, HIGHWAY, PROJECTION = "encoder.embedding.filters", "encoder.embedding.highways", "encoder.embedding.project"
-DIRECTIONS = ("encoder.onward", "encoder.back")
 GATES = (0, 2, 1, 3)  # i g f o as i f g o, and back again
 MAX_FAULTS = 200  # listed in an error
 ALLENNLP_MAX_CHARACTERS = 50  # per word, whatever the options say
@@ -150,7 +140,7 @@ class ElmoCheckpoint:
     @property
     def heads(self) -> tuple[str, ...]:
         """Heads of the model: the softmax serves both directions."""
-        return ("next", "previous") if f"{SOFTMAX_LAYER}.weight" in self.tensors else ()
+        return ("next", "previous") if SOFTMAX_WEIGHT in self.tensors else ()
 
     def to_dict(self) -> dict[str, Any]:
         """The import report as stored in run.json."""
@@ -172,22 +162,25 @@ def read_elmo(path: Path) -> ElmoCheckpoint:
     """Read a folder, or a weight file with options.json next to it."""
     files = find_elmo_files(path)
     sizes, notes = read_elmo_options(files.options), list(files.notes)
-    words, ignored_lines = (None, []) if files.vocabulary is None else read_vocabulary(files.vocabulary)
-    if ignored_lines:
-        notes.append(f"{len(ignored_lines):,} lines of {files.vocabulary} are blank or repeat a word: left out")
+    words, num_ignored = None, 0
+    if files.vocabulary is not None:
+        lines = read_word_list(files.vocabulary)
+        words = list(dict.fromkeys(filter(None, lines)))
+        num_ignored = len(lines) - len(words)
+    if num_ignored:
+        notes.append(f"{num_ignored:,} lines of {files.vocabulary} are blank or repeat a word: left out")
     with open_hdf5(files.weights) as arrays:
         sizes, hdf5_arrays = _read_network_arrays(arrays, sizes, files)
-    _check_vocabulary(path, sizes, words, len(ignored_lines))
+    _check_vocabulary(path, sizes, words, num_ignored)
     _check_projections(files.weights, sizes, hdf5_arrays)
-    tensors, matched = _to_our_tensors(hdf5_arrays, sizes), len(hdf5_arrays)
     if sizes.reads == CHARACTERS and not sizes.projected:
         notes.append("what its filters find is not projected: a projection that changes nothing stands in its place")
-    softmax, skip_reason = _read_softmax(files, sizes, words, len(ignored_lines))
+    softmax, skip_reason = _read_softmax(files, sizes, words, num_ignored)
     skipped: dict[str, tuple[str, ...]] = {skip_reason: SOFTMAX} if skip_reason else {}
     if files.softmax is None:
         notes.append("its files hold no softmax: it can be asked for vectors, and not for words")
-    fields, matched = sizes.spec_fields() | {"softmax": "full"}, matched + len(softmax)
-    return ElmoCheckpoint(fields, tensors | softmax, words, matched, skipped, notes)
+    fields, tensors = sizes.spec_fields() | {"softmax": "full"}, _to_our_tensors(hdf5_arrays, sizes) | softmax
+    return ElmoCheckpoint(fields, tensors, words, len(hdf5_arrays) + len(softmax), skipped, notes)
 
 
 def _read_network_arrays(
@@ -198,12 +191,12 @@ def _read_network_arrays(
         message = f"it reads the letters of words, and {files.options.name} has no char_cnn to tell how"
         raise InputError(message, file=files.weights, hint=MISMATCH_HINT)
     sizes = sizes.resolve(arrays.shapes)
-    expected = sizes.tensor_shapes()
+    expected = sizes.array_shapes()
     softmax_names = SOFTMAX if any(name in arrays.shapes for name in SOFTMAX) else ()
     faults = [f"{name} is missing" for name in (*expected, *softmax_names) if name not in arrays.shapes]
     for name, shape in arrays.shapes.items():
         if name in expected and shape != expected[name]:
-            faults.append(f"{name} is {_format_shape(shape)} instead of {_format_shape(expected[name])}")
+            faults.append(f"{name} is {format_shape(shape)} instead of {format_shape(expected[name])}")
         elif name not in expected and name not in softmax_names:
             faults.append(f"{name} is not expected")
     if faults:
@@ -212,52 +205,35 @@ def _read_network_arrays(
     return sizes, {name: arrays.read(name) for name in expected}
 
 
-def _format_shape(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape)) or "a single number"
-
-
 def _to_our_tensors(arrays: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
-    if sizes.reads == CHARACTERS:
-        tensors[f"{CHARACTER_TABLE}.weight"] = arrays["char_embed"]
-        for number, (filter_width, count) in enumerate(sizes.filters):
-            source = arrays[f"CNN/W_cnn_{number}"]  # (1, wide, characters, count)
-            tensors[f"{FILTER}.{number}.weight"] = source.reshape(filter_width * sizes.characters, count).T
-            tensors[f"{FILTER}.{number}.bias"] = arrays[f"CNN/b_cnn_{number}"]
-        for number in range(sizes.highways):
-            for gate in ("carry", "transform"):
-                tensors[f"{HIGHWAY}.{number}.{gate}.weight"] = arrays[f"CNN_high_{number}/W_{gate}"].T
-                tensors[f"{HIGHWAY}.{number}.{gate}.bias"] = arrays[f"CNN_high_{number}/b_{gate}"]
-        identity = (np.eye(sizes.width), np.zeros(sizes.width)) if not sizes.projected else None
-        weight, bias = identity or (arrays["CNN_proj/W_proj"].T, arrays["CNN_proj/b_proj"])
-        tensors |= {f"{PROJECTION}.weight": weight, f"{PROJECTION}.bias": bias}
-    else:
-        tensors[f"{TOKEN_TABLE}.weight"] = arrays["embedding"]
-    for direction, prefix in enumerate(DIRECTIONS):
-        for layer in range(sizes.depth):
-            name, source = f"{prefix}.{layer}", sizes.cell_prefix(direction, layer)
-            weights = _reorder_gates(arrays[f"{source}W_0"].T)  # (4 · cells, width of the input, then of the state)
-            bias = _reorder_gates(arrays[f"{source}B"])
-            bias[sizes.cells : 2 * sizes.cells] += np.float32(1)
-            tensors |= {f"{name}.input.weight": weights[:, : sizes.width], f"{name}.input.bias": bias}
-            tensors[f"{name}.state.weight"] = weights[:, sizes.width :]
-            if sizes.projects_output:
-                tensors[f"{name}.project.weight"] = arrays[f"{source}W_P_0"].T
+    if sizes.reads == CHARACTERS and not sizes.projected:
+        tensors |= {f"{PROJECTION}.weight": np.eye(sizes.width), f"{PROJECTION}.bias": np.zeros(sizes.width)}
+    for name, (our_name, shape) in sizes.input_arrays().items():
+        array = arrays[name]
+        tensors[our_name] = array.reshape(-1, shape[-1]).T if _is_layer(our_name, shape) else array
+    for name, source in sizes.lstm_cells():
+        weights = reorder_gates(arrays[f"{source}W_0"].T, GATES)  # (4 · cells, width of the input, then of the state)
+        bias = reorder_gates(arrays[f"{source}B"], GATES)
+        bias[sizes.cells : 2 * sizes.cells] += np.float32(1)
+        tensors |= {f"{name}.input.weight": weights[:, : sizes.width], f"{name}.input.bias": bias}
+        tensors[f"{name}.state.weight"] = weights[:, sizes.width :]
+        if sizes.projects_output:
+            tensors[f"{name}.project.weight"] = arrays[f"{source}W_P_0"].T
     return {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
 
 
-def _reorder_gates(rows: np.ndarray) -> np.ndarray:
-    """The rows of the four gates in the other order; its own inverse."""
-    blocks = np.split(rows, 4)
-    return np.concatenate([blocks[gate] for gate in GATES])
+def _is_layer(our_name: str, shape: Sequence[int]) -> bool:
+    """Whether an array is the weight of a layer, [in, out] in the file: neither a bias nor a table."""
+    return len(shape) > 1 and our_name not in (CHARACTER_TABLE, TOKEN_TABLE)
 
 
-def _check_vocabulary(path: Path, sizes: ElmoSizes, words: Sequence[str] | None, ignored_lines: int) -> None:
+def _check_vocabulary(path: Path, sizes: ElmoSizes, words: Sequence[str] | None, num_ignored: int) -> None:
     """Checks that a word-level model comes with its complete vocabulary."""
     if sizes.reads == CHARACTERS:
         return
     hint = f"put the vocabulary there that it was trained with, as {VOCABULARY}"
-    if words is None or ignored_lines or len(words) != sizes.words:
+    if words is None or num_ignored or len(words) != sizes.words:
         message = f"it reads words, {sizes.words:,} of them, and there is no vocabulary of so many"
         raise InputError(message, file=path, hint=hint)
     if missing := [mark for mark in ELMO_MARKERS.values() if mark not in words]:
@@ -276,7 +252,7 @@ def _check_projections(file: Path, sizes: ElmoSizes, arrays: Mapping[str, np.nda
 
 
 def _read_softmax(
-    files: ElmoFiles, sizes: ElmoSizes, words: Sequence[str] | None, ignored_lines: int
+    files: ElmoFiles, sizes: ElmoSizes, words: Sequence[str] | None, num_ignored: int
 ) -> tuple[dict[str, np.ndarray], str]:
     """The softmax layer, or the reason why it is skipped; neither if there is none."""
     if files.softmax is None:
@@ -285,19 +261,16 @@ def _read_softmax(
         size = (arrays.shapes[SOFTMAX[1]] or (0,))[0]
         expected = dict(zip(SOFTMAX, ((size, sizes.width), (size,)), strict=True))
         mismatched = [name for name, shape in expected.items() if arrays.shapes[name] != shape]
-        if faults := [f"{name} is {_format_shape(arrays.shapes[name])}" for name in mismatched]:
+        if faults := [f"{name} is {format_shape(arrays.shapes[name])}" for name in mismatched]:
             message = f"no softmax over words for vectors of {sizes.width} numbers: {join_errors(faults)}"
-            raise InputError(message, file=files.softmax, hint=CORRUPT_HINT)
+            raise InputError(message, file=files.softmax, hint=CORRUPT_FILE_HINT)
         if words is None:
             return {}, "there is no vocabulary to name its words"
         if missing := [mark for mark in ELMO_MARKERS.values() if mark not in words]:
             return {}, f"the vocabulary has no {' and no '.join(missing)}"
-        if ignored_lines or len(words) != size:
+        if num_ignored or len(words) != size:
             return {}, f"it has {size:,} rows, and the vocabulary {len(words):,} words"
-        return {
-            f"{SOFTMAX_LAYER}.weight": arrays.read(SOFTMAX[0]),
-            f"{SOFTMAX_LAYER}.bias": arrays.read(SOFTMAX[1]),
-        }, ""
+        return {SOFTMAX_WEIGHT: arrays.read(SOFTMAX[0]), SOFTMAX_BIAS: arrays.read(SOFTMAX[1])}, ""
 
 
 # --- Writing ---
@@ -319,34 +292,18 @@ def write_elmo(
 
 def _to_hdf5_arrays(tensors: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
-    if sizes.reads == CHARACTERS:
-        arrays["char_embed"] = tensors[f"{CHARACTER_TABLE}.weight"]
-        for number, (filter_width, count) in enumerate(sizes.filters):
-            shape = (1, filter_width, sizes.characters, count)
-            arrays[f"CNN/W_cnn_{number}"] = tensors[f"{FILTER}.{number}.weight"].T.reshape(shape)
-            arrays[f"CNN/b_cnn_{number}"] = tensors[f"{FILTER}.{number}.bias"]
-        for number in range(sizes.highways):
-            for gate in ("carry", "transform"):
-                arrays[f"CNN_high_{number}/W_{gate}"] = tensors[f"{HIGHWAY}.{number}.{gate}.weight"].T
-                arrays[f"CNN_high_{number}/b_{gate}"] = tensors[f"{HIGHWAY}.{number}.{gate}.bias"]
-        arrays |= {
-            "CNN_proj/W_proj": tensors[f"{PROJECTION}.weight"].T,
-            "CNN_proj/b_proj": tensors[f"{PROJECTION}.bias"],
-        }
-    else:
-        arrays["embedding"] = tensors[f"{TOKEN_TABLE}.weight"]
-    for direction, prefix in enumerate(DIRECTIONS):
-        for layer in range(sizes.depth):
-            name, target = f"{prefix}.{layer}", sizes.cell_prefix(direction, layer)
-            bias = tensors[f"{name}.input.bias"].copy()
-            bias[sizes.cells : 2 * sizes.cells] -= np.float32(1)
-            weights = np.concatenate([tensors[f"{name}.input.weight"], tensors[f"{name}.state.weight"]], axis=1)
-            arrays |= {f"{target}W_0": _reorder_gates(weights).T, f"{target}B": _reorder_gates(bias)}
-            arrays[f"{target}W_P_0"] = (
-                tensors[f"{name}.project.weight"].T if sizes.projects_output else np.eye(sizes.width)
-            )
-    if f"{SOFTMAX_LAYER}.weight" in tensors:
-        arrays |= {SOFTMAX[0]: tensors[f"{SOFTMAX_LAYER}.weight"], SOFTMAX[1]: tensors[f"{SOFTMAX_LAYER}.bias"]}
+    for name, (our_name, shape) in sizes.input_arrays().items():
+        tensor = tensors[our_name]
+        arrays[name] = tensor.T.reshape(shape) if _is_layer(our_name, shape) else tensor
+    for name, target in sizes.lstm_cells():
+        bias = tensors[f"{name}.input.bias"].copy()
+        bias[sizes.cells : 2 * sizes.cells] -= np.float32(1)
+        weights = np.concatenate([tensors[f"{name}.input.weight"], tensors[f"{name}.state.weight"]], axis=1)
+        projection = tensors[f"{name}.project.weight"].T if sizes.projects_output else np.eye(sizes.width)
+        arrays |= {f"{target}W_0": reorder_gates(weights, GATES).T, f"{target}B": reorder_gates(bias, GATES)}
+        arrays[f"{target}W_P_0"] = projection
+    if SOFTMAX_WEIGHT in tensors:
+        arrays |= {SOFTMAX[0]: tensors[SOFTMAX_WEIGHT], SOFTMAX[1]: tensors[SOFTMAX_BIAS]}
     return arrays
 
 
@@ -377,25 +334,20 @@ SPACES_NOTE = "words are what stands between spaces: write text for it as it was
 
 def is_elmo_or_lstm_npz(path: Path) -> bool:
     """Whether a path holds a published ELMo or an LSTM in a NumPy archive."""
-    from forebear.interop import lstm_npz
-
     return is_elmo(path) or lstm_npz.is_rnnlm(path)
 
 
 def import_elmo_or_lstm_npz(path: Path, target: Path) -> RunFolder:
     """Create a run from such a folder or file."""
-    from forebear.interop import lstm_npz
-
     if is_elmo(path):
         return _import_elmo(path, target, read_elmo(path))
     checkpoint = lstm_npz.read_rnnlm(path)
-    tokenizer = _tokenizer_for_words(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
+    tokenizer = tokenizer_of_spaced_words(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
     metadata = {"imported": str(path), "heads": ["next"], "notes": [*checkpoint.notes, SPACES_NOTE]}
     return _create_imported_run(target, "lstm", checkpoint.fields, tokenizer, checkpoint.tensors, path, metadata)
 
 
 def _import_elmo(path: Path, target: Path, checkpoint: ElmoCheckpoint) -> RunFolder:
-
     tokenizer_file = (path if path.is_dir() else path.parent) / TOKENIZER_FILE
     notes, tensors = checkpoint.notes(), checkpoint.tensors
     if tokenizer_file.is_file():
@@ -410,22 +362,12 @@ def _import_elmo(path: Path, target: Path, checkpoint: ElmoCheckpoint) -> RunFol
         tensors = drop_extra_rows(tensors, tokenizer.vocab_size)
         notes.append(f"text is cut by the {TOKENIZER_FILE} beside it")
     else:
-        tokenizer = _tokenizer_for_words(checkpoint.words or [], ELMO_MARKERS, path)
+        tokenizer = tokenizer_of_spaced_words(checkpoint.words or [], ELMO_MARKERS, path)
         notes.append(SPACES_NOTE)
         if checkpoint.fields["reads"] == "characters":
             notes.append("words that its vocabulary lacks are read by how they are written")
     metadata = {"imported": str(path), "heads": list(checkpoint.heads), "report": checkpoint.to_dict(), "notes": notes}
     return _create_imported_run(target, "elmo", checkpoint.fields | {"borders": 2}, tokenizer, tensors, path, metadata)
-
-
-def _tokenizer_for_words(words: Sequence[str], markers: Mapping[str, str], path: Path) -> Tokenizer:
-    """A whitespace tokenizer with these words, followed by the markers that they lack."""
-    known = set(words)
-    tokens = [*words, *(marker for marker in markers.values() if marker not in known)]
-    tokenizer_spec = word_level.word_tokenizer_spec(
-        tokens, specials=markers, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
-    )
-    return Tokenizer(tokenizer_spec, file=path)
 
 
 def _create_imported_run(
@@ -453,7 +395,7 @@ def export_elmo(run: ExportableRun, target: Path) -> list[str]:
         notes.append("its words are cut by a segmenter, which others lack: give them text that is cut, words by spaces")
     arrays = {name: value.numpy() for name, value in run.network.tensors().items()}
     heads = [name for name in arrays if name.startswith("heads.")]
-    if not all(name.startswith(SOFTMAX_LAYER) for name in heads):
+    if not all(name in (SOFTMAX_WEIGHT, SOFTMAX_BIAS) for name in heads):
         arrays = {name: value for name, value in arrays.items() if name not in heads}
         notes.append("its softmax weighs rare words in groups, which such files cannot hold: it is left out")
     eos_id = tokenizer.special_roles.get("end")

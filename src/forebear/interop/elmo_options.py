@@ -1,4 +1,4 @@
-"""Files of a published ELMo: options.json and the array shapes it implies, HDF5 arrays, and the vocabulary."""
+"""Files of a published ELMo: options.json and the array shapes it implies, and HDF5 arrays."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.io.files import CORRUPT_FILE_HINT
 from forebear.errors import InputError, join_errors
+from forebear.interop.foreign_files import finite_float32, read_json_object
 
 if TYPE_CHECKING:
     import h5py
@@ -23,6 +26,11 @@ ACTIVATIONS = ("relu", "tanh")
 CHARACTERS, WORDS = "characters", "words"  # kinds of input
 MAX_WIDTH, MAX_LAYERS = 1 << 20, 64  # beyond any real model
 REFETCH_HINT = "correct it, or fetch it again from where the weights come from"
+CHARACTER_TABLE, TOKEN_TABLE = "encoder.embedding.character.weight", "encoder.embedding.token.weight"
+PROJECTION = "encoder.embedding.project"
+DIRECTIONS = ("encoder.onward", "encoder.back")
+FIELDS = ("width", "cells", "depth", "cell_clip", "skip", "context", "dropout", "reads")  # shared with our settings
+CHARACTER_FIELDS = ("characters", "highways", "activation", "longest")
 Shape = tuple[int, ...]
 
 
@@ -30,10 +38,10 @@ Shape = tuple[int, ...]
 class ElmoSizes:
     """The sizes of a model, under the names of our settings.
 
-    has_filter_projection  the files project the filter outputs to the width (bilm-tf: only if they are wider)
-    has_output_projection  the files project the LSTM outputs (bilm-tf: only if there are more cells than the width)
-    has_unnumbered_layer   array names of a single layer have no number, as bilm-tf writes them
-    num_words              rows of the word table, for word-level models
+    projected  the files project the filter outputs to the width (bilm-tf: only if they are wider)
+    narrowed   the files project the LSTM outputs (bilm-tf: only if there are more cells than the width)
+    alone      array names of a single layer have no number, as bilm-tf writes them
+    words      rows of the word table, for word-level models
     """
 
     width: int
@@ -65,63 +73,60 @@ class ElmoSizes:
         """Total number of filters: the width of their output."""
         return sum(count for _, count in self.filters)
 
-    def cell_prefix(self, direction: int, layer: int) -> str:
-        """The prefix of the array names of one layer."""
-        return f"RNN_{direction}/RNN/" + ("" if self.alone else f"MultiRNNCell/Cell{layer}/") + "LSTMCell/"
-
     def resolve(self, shapes: Mapping[str, Shape]) -> ElmoSizes:
         """The sizes completed by what only the array names and shapes reveal."""
-        alone = self.depth == 1 and "RNN_0/RNN/LSTMCell/W_0" in shapes
-        resolved = replace(self, alone=alone, words=(shapes.get("embedding") or (0,))[0])
         lacks_projection = self.num_filters == self.width and not any(name.startswith("CNN_proj/") for name in shapes)
         lacks_output_projection = self.cells == self.width and not any(name.endswith("/W_P_0") for name in shapes)
-        return replace(resolved, projected=not lacks_projection, narrowed=not lacks_output_projection)
+        return replace(
+            self,
+            alone=self.depth == 1 and "RNN_0/RNN/LSTMCell/W_0" in shapes,
+            words=(shapes.get("embedding") or (0,))[0],
+            projected=not lacks_projection,
+            narrowed=not lacks_output_projection,
+        )
 
-    def tensor_shapes(self) -> dict[str, Shape]:
+    def input_arrays(self) -> dict[str, tuple[str, Shape]]:
+        """Our name of each array before the LSTM, and its shape in the file."""
+        if self.reads != CHARACTERS:
+            return {"embedding": (TOKEN_TABLE, (self.words, self.width))}
+        arrays: dict[str, tuple[str, Shape]] = {"char_embed": (CHARACTER_TABLE, (BYTES, self.characters))}
+        for number, (filter_width, count) in enumerate(self.filters):
+            name = f"encoder.embedding.filters.{number}"
+            arrays[f"CNN/W_cnn_{number}"] = (f"{name}.weight", (1, filter_width, self.characters, count))
+            arrays[f"CNN/b_cnn_{number}"] = (f"{name}.bias", (count,))
+        for number, gate in product(range(self.highways), ("carry", "transform")):
+            name = f"encoder.embedding.highways.{number}.{gate}"
+            arrays[f"CNN_high_{number}/W_{gate}"] = (f"{name}.weight", (self.num_filters, self.num_filters))
+            arrays[f"CNN_high_{number}/b_{gate}"] = (f"{name}.bias", (self.num_filters,))
+        if self.projected:
+            arrays["CNN_proj/W_proj"] = (f"{PROJECTION}.weight", (self.num_filters, self.width))
+            arrays["CNN_proj/b_proj"] = (f"{PROJECTION}.bias", (self.width,))
+        return arrays
+
+    def lstm_cells(self) -> list[tuple[str, str]]:
+        """The name prefix of each LSTM layer, ours and that of the arrays in the file."""
+        return [
+            (f"{prefix}.{layer}", f"RNN_{number}/RNN/{'' if self.alone else f'MultiRNNCell/Cell{layer}/'}LSTMCell/")
+            for number, prefix in enumerate(DIRECTIONS)
+            for layer in range(self.depth)
+        ]
+
+    def array_shapes(self) -> dict[str, Shape]:
         """The expected shapes of all arrays, by their names in the file."""
-        num_filters = self.num_filters
-        shapes: dict[str, Shape] = {"embedding": (self.words, self.width)}
-        if self.reads == CHARACTERS:
-            shapes = {"char_embed": (BYTES, self.characters)}
-            for number, (filter_width, count) in enumerate(self.filters):
-                shapes[f"CNN/W_cnn_{number}"] = (1, filter_width, self.characters, count)
-                shapes[f"CNN/b_cnn_{number}"] = (count,)
-            for number in range(self.highways):
-                for gate in ("carry", "transform"):
-                    shapes[f"CNN_high_{number}/W_{gate}"] = (num_filters, num_filters)
-                    shapes[f"CNN_high_{number}/b_{gate}"] = (num_filters,)
-            if self.projected:
-                shapes |= {"CNN_proj/W_proj": (num_filters, self.width), "CNN_proj/b_proj": (self.width,)}
-        for direction in range(2):
-            for layer in range(self.depth):
-                name = self.cell_prefix(direction, layer)
-                shapes[f"{name}W_0"] = (2 * self.width, 4 * self.cells)
-                shapes[f"{name}B"] = (4 * self.cells,)
-                if self.narrowed:
-                    shapes[f"{name}W_P_0"] = (self.cells, self.width)
+        shapes = {name: shape for name, (_, shape) in self.input_arrays().items()}
+        for _, name in self.lstm_cells():
+            shapes |= {f"{name}W_0": (2 * self.width, 4 * self.cells), f"{name}B": (4 * self.cells,)}
+            if self.narrowed:
+                shapes[f"{name}W_P_0"] = (self.cells, self.width)
         return shapes
 
     def spec_fields(self) -> dict[str, Any]:
         """The settings of our model."""
-        fields: dict[str, Any] = {
-            "width": self.width,
-            "cells": self.cells,
-            "depth": self.depth,
-            "cell_clip": self.cell_clip,
-            "project_clip": self.project_clip if self.projects_output else 0.0,  # it clips projections only
-            "skip": self.skip,
-            "context": self.context,
-            "dropout": self.dropout,
-            "reads": self.reads,
-        }
-        if self.reads == CHARACTERS:
-            fields |= {
-                "characters": self.characters,
-                "filters": ",".join(f"{filter_width}:{count}" for filter_width, count in self.filters),
-                "highways": self.highways,
-                "activation": self.activation,
-                "longest": self.longest,
-            }
+        reads_characters = self.reads == CHARACTERS
+        fields = {name: getattr(self, name) for name in (*FIELDS, *(CHARACTER_FIELDS if reads_characters else ()))}
+        fields["project_clip"] = self.project_clip if self.projects_output else 0.0  # it clips projections only
+        if reads_characters:
+            fields["filters"] = ",".join(f"{filter_width}:{count}" for filter_width, count in self.filters)
         return fields
 
 
@@ -167,139 +172,113 @@ def to_elmo_options(sizes: ElmoSizes, words: int | None) -> dict[str, Any]:
 
 def read_elmo_options(file: Path) -> ElmoSizes:
     """Read options.json; the error lists everything that is missing or invalid."""
-    options, reader = _read_json(file), OptionReader()
-    lstm = reader.section(options, "lstm")
-    common: dict[str, Any] = {
-        "width": reader.integer(lstm, "lstm.projection_dim"),
-        "cells": reader.integer(lstm, "lstm.dim"),
-        "depth": reader.integer(lstm, "lstm.n_layers", default=1, maximum=MAX_LAYERS),
-        "cell_clip": reader.real(lstm, "lstm.cell_clip"),
-        "project_clip": reader.real(lstm, "lstm.proj_clip"),
-        "context": reader.integer(options, "unroll_steps", default=20),
-        "dropout": reader.real(options, "dropout", default=0.1, maximum=0.99),
-        "skip": reader.choice(lstm, "lstm.use_skip_connections", (False, True), default=False),
+    reader = OptionReader(read_json_object(file, REFETCH_HINT))
+    values: dict[str, Any] = {
+        "width": reader.integer("lstm.projection_dim"),
+        "cells": reader.integer("lstm.dim"),
+        "depth": reader.integer("lstm.n_layers", default=1, maximum=MAX_LAYERS),
+        "cell_clip": reader.real("lstm.cell_clip"),
+        "project_clip": reader.real("lstm.proj_clip"),
+        "context": reader.integer("unroll_steps", default=20),
+        "dropout": reader.real("dropout", default=0.1, maximum=0.99),
+        "skip": reader.choice("lstm.use_skip_connections", (False, True), default=False),
         "reads": WORDS,
     }
-    if options.get("bidirectional", True) is not True:
-        reader.faults.append("bidirectional is not true: it reads in one direction only, which is no ELMo")
-    if "char_cnn" in options:
-        common |= {"reads": CHARACTERS} | _read_char_cnn(reader, reader.section(options, "char_cnn"))
+    if reader.options.get("bidirectional", True) is not True:
+        reader.add_fault("bidirectional is not true: it reads in one direction only, which is no ELMo")
+    if "char_cnn" in reader.options:
+        longest = reader.integer("char_cnn.max_characters_per_token", default=50, minimum=4, maximum=1 << 12)
+        reader.choice("char_cnn.n_characters", NUM_CHARACTERS, default=NUM_CHARACTERS[0])
+        values |= {
+            "reads": CHARACTERS,
+            "characters": reader.integer("char_cnn.embedding.dim"),
+            "filters": reader.filter_list("char_cnn.filters", longest),
+            "highways": reader.integer("char_cnn.n_highway", default=0, minimum=0, maximum=MAX_LAYERS),
+            "activation": reader.choice("char_cnn.activation", ACTIVATIONS),
+            "longest": longest,
+        }
     if reader.faults:
-        raise InputError(join_errors(reader.faults, MAX_LAYERS), file=file, hint=REFETCH_HINT)
-    return ElmoSizes(**common)
-
-
-def _read_char_cnn(reader: OptionReader, section: dict[str, Any]) -> dict[str, Any]:
-    max_characters = reader.integer(
-        section, "char_cnn.max_characters_per_token", default=50, minimum=4, maximum=1 << 12
-    )
-    reader.choice(section, "char_cnn.n_characters", NUM_CHARACTERS, default=NUM_CHARACTERS[0])
-    return {
-        "characters": reader.integer(reader.section(section, "char_cnn.embedding"), "char_cnn.embedding.dim"),
-        "filters": reader.filter_list(section, "char_cnn.filters", max_characters),
-        "highways": reader.integer(section, "char_cnn.n_highway", default=0, minimum=0, maximum=MAX_LAYERS),
-        "activation": reader.choice(section, "char_cnn.activation", ACTIVATIONS),
-        "longest": max_characters,
-    }
+        raise InputError(join_errors(list(reader.faults), MAX_LAYERS), file=file, hint=REFETCH_HINT)
+    return ElmoSizes(**values)
 
 
 class OptionReader:
-    """Reads entries by dotted key and collects errors; an invalid entry gets its default, or 1."""
+    """Reads entries by dotted key and collects faults, each once; an invalid entry gets its default, or 1."""
 
-    def __init__(self) -> None:
-        self.faults: list[str] = []
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.faults: dict[str, None] = {}
 
-    def _get(self, section: Mapping[str, Any], key: str, default: Any) -> Any:
-        value = section.get(key.rpartition(".")[2])
+    def add_fault(self, fault: str) -> None:
+        self.faults[fault] = None
+
+    def _get(self, key: str, default: Any = None) -> Any:
+        section, _, name = key.rpartition(".")
+        value = (self._section(section) if section else self.options).get(name)
         if value is None and default is None:
-            self.faults.append(f"{key} is missing")
+            self.add_fault(f"{key} is missing")
         return default if value is None else value
 
-    def section(self, parent: Mapping[str, Any], key: str) -> dict[str, Any]:
-        value = self._get(parent, key, None)
+    def _section(self, key: str) -> dict[str, Any]:
+        value = self._get(key)
         if value is not None and not isinstance(value, dict):
-            self.faults.append(f"{key} is {value!r:.40}, not an object")
+            self.add_fault(f"{key} is {value!r:.40}, not an object")
         return value if isinstance(value, dict) else {}
 
-    def integer(
-        self,
-        section: Mapping[str, Any],
-        key: str,
-        *,
-        default: int | None = None,
-        minimum: int = 1,
-        maximum: int = MAX_WIDTH,
-    ) -> int:
-        value = self._get(section, key, default)
+    def integer(self, key: str, *, default: int | None = None, minimum: int = 1, maximum: int = MAX_WIDTH) -> int:
+        value = self._get(key, default)
         if type(value) is int and minimum <= value <= maximum:
             return value
         if value is not None:
-            self.faults.append(f"{key} is {value!r:.40}, not a whole number from {minimum} to {maximum:,}")
+            self.add_fault(f"{key} is {value!r:.40}, not a whole number from {minimum} to {maximum:,}")
         return default or 1
 
-    def real(self, section: Mapping[str, Any], key: str, *, default: float = 0.0, maximum: float = MAX_WIDTH) -> float:
-        value = self._get(section, key, default)
+    def real(self, key: str, *, default: float = 0.0, maximum: float = MAX_WIDTH) -> float:
+        value = self._get(key, default)
         if type(value) in (int, float) and 0 <= value <= maximum:
             return float(value)
-        self.faults.append(f"{key} is {value!r:.40}, not a number from 0 to {maximum:,}")
+        self.add_fault(f"{key} is {value!r:.40}, not a number from 0 to {maximum:,}")
         return default
 
-    def choice(self, section: Mapping[str, Any], key: str, choices: tuple[Any, ...], *, default: Any = None) -> Any:
-        value = self._get(section, key, default)
+    def choice(self, key: str, choices: tuple[Any, ...], *, default: Any = None) -> Any:
+        value = self._get(key, default)
         if value is not None and not any(type(value) is type(choice) and value == choice for choice in choices):
-            self.faults.append(
-                f"{key} is {value!r:.40}; it must be {' or '.join(json.dumps(choice) for choice in choices)}"
-            )
+            self.add_fault(f"{key} is {value!r:.40}; it must be {' or '.join(map(json.dumps, choices))}")
         return value
 
-    def filter_list(self, section: Mapping[str, Any], key: str, max_width: int) -> tuple[tuple[int, int], ...]:
-        value = self._get(section, key, None)
+    def filter_list(self, key: str, max_width: int) -> tuple[tuple[int, int], ...]:
+        value = self._get(key)
         if value is None:
             return ()
         is_list = isinstance(value, list) and 0 < len(value) <= MAX_LAYERS
         if not is_list or not all(_is_filter(pair, max_width) for pair in value):
             expected = f"a list of pairs [width, how many], with widths up to the {max_width} characters of a word"
-            self.faults.append(f"{key} is {value!r:.60}, not {expected}")
+            self.add_fault(f"{key} is {value!r:.60}, not {expected}")
             return ()
         return tuple((filter_width, count) for filter_width, count in value)
 
 
 def _is_filter(value: Any, max_width: int) -> bool:
     """Whether a value is a pair of filter width and number of filters."""
-    is_pair = (
-        isinstance(value, list) and len(value) == 2 and all(type(number) is int and number > 0 for number in value)
+    is_pair = isinstance(value, list) and len(value) == 2
+    return (
+        is_pair
+        and all(type(number) is int and number > 0 for number in value)
+        and value[0] <= max_width
+        and value[1] <= MAX_WIDTH
     )
-    return is_pair and value[0] <= max_width and value[1] <= MAX_WIDTH
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"this is not JSON: {error}", file=file, hint=REFETCH_HINT) from None
-    if not isinstance(content, dict):
-        raise InputError("this is not an object", file=file, hint=REFETCH_HINT)
-    return content
 
 
 # --- The files of a model ---
 
 
-OPTIONS, WEIGHTS, VOCABULARY, TOKENIZER = "options.json", "lm_weights.hdf5", "vocab.txt", "tokenizer.json"
+OPTIONS, WEIGHTS, VOCABULARY = "options.json", "lm_weights.hdf5", "vocab.txt"
 SUFFIXES = (".hdf5", ".h5")
 SOFTMAX = ("softmax/W", "softmax/b")
 WEIGHT_PREFIXES = ("RNN_0/", "RNN_1/", "CNN/", "CNN_proj/", "char_embed")  # prefixes of array names
 MAX_COMPRESSION_RATIO = 1100  # gzip compresses at most about 1000 to 1
-CORRUPT_HINT = "it was cut short or damaged: fetch or write it again"
-HDF5_ERRORS = (
-    OSError,
-    RuntimeError,
-    KeyError,
-    ValueError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-)  # raised by h5py for corrupt files
+# Raised by h5py for corrupt files.
+HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -361,8 +340,8 @@ def find_elmo_files(path: Path) -> ElmoFiles:
 def _find_options(files: Sequence[Path], folder: Path, weights: Path | None) -> Path:
     matches = [item for item in files if item.name.endswith(OPTIONS)]
     if weights is not None and len(matches) > 1:
-        prefix = _stem(weights, "weights" + weights.suffix)
-        matches = [item for item in matches if _stem(item, OPTIONS) == prefix] or matches
+        prefix = weights.name.removesuffix("weights" + weights.suffix)
+        matches = [item for item in matches if item.name.removesuffix(OPTIONS) == prefix] or matches
     matches = [item for item in matches if item.name == OPTIONS] or matches
     if not matches:
         hint = f"put the {OPTIONS} there that was published with the weights: it says how they are used"
@@ -381,22 +360,18 @@ def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, fo
         if len(names_by_file) == 1:  # the missing arrays are listed later
             return next(iter(names_by_file))
         listing = join_errors([file.name for file in names_by_file]) or "; ".join(notes)
-        raise InputError(f"none of its HDF5 files has weights of an ELMo: {listing}", file=folder, hint=CORRUPT_HINT)
-    expected_names = (WEIGHTS, *(_stem(options, OPTIONS) + "weights" + suffix for suffix in SUFFIXES))
-    chosen = (
-        candidates
-        if len(candidates) == 1
-        else [file for name in expected_names for file in candidates if file.name == name]
-    )
-    if not chosen:
-        listing = join_errors([file.name for file in candidates])
-        hint = f"give the one that is meant: {candidates[0]}"
-        raise InputError(f"several files have weights: {listing}", file=folder, hint=hint)
-    return chosen[0]
-
-
-def _stem(file: Path, suffix: str) -> str:
-    return file.name.removesuffix(suffix)
+        raise InputError(
+            f"none of its HDF5 files has weights of an ELMo: {listing}", file=folder, hint=CORRUPT_FILE_HINT
+        )
+    if len(candidates) == 1:
+        return candidates[0]
+    expected_names = (WEIGHTS, *(options.name.removesuffix(OPTIONS) + "weights" + suffix for suffix in SUFFIXES))
+    for name in expected_names:
+        if folder / name in candidates:
+            return folder / name
+    listing = join_errors([file.name for file in candidates])
+    hint = f"give the one that is meant: {candidates[0]}"
+    raise InputError(f"several files have weights: {listing}", file=folder, hint=hint)
 
 
 def _find_vocabulary(files: Sequence[Path], notes: list[str]) -> Path | None:
@@ -423,7 +398,7 @@ def open_hdf5(file: Path) -> Iterator[HDF5Arrays]:
         raise
     except HDF5_ERRORS as error:
         reason = str(error).strip().strip("'\"") or type(error).__name__
-        raise InputError(f"this is not a whole HDF5 file ({reason})", file=file, hint=CORRUPT_HINT) from None
+        raise InputError(f"this is not a whole HDF5 file ({reason})", file=file, hint=CORRUPT_FILE_HINT) from None
 
 
 def hdf5_names(file: Path) -> list[str]:
@@ -449,19 +424,15 @@ class HDF5Arrays:
         """One array as float32."""
         item: Any = self._h5_file[name]
         if item.dtype.kind != "f":
-            raise InputError(f"{name} holds no floating point numbers", file=self.file, hint=CORRUPT_HINT)
+            raise InputError(f"{name} holds no floating point numbers", file=self.file, hint=CORRUPT_FILE_HINT)
         if item.external or item.is_virtual:
             raise InputError(
                 f"the numbers of {name} lie in another file", file=self.file, hint="copy them into this one"
             )
         stored_size = item.id.get_storage_size()
         if item.nbytes > stored_size * (1 if item.chunks is None else MAX_COMPRESSION_RATIO):
-            raise InputError(f"the numbers of {name} are not all there", file=self.file, hint=CORRUPT_HINT)
-        with np.errstate(over="ignore"):  # infinity is rejected below
-            values = np.asarray(item[...], np.float32)
-        if not np.isfinite(values).all():
-            raise InputError(f"{name} has entries that are no numbers", file=self.file, hint=CORRUPT_HINT)
-        return values
+            raise InputError(f"the numbers of {name} are not all there", file=self.file, hint=CORRUPT_FILE_HINT)
+        return finite_float32(item[...], name, self.file)
 
 
 def write_hdf5(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -469,24 +440,3 @@ def write_hdf5(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with import_h5py().File(file, "w") as h5_file:
         for name, values in arrays.items():
             h5_file.create_dataset(name, data=np.ascontiguousarray(values, "<f4"))
-
-
-# --- Vocabulary ---
-
-
-def read_vocabulary(file: Path) -> tuple[list[str], list[int]]:
-    """The words (one per line, stripped) and the numbers of lines that are blank or repeat a word."""
-    try:
-        lines = file.read_bytes().decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError("the vocabulary is not UTF-8", file=file, byte=error.start, hint="write it as UTF-8") from None
-    if not lines[-1]:
-        lines.pop()
-    words: dict[str, int] = {}
-    ignored_lines = []
-    for line_number, line in enumerate(lines, start=1):
-        if (word := line.strip()) and word not in words:
-            words[word] = line_number
-        else:
-            ignored_lines.append(line_number)
-    return list(words), ignored_lines

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.errors import InputError
 from forebear.interop import hf_tasks, tensor_names
+from forebear.interop.foreign_files import read_json_object
 from forebear.interop.hf_tasks import head_dropout, lm_weight, task_config, task_from_config
 from forebear.interop.tensor_names import (
     ALBERT,
@@ -372,17 +373,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
         hint = "give a folder that transformers' save_pretrained wrote, or one with an ELMo's options.json"
         raise InputError("there is no config.json", file=folder, hint=hint)
-    return _read_json(folder / CONFIG)
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"this is not JSON: {error}", file=file, hint=REFETCH_HINT) from None
-    if not isinstance(content, dict):
-        raise InputError("this is not an object", file=file, hint=REFETCH_HINT)
-    return content
+    return read_json_object(folder / CONFIG, REFETCH_HINT)
 
 
 def _load_tensors(folder: Path, config: Mapping[str, Any], architecture: Architecture | None) -> dict[str, Tensor]:
@@ -414,7 +405,7 @@ def _weight_files(folder: Path, model_class: str) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
-        weight_map = _read_json(folder / INDEX).get("weight_map")
+        weight_map = read_json_object(folder / INDEX, REFETCH_HINT).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             raise InputError(
                 "this is not an index: it has no weight_map of files", file=folder / INDEX, hint=REFETCH_HINT

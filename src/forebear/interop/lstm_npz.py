@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from forebear.data.io.files import CORRUPT_FILE_HINT
 from forebear.errors import InputError, join_errors
+from forebear.interop.foreign_files import finite_float32, format_shape, read_word_list, reorder_gates
 
 ARCHIVE, VOCABULARY = "rnnlm.npz", "vocab.txt"
 RNNLM_MARKERS = {"unknown": "<unk>", "end": "<eos>"}  # by our roles
 GATES = (2, 0, 1, 3)  # f g i o as i f g o
 RANKS = {"embed_W": 2, "lstm_Wx": 2, "lstm_Wh": 2, "lstm_b": 1, "affine_W": 2, "affine_b": 1}
 MAX_ARRAY_BYTES = 1 << 33  # bytes of one array
-REFETCH_HINT = "it was cut short or damaged: fetch or write it again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,45 +55,26 @@ def read_rnnlm(path: Path) -> RnnlmCheckpoint:
     mismatched = {name: shape for name, shape in expected.items() if arrays[name].shape != shape}
     if mismatched:
         faults = [
-            f"{name} is {_format_shape(arrays[name].shape)} instead of {_format_shape(shape)}"
+            f"{name} is {format_shape(arrays[name].shape)} instead of {format_shape(shape)}"
             for name, shape in mismatched.items()
         ]
         message = (
             f"its arrays do not fit together and to the {len(words):,} words of {VOCABULARY}: {join_errors(faults)}"
         )
-        raise InputError(message, file=file, hint=f"take both from the same place; {REFETCH_HINT}")
+        raise InputError(message, file=file, hint=f"take both from the same place; {CORRUPT_FILE_HINT}")
     tensors = {
         "encoder.embedding.token.weight": arrays["embed_W"],
-        "encoder.layers.0.input.weight": _reorder_gates(arrays["lstm_Wx"].T),
-        "encoder.layers.0.input.bias": _reorder_gates(arrays["lstm_b"]),
-        "encoder.layers.0.state.weight": _reorder_gates(arrays["lstm_Wh"].T),
+        "encoder.layers.0.input.weight": reorder_gates(arrays["lstm_Wx"].T, GATES),
+        "encoder.layers.0.input.bias": reorder_gates(arrays["lstm_b"], GATES),
+        "encoder.layers.0.state.weight": reorder_gates(arrays["lstm_Wh"].T, GATES),
         "heads.next.softmax.scores.weight": arrays["affine_W"].T,
         "heads.next.softmax.scores.bias": arrays["affine_b"],
     }
     dtypes = sorted({str(array.dtype) for array in arrays.values()})
     notes = [f"{len(arrays)} arrays were read ({', '.join(dtypes)}) and are float32 from now on"]
     fields = {"width": width, "inner": hidden_size, "depth": 1, "tied": False, "softmax": "full"}
-    return RnnlmCheckpoint(
-        fields, {name: _to_float32(file, name, value) for name, value in tensors.items()}, words, notes
-    )
-
-
-def _reorder_gates(rows: np.ndarray) -> np.ndarray:
-    """The rows of the four gates in our order."""
-    blocks = np.split(rows, 4)
-    return np.concatenate([blocks[number] for number in GATES])
-
-
-def _to_float32(file: Path, name: str, value: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # infinity is rejected below
-        array = np.ascontiguousarray(value, np.float32)
-    if not np.isfinite(array).all():
-        raise InputError(f"what becomes {name} has entries that are no numbers", file=file, hint=REFETCH_HINT)
-    return array
-
-
-def _format_shape(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a single number"
+    tensors = {name: finite_float32(value, f"what becomes {name}", file) for name, value in tensors.items()}
+    return RnnlmCheckpoint(fields, tensors, words, notes)
 
 
 def _read_arrays(file: Path) -> dict[str, np.ndarray]:
@@ -102,7 +84,7 @@ def _read_arrays(file: Path) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(file) as archive:
             if too_large := [member.filename for member in archive.infolist() if member.file_size > MAX_ARRAY_BYTES]:
                 raise InputError(
-                    f"these are too large to be true: {join_errors(too_large)}", file=file, hint=REFETCH_HINT
+                    f"these are too large to be true: {join_errors(too_large)}", file=file, hint=CORRUPT_FILE_HINT
                 )
         with np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
@@ -110,11 +92,13 @@ def _read_arrays(file: Path) -> dict[str, np.ndarray]:
     except InputError:
         raise
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError, NotImplementedError, MemoryError) as error:
-        raise InputError(f"this is not a whole archive of arrays ({error})", file=file, hint=REFETCH_HINT) from None
+        raise InputError(
+            f"this is not a whole archive of arrays ({error})", file=file, hint=CORRUPT_FILE_HINT
+        ) from None
     faults = [f"{name} is missing" for name in RANKS if name not in names]
     faults += [f"{name} is not expected" for name in names if name not in RANKS]
     faults += [
-        f"{name} is {_format_shape(array.shape)} of {array.dtype}"
+        f"{name} is {format_shape(array.shape)} of {array.dtype}"
         for name, array in arrays.items()
         if array.ndim != RANKS[name] or array.dtype.kind != "f" or not array.size
     ]
@@ -130,20 +114,12 @@ def _read_vocab(file: Path) -> list[str]:
         marks = " and ".join(RNNLM_MARKERS.values())
         hint = f"put the words there, one a line in the order of their ids, {marks} among them"
         raise InputError(f"there is no {VOCABULARY} beside it", file=file, hint=hint)
-    try:
-        lines = file.read_bytes().decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError("the vocabulary is not UTF-8", file=file, byte=error.start, hint="write it as UTF-8") from None
-    if not lines[-1]:
-        lines.pop()
     words: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
-        word = line.strip()
+    for number, word in enumerate(read_word_list(file), start=1):
         if not word or word in words:
             message = f"{word!r} stands here again, first in line {words[word]}" if word else "this line is blank"
-            raise InputError(
-                message, file=file, line=number, hint="each line is one word's, and its number the word's id"
-            )
+            hint = "each line is one word's, and its number the word's id"
+            raise InputError(message, file=file, line=number, hint=hint)
         words[word] = number
     if missing := [mark for mark in RNNLM_MARKERS.values() if mark not in words]:
         hint = "it needs one word for all unknown ones and one for the end of a sentence"
