@@ -40,7 +40,7 @@ def tokenizer_of_spaced_words(words: Sequence[str], special_tokens: dict[str, st
     known = set(words)
     tokens = [*words, *(token for token in special_tokens.values() if token not in known)]
     tokenizer_spec = word_level.word_tokenizer_spec(
-        tokens, specials=special_tokens, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
+        tokens, specials=special_tokens, split="spaces", facts={"source": path.name}
     )
     return Tokenizer(tokenizer_spec, file=path)
 
