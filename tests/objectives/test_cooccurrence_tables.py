@@ -134,7 +134,7 @@ def test_a_full_disk_is_told_and_leaves_no_half(kept: Path, monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cooccurrence, "_write_npy", full)
+        patch.setattr(cooccurrence.NpyAppender, "append", full)
         with pytest.raises(ForebearError, match="No space left") as told:
             count_cooccurrences(source, **SETTINGS)
     assert "FOREBEAR_CACHE" in told.value.hint

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from forebear.data.io.files import CORRUPT_FILE_HINT, PeekableStream, ProgressFn, atomic_compressed_file
+from forebear.data.io.safetensors import map_tensor, read_safetensors_header, safetensors_header
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import word_level
 from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -57,8 +56,6 @@ UNSUPPORTED_FORMATS = {
 }
 MAX_WORD_BYTES = 1 << 16  # of one word in a binary file
 ROWS_PER_BLOCK = 4096  # rows that are written or checked at once
-SAFETENSORS_DTYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "U8": "|u1", "I64": "<i8"}
-MAX_HEADER_BYTES = 100_000_000  # as the safetensors format allows
 LARGE_EXPORT_BYTES = 100_000_000  # bytes; larger exports are announced before they are written
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 COMPILED_MIN_BYTES = 1 << 25  # bytes of a file; below, numpy finishes before numba is loaded
@@ -489,14 +486,10 @@ def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarr
 def _read_header(path: Path) -> dict[str, Any] | None:
     """The header of a safetensors file, with its size in bytes under ""; None if it is not one."""
     try:
-        with open(path, "rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            if not 2 <= size <= min(MAX_HEADER_BYTES, os.fstat(file.fileno()).st_size - 8) or file.read(1) != b"{":
-                return None
-            header = json.loads(b"{" + file.read(size - 1))
+        header, data_start = read_safetensors_header(path)
     except (ValueError, RecursionError, OSError):
         return None
-    return {"": 8 + size, **header} if isinstance(header, dict) and "" not in header else None
+    return {"": data_start, **header} if "" not in header else None
 
 
 def is_safetensors_vectors(path: Path) -> bool:
@@ -564,24 +557,14 @@ def read_safetensors_vectors(
 
 def _map_tensor(path: Path, header: dict[str, Any], name: str, rank: int) -> np.ndarray:
     """A memory-mapped tensor, validated against its header and the file size."""
-    entry: Any = header.get(name)
-    data_size = path.stat().st_size - header[""]
     try:
-        dtype, shape, (start, end) = (
-            np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]),
-            tuple(entry["shape"]),
-            entry["data_offsets"],
-        )
-        is_valid = len(shape) == rank and all(isinstance(size, int) and size >= 0 for size in (*shape, start, end))
-        size = dtype.itemsize * math.prod(shape)
+        tensor = map_tensor(path, header.get(name), header[""])
     except (KeyError, TypeError, ValueError):
-        is_valid, dtype, shape, start, end, size = False, np.dtype(np.uint8), (), 0, 0, 0
-    if not is_valid or end - start != size or end > data_size:
+        tensor = None
+    if tensor is None or tensor.ndim != rank:
         message = f"the tensor {name} is not as its header says, or is of a kind that cannot be read here"
         raise InputError(message, file=path, hint=CORRUPT_FILE_HINT)
-    if not size:
-        return np.zeros(shape, dtype)
-    return np.memmap(path, dtype, "r", header[""] + start, shape)
+    return tensor
 
 
 def _word_bytes(path: Path, header: dict[str, Any]) -> list[bytes]:
@@ -607,21 +590,9 @@ def write_safetensors_vectors(
     index_arrays = {"ends": np.cumsum([len(word) for word in word_bytes], dtype="<i8")}
     if counts is not None:
         index_arrays["counts"] = np.asarray(counts, "<i8")
-    sizes = {name: array.nbytes for name, array in index_arrays.items()}
-    sizes |= {
-        "vectors": 4 * math.prod(matrix.shape),
-        "words": sum(map(len, word_bytes)),
-    }  # widest type first, so that all tensors are aligned
-    types = {"vectors": ("F32", list(matrix.shape)), "words": ("U8", [sizes["words"]])}
-    header: dict[str, Any] = {"__metadata__": {"words": "UTF-8, one after the other; ends says where each ends"}}
-    offset = 0
-    for name, size in sizes.items():
-        dtype, shape = types.get(name, ("I64", [len(word_bytes)]))
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
-        offset += size
-    header_bytes = json.dumps(header).encode()
-    header_bytes += b" " * (-len(header_bytes) % 8)
-    file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
+    shapes = {name: ("I64", array.shape) for name, array in index_arrays.items()}  # widest type first: all are aligned
+    shapes |= {"vectors": ("F32", matrix.shape), "words": ("U8", (sum(map(len, word_bytes)),))}
+    file.write(safetensors_header(shapes, {"words": "UTF-8, one after the other; ends says where each ends"}))
     for array in index_arrays.values():
         file.write(array.tobytes())
     for offset in range(0, len(word_bytes), ROWS_PER_BLOCK):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+
+from forebear.data.io.files import ProgressFn
 
 IGNORE_INDEX = -1  # a target that is not supervised
 
@@ -115,7 +116,7 @@ def is_supervised(target: np.ndarray) -> np.ndarray:
 class PrepassObjective(Protocol):
     """An objective that needs a pass over the whole text before its first batch."""
 
-    def prepass(self, source: Any, progress: Callable[[int, int], object] | None = None) -> None: ...
+    def prepass(self, source: Any, progress: ProgressFn | None = None) -> None: ...
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ import numpy as np
 from forebear.data.corpus.subset import Subset
 from forebear.errors import InputError
 from forebear.objectives.batch import Batch, BatchKey, shuffled_positions
-from forebear.objectives.whole_texts import TEXT_UNITS
+from forebear.objectives.whole_texts import require_text_unit
 
 
 @lru_cache(maxsize=2)
@@ -33,8 +33,7 @@ class ContextWindows:
     text_unit: str
 
     def __post_init__(self) -> None:
-        if self.text_unit not in TEXT_UNITS:
-            raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
+        require_text_unit(self.text_unit)
 
     def steps(self, source: Subset, size: int) -> int:
         return max(1, -(-source.num_tokens // size))

@@ -6,14 +6,13 @@ text alone: the table is bit-identical whatever the memory limit.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,12 +20,20 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from forebear.data.corpus.subset import Subset, concat_ranges
-from forebear.data.io import atomic
-from forebear.data.io.atomic import cache_folder, sync_file, sync_folder, write_json
+from forebear.data.corpus.subset import Subset
+from forebear.data.io.atomic import (
+    cache_folder,
+    clear_folder,
+    explain_disk_errors,
+    lock_work_folder,
+    sync_folder,
+    write_json,
+)
+from forebear.data.io.files import ProgressFn
+from forebear.data.io.safetensors import NpyAppender
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, BatchKey, shuffled_positions
-from forebear.objectives.whole_texts import TEXT_UNITS
+from forebear.objectives.whole_texts import require_text_unit
 
 # --- Counting in bounded memory ---
 #
@@ -37,16 +44,12 @@ from forebear.objectives.whole_texts import TEXT_UNITS
 WEIGHT_DENOMINATOR = math.lcm(*range(1, 17))  # weight of adjacent words: divisible by all distances up to 16
 CHUNK_TOKENS = 1 << 20  # tokens read at a time
 BUFFER_ENTRIES = 1 << 20  # entries buffered before they are written
-BYTES_PER_TOKEN, BYTES_PER_ENTRY, BYTES_PER_WORD = (
-    8,
-    36,
-    64,
-)  # memory per token of a chunk, per buffered entry, per word of the vocabulary
+# Memory per token of a chunk, per buffered entry, and per word of the vocabulary.
+BYTES_PER_TOKEN, BYTES_PER_ENTRY, BYTES_PER_WORD = 8, 36, 64
 BAND_ROWS = 64  # rows and columns of a tile
 MAX_CHUNK_TOKENS = 1 << 22  # entries of a band; bands of frequent words have fewer words
 SEED_MULTIPLIER = 0x9E3779B97F4A7C15  # odd with irregular bits: spreads consecutive seeds
 
-ProgressFn = Callable[[int, int], object]
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # sizes of rows; their columns and counts, concatenated
 
 
@@ -68,24 +71,16 @@ class TokenChunks:
         """int32 ids with a boundary marker after every unit."""
         from forebear.kernels.cooccurrence import UNIT_BORDER
 
-        spans = self.source.spans
-        ends, is_blocked = np.cumsum(spans[:, 1] - spans[:, 0]), np.zeros(self.vocabulary, bool)
+        is_blocked = np.zeros(self.vocabulary, bool)
         is_blocked[list(self.blocked_ids)] = True
-        for begin in range(0, self.source.num_tokens, CHUNK_TOKENS):
-            end = min(begin + CHUNK_TOKENS, self.source.num_tokens)
-            first, last = np.searchsorted(ends, [begin, end - 1], side="right")
-            starts, stops, unit_ends = (
-                spans[first : last + 1, 0].copy(),
-                spans[first : last + 1, 1],
-                ends[first : last + 1],
-            )
-            starts[0] += begin - int(unit_ends[0] - (stops[0] - starts[0]))  # the part in the previous chunk
-            sizes = stops - starts
-            sizes[-1] -= int(unit_ends[-1]) - min(int(unit_ends[-1]), end)
-            ids = self.source.corpus.ids[concat_ranges(starts, sizes)].astype(np.int32)
+        unit_ends, num_tokens = self.source.token_ends, self.source.num_tokens
+        for begin in range(0, num_tokens, CHUNK_TOKENS):
+            end = min(begin + CHUNK_TOKENS, num_tokens)
+            ids, sizes = self.source.token_slice(begin, end)
             if int(ids.max()) >= self.vocabulary:
                 raise InputError(f"the text holds the id {ids.max()}, and there are {self.vocabulary} words")
-            boundaries = unit_ends[unit_ends <= end] - begin
+            is_cut = int(unit_ends[np.searchsorted(unit_ends, end)] > end)  # the last unit continues in the next chunk
+            boundaries = np.cumsum(sizes)[: len(sizes) - is_cut]
             yield np.insert(ids, boundaries, UNIT_BORDER)[np.insert(~is_blocked[ids], boundaries, True)]
 
 
@@ -296,22 +291,25 @@ def count_cooccurrences(
         max_memory: Memory limit in bytes (at least about 200 MB are used); the rest goes to disk.
         progress: Called with (done, total).
     """
-    if unit not in TEXT_UNITS:
-        raise InputError(f"no unit of text is named {unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
+    require_text_unit(unit)
     if window < 1:
         raise InputError(f"a window of {window} words", hint="choose a window of 1 or more, such as 10")
     key = _cache_key(source, vocabulary, window, unit, blocked_ids)
     target = cache_folder() / "cooccurrences" / key[:32]
     if (existing := _open_existing(target)) is not None:
         return existing
-    with _explain_disk_errors(target), atomic.lock_work_folder(target) as work, _clean_folder(work):
-        if _open_existing(target) is None:  # another process may have finished it while we waited
-            text = TokenChunks(source.by_sentence() if unit == "sentence" else source, vocabulary, blocked_ids)
-            _write_table(text, window, work, max_memory, progress or (lambda done, total: None), key)
-            if target.exists():
-                shutil.rmtree(target)
-            os.replace(work / TABLE_FOLDER, target)
-            sync_folder(target.parent)
+    with explain_disk_errors(target), lock_work_folder(target) as work:
+        clear_folder(work)  # an interrupted count cannot be resumed
+        try:
+            if _open_existing(target) is None:  # another process may have finished it while we waited
+                text = TokenChunks(source.by_sentence() if unit == "sentence" else source, vocabulary, blocked_ids)
+                _write_table(text, window, work, max_memory, progress or (lambda done, total: None), key)
+                if target.exists():
+                    shutil.rmtree(target)
+                os.replace(work / TABLE_FOLDER, target)
+                sync_folder(target.parent)
+        finally:
+            clear_folder(work)
     return CooccurrenceTable.open(target)
 
 
@@ -325,36 +323,26 @@ def _open_existing(target: Path) -> CooccurrenceTable | None:
 
 def _write_table(text: TokenChunks, window: int, work: Path, max_memory: int, progress: ProgressFn, key: str) -> None:
     """Count, and write the table to a folder inside the work folder."""
-    folder, entries, total = work / TABLE_FOLDER, 0, 2 * text.source.num_tokens
+    folder, total = work / TABLE_FOLDER, 2 * text.source.num_tokens
     folder.mkdir()
     rows = count_rows(text, window, work, max_memory, lambda done: progress(done, total))
-    with ExitStack() as files:
-        opened = [files.enter_context(open(folder / f".{name}", "wb")) for name in ARRAYS]
-        for begin, end, most in row_bands(rows.row_counts, window):
-            made = tile_entries(rows, begin, end, most)
-            for file, array in zip(opened, made, strict=True):
-                file.write(array.data)
-            entries += len(made[0])
+    with ExitStack() as stack:
+        files = [stack.enter_context(closing(NpyAppender(folder / f"{name}.npy", ARRAYS[name]))) for name in ARRAYS]
+        for begin, end, max_entries in row_bands(rows.row_counts, window):
+            for file, values in zip(files, tile_entries(rows, begin, end, max_entries), strict=True):
+                file.append(values)
             progress((total + total * end // text.vocabulary) // 2, total)
-    for name, kind in ARRAYS.items():
-        _write_npy(folder / f".{name}", folder / f"{name}.npy", kind, entries)
+        for file in files:
+            file.finish()
+    entries = files[0].length
     facts = {"format": FORMAT, "key": key, "entries": entries, "tokens": int(rows.row_counts.sum()), "window": window}
     write_json(folder / METADATA_FILE, facts | {"words": int(np.count_nonzero(rows.row_counts))})
 
 
 def _cache_key(source: Subset, vocabulary: int, window: int, unit: str, blocked_ids: frozenset[int]) -> str:
     """The cache key: everything that determines the counts and their order."""
-    settings = [
-        FORMAT,
-        source.corpus.key,
-        vocabulary,
-        window,
-        unit,
-        sorted(blocked_ids),
-        WEIGHT_DENOMINATOR,
-        BAND_ROWS,
-        MAX_CHUNK_TOKENS,
-    ]
+    constants = (WEIGHT_DENOMINATOR, BAND_ROWS, MAX_CHUNK_TOKENS)
+    settings = [FORMAT, source.corpus.key, vocabulary, window, unit, sorted(blocked_ids), *constants]
     digest = hashlib.sha256(json.dumps(settings).encode())
     digest.update(np.ascontiguousarray(source.units, np.int64).data)
     return digest.hexdigest()
@@ -363,44 +351,6 @@ def _cache_key(source: Subset, vocabulary: int, window: int, unit: str, blocked_
 def _load_memmap(path: Path) -> np.ndarray:
     """A memory-mapped array as a plain ndarray: slicing np.memmap is slow."""
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-
-
-def _write_npy(data: Path, target: Path, kind: type, entries: int) -> None:
-    """Write raw numbers as a .npy file, whose header needs their count."""
-    with open(target, "wb") as file, open(data, "rb") as numbers:
-        head = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (entries,)}
-        np.lib.format.write_array_header_1_0(file, head)
-        shutil.copyfileobj(numbers, file, 1 << 20)
-        sync_file(file)
-    data.unlink()
-
-
-@contextmanager
-def _clean_folder(work: Path) -> Iterator[None]:
-    """Clear a folder before and after use: an interrupted count cannot be resumed."""
-
-    def empty() -> None:
-        for item in work.iterdir():
-            shutil.rmtree(item) if item.is_dir() else item.unlink()
-
-    empty()
-    try:
-        yield
-    finally:
-        empty()
-
-
-@contextmanager
-def _explain_disk_errors(target: Path) -> Iterator[None]:
-    """Translate disk errors; the files are in the cache folder."""
-    try:
-        yield
-    except OSError as error:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "free some space there, or set FOREBEAR_CACHE to a folder on another disk"
-        path = error.filename if isinstance(error.filename, str) else target
-        other_hint = "set FOREBEAR_CACHE to a folder that can be written"
-        raise ForebearError(error.strerror or str(error), file=path, hint=hint if is_full else other_hint) from error
 
 
 # --- The objective: batches of entries ---
@@ -440,8 +390,7 @@ class Cooccurrences:
     ram: int = DEFAULT_RAM
 
     def __post_init__(self) -> None:
-        if self.text_unit not in TEXT_UNITS:
-            raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
+        require_text_unit(self.text_unit)
 
     def prepass(self, source: Subset, progress: ProgressFn | None = None) -> None:
         """Count, unless the table is cached."""

@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
 
 
+def require_context(source: Subset, max_length: int, hint: str = "") -> None:
+    """An InputError with `hint` if the text is shorter than one window."""
+    if max_length > source.num_tokens:
+        length_hint = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
+        raise InputError(
+            f"a context of {max_length:,} tokens is longer than the whole text to learn from "
+            f"({source.num_tokens:,} tokens)",
+            hint=f"give more text{length_hint}{hint}",
+        )
+
+
 @dataclass(frozen=True)
 class NextToken:
     """Causal LM: each document is followed by `eos_id`, and all documents form a ring.
@@ -69,13 +80,8 @@ class NextToken:
         return inputs, np.where(is_supervised, targets, IGNORE_INDEX), starts
 
     def check(self, source: Subset) -> None:
-        if self.lead_tokens is None and self.max_length > source.num_tokens:
-            length_hint = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
-            raise InputError(
-                f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
-                f"({source.num_tokens:,} tokens)",
-                hint=f"give more text{length_hint}",
-            )
+        if self.lead_tokens is None:
+            require_context(source, self.max_length)
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
         """Sequences in a batch, windows in an epoch, tokens in a window."""
@@ -184,13 +190,7 @@ class TokenStreams:
         return Batch(inputs, {"next": targets.ravel()})
 
     def check(self, source: Subset) -> None:
-        if self.max_length > source.num_tokens:
-            length_hint = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
-            raise InputError(
-                f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
-                f"({source.num_tokens:,} tokens)",
-                hint=f"give more text{length_hint}, or --state fresh",
-            )
+        require_context(source, self.max_length, ", or --state fresh")
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
         """Sequences in a batch, tokens in a stream, tokens in a window."""

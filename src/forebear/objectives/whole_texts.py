@@ -15,6 +15,11 @@ from forebear.objectives.batch import Batch, BatchKey
 TEXT_UNITS = ("sentence", "document")
 
 
+def require_text_unit(unit: str) -> None:
+    if unit not in TEXT_UNITS:
+        raise InputError(f"no unit of text is named {unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
+
+
 @dataclass(frozen=True)
 class WholeTexts:
     """Each unit is a sequence [end, w1 … wn] with targets [w1 … wn, end]: in text order, exactly once per epoch.
@@ -24,15 +29,14 @@ class WholeTexts:
 
     Attributes:
         text_unit: Unit of a sequence: "sentence" or "document".
-        end: The id before and after each unit.
+        eos_id: The id before and after each unit.
     """
 
     text_unit: str
     eos_id: int
 
     def __post_init__(self) -> None:
-        if self.text_unit not in TEXT_UNITS:
-            raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
+        require_text_unit(self.text_unit)
 
     def steps(self, source: Subset, size: int) -> int:
         return max(1, -(-int(self._sizes(source).sum()) // size))
@@ -40,7 +44,7 @@ class WholeTexts:
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         sizes = self._sizes(source)
         ends = np.cumsum(sizes)
-        begin = key.step % max(1, -(-int(sizes.sum()) // size)) * size
+        begin = key.step % self.steps(source, size) * size
         # Only documents that overlap this range are read, so that memory does not grow with the text.
         first, last = np.searchsorted(ends, [begin, begin + size], side="right")
         units, starts = source.units[first : last + 1], (ends - sizes)[first : last + 1]

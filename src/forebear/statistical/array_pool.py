@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,21 +13,13 @@ from typing import IO, Any
 import numpy as np
 
 from forebear.data.io.atomic import atomic_write
-from forebear.data.io.safetensors import release_pages
+from forebear.data.io.safetensors import SAFETENSORS_DTYPES, release_pages, safetensors_header
 
 LARGE = 1 << 24  # bytes from which on an array may have a file of its own
 CHUNK_ELEMENTS = 1 << 20  # numbers that are written at once
 KEPT_BYTES = 1 << 25  # bytes of memory that nobody uses, kept for who wants some
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # their numbers in malloc.h
 CACHE_LINE_BYTES = 64  # bytes that memory gives at once: arrays begin where one does
-SAFETENSORS_DTYPES = {
-    "U64": np.uint64,
-    "U32": np.uint32,
-    "U16": np.uint16,
-    "U8": np.uint8,
-    "I64": np.int64,
-    "F32": np.float32,
-}
 
 
 class ArrayPool:
@@ -163,39 +154,3 @@ def save_arrays(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> Non
             for part in array_chunks(array):
                 file.write(np.ascontiguousarray(part, kind).data)
             release_pages(array)
-
-
-def safetensors_header(shapes: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]) -> bytes:
-    """Header of a safetensors file."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    offset = 0
-    for name, (kind, shape) in shapes.items():
-        size = int(np.prod(shape)) * np.dtype(SAFETENSORS_DTYPES[kind]).itemsize
-        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + size]}
-        offset += size
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-(8 + len(encoded)) % CACHE_LINE_BYTES)
-    return len(encoded).to_bytes(8, "little") + encoded
-
-
-def memory_map_arrays(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Metadata and memory-mapped arrays of a safetensors file; ValueError if the file is not valid."""
-    file_size = file.stat().st_size
-    with open(file, "rb") as stream:
-        size = int.from_bytes(stream.read(8), "little")
-        if not 0 < size <= file_size:
-            raise ValueError("no head")
-        header = json.loads(stream.read(size))
-    arrays, end_offset = {}, 0
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            kind, shape = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]), tuple(entry["shape"])
-            if end - begin != int(np.prod(shape)) * kind.itemsize or begin != end_offset or min(shape, default=0) < 0:
-                raise ValueError(f"{name} is of another size")
-            end_offset = end
-            mapped = np.memmap(file, kind, "r", 8 + size + begin, shape) if end > begin else np.zeros(shape, kind)
-            arrays[name] = np.asarray(mapped)
-    if file_size != 8 + size + end_offset:
-        raise ValueError("cut short")
-    return header.get("__metadata__", {}), arrays

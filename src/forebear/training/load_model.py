@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,16 +10,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.io.atomic import cache_folder
+from forebear.data.io.safetensors import map_safetensors
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError
 from forebear.interrupts import deferred_interrupts
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective
-from forebear.statistical.array_pool import memory_map_arrays
 from forebear.statistical.ngram.hash_table import NgramStore, stamp_store
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.tasks.tagging import SequenceTagging
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # --- Pre-training ---
-
-SAFETENSORS_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}  # of arrays, as safetensors names them
 
 
 def learner_for(
@@ -84,28 +79,11 @@ def load_model(
         network.load(load_file(weights))
         return network
     if spec.learning == "sweeping":
-        network.load(memory_map_tensors(weights))
+        network.load(map_safetensors(weights)[1])
         return network
     if heads is not None:
         network = network.with_heads(heads)
     return load_torch_weights(network, weights, quantized)
-
-
-def memory_map_tensors(weights: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file as memory maps, so that only the rows in use are read."""
-    with open(weights, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-    arrays = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            start, stop = entry["data_offsets"]
-            dtype, shape = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]), tuple(entry["shape"])
-            has_values = stop > start  # nothing cannot be mapped
-            arrays[name] = (
-                np.memmap(weights, dtype, "r", 8 + size + start, shape) if has_values else np.zeros(shape, dtype)
-            )
-    return arrays
 
 
 def load_torch_weights(network: Any, weights: Path, quantized: bool) -> Any:
@@ -363,4 +341,4 @@ def _remove_leftovers(folder: RunFolder) -> None:
 
 
 def _memory_map_weights(folder: RunFolder) -> dict[str, Any]:
-    return memory_map_arrays(folder.verified_weights()[0])[1]
+    return map_safetensors(folder.verified_weights()[0])[1]

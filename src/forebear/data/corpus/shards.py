@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import shutil
 import zipfile
@@ -27,6 +26,7 @@ from forebear.data.corpus.encode import NO_TOKENS_REASON, DocumentEncoder, Encod
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file, sync_folder, write_json
 from forebear.data.io.documents import Document
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.safetensors import NpyAppender
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:
@@ -142,35 +142,6 @@ def optional_arrays(folder: Path) -> set[str]:
 
 
 # --- Merging shards into a corpus ---
-
-
-class NpyAppender:
-    """An .npy file to which rows are appended; the header gets its length at the end."""
-
-    def __init__(self, path: Path, dtype: np.dtype | type) -> None:
-        self.kind, self.length, self.digest = np.dtype(dtype), 0, hashlib.sha256()
-        self.file = open(path, "wb")  # noqa: SIM115 - closed by finish(), or by its user's close()
-        self.file.write(self._header())
-
-    def _header(self) -> bytes:
-        buffer = io.BytesIO()
-        fields = {"descr": self.kind.str, "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(buffer, fields)  # numpy pads it so that a longer length still fits
-        return buffer.getvalue()
-
-    def append(self, rows: np.ndarray) -> None:
-        data = np.ascontiguousarray(rows, self.kind).data
-        self.file.write(data)
-        self.digest.update(data)
-        self.length += len(rows)
-
-    def finish(self) -> dict[str, Any]:
-        """Writes the length into the header and syncs; returns the type, shape and digest of the array."""
-        self.file.seek(0)
-        self.file.write(self._header())
-        sync_file(self.file)
-        self.file.close()
-        return {"type": self.kind.str, "shape": [self.length], "sha256": self.digest.hexdigest()}
 
 
 @dataclass
@@ -343,7 +314,7 @@ class _CorpusAssembler:
 
     def close(self) -> None:
         for array in self.arrays.values():
-            array.file.close()
+            array.close()
 
 
 def _corpus_counts(ledger: Ledger) -> dict[str, int]:

@@ -190,7 +190,7 @@ def begin_work(work: Path, key: str) -> None:
     if known_key is None and foreign:
         raise InputError("is in the way: forebear would work in it", file=work, hint="move it, or choose another --to")
     if known_key != key:
-        _clear_folder(work)
+        clear_folder(work)
         write_json(work / PLAN, {"key": key})
     (work / SHARDS_FOLDER).mkdir(exist_ok=True)
     for leftover in (work / SHARDS_FOLDER).glob(".*.tmp"):
@@ -199,12 +199,13 @@ def begin_work(work: Path, key: str) -> None:
 
 def remove_work_folder(work: Path) -> None:
     """Removes a work folder, its plan last: a folder without a plan is not ours to remove."""
-    _clear_folder(work)
+    clear_folder(work)
     (work / PLAN).unlink(missing_ok=True)
     work.rmdir()
 
 
-def _clear_folder(work: Path) -> None:
+def clear_folder(work: Path) -> None:
+    """Removes everything in a work folder but its plan."""
     for item in work.iterdir():
         if item.name != PLAN:
             shutil.rmtree(item) if item.is_dir() and not item.is_symlink() else item.unlink()

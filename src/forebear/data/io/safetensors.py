@@ -1,24 +1,25 @@
-"""Files of vectors (.npy, .safetensors): streamed to disk, memory-mapped on reading; release of mapped pages."""
+"""Arrays on disk (.npy, .safetensors): streamed to files, memory-mapped on reading; release of mapped pages."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import math
 import mmap
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from forebear.data.io.atomic import atomic_write, explain_disk_errors
+from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file
 from forebear.errors import InputError
 
 SUFFIXES = (".npy", ".safetensors")
 NAME = "vectors"  # of the only tensor in a .safetensors file
-HEAD = 128  # bytes of the header of a .npy file: enough for a shape of any size
-SAFETENSORS_HEAD = 4096  # the same of a .safetensors file, which also holds metadata
+SAFETENSORS_HEAD = 4096  # bytes of the header of a .safetensors file of vectors: enough for any shape and its metadata
 NUMBER = np.dtype("<f4")
 
 
@@ -31,30 +32,20 @@ def write_vectors(
     .safetensors file; .npy has none.
     """
     target, rows, width = Path(file), 0, 0
-    as_npy = target.suffix == ".npy"
+
+    def header() -> bytes:
+        if target.suffix == ".npy":
+            return _npy_header(NUMBER, (rows, width))
+        return safetensors_header({NAME: ("F32", (rows, width))}, metadata or {}, SAFETENSORS_HEAD)
+
     with explain_disk_errors(target), atomic_write(target) as stream:
-        stream.write(b"\0" * (HEAD if as_npy else SAFETENSORS_HEAD))
+        size = stream.write(header())
         for group in groups:
             stream.write(np.ascontiguousarray(group, NUMBER).data)
             rows, width = rows + len(group), group.shape[1]
         stream.seek(0)
-        stream.write(_npy_head(rows, width) if as_npy else _safetensors_head(rows, width, metadata or {}))
+        assert stream.write(header()) == size, "the header has room for any shape"
     return rows, width
-
-
-def _npy_head(rows: int, width: int) -> bytes:
-    """The header in version 1.0 of NumPy's format."""
-    header = str({"descr": NUMBER.str, "fortran_order": False, "shape": (rows, width)})
-    body = header.ljust(HEAD - 11).encode() + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
-
-
-def _safetensors_head(rows: int, width: int, metadata: Mapping[str, str]) -> bytes:
-    size = rows * width * NUMBER.itemsize
-    tensor = {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, size]}
-    header = json.dumps({"__metadata__": dict(metadata), NAME: tensor}).encode()
-    assert len(header) <= SAFETENSORS_HEAD - 8, "facts are few words"
-    return (SAFETENSORS_HEAD - 8).to_bytes(8, "little") + header.ljust(SAFETENSORS_HEAD - 8)
 
 
 def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
@@ -67,7 +58,7 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
         raise InputError("there is no such file", file=target, hint="name the file that embed has written")
     try:
         vectors = (
-            np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _map_safetensors(target)
+            np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _map_vectors(target)
         )
     except (ValueError, KeyError, TypeError, EOFError) as error:
         description = f"is no file of vectors ({error})"
@@ -82,32 +73,105 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
     return vectors
 
 
-def _map_safetensors(file: Path) -> np.ndarray:
-    with open(file, "rb") as opened:
-        header = _head_of(opened, file.stat().st_size)
-        begin = opened.tell()
+def _map_vectors(file: Path) -> np.ndarray:
+    """The tensor `vectors` of a safetensors file, or its only one."""
+    header, data_start = read_safetensors_header(file)
     names = [name for name in header if name != "__metadata__"]
-    tensor = header[NAME if NAME in names else names[0] if len(names) == 1 else NAME]
-    dtypes = {"F32": "<f4", "F64": "<f8", "F16": "<f2"}
-    shape, (start, end), dtype = tuple(tensor["shape"]), tensor["data_offsets"], np.dtype(dtypes[tensor["dtype"]])
-    if math.prod(shape) * dtype.itemsize != end - start or begin + end > file.stat().st_size:
+    return map_tensor(file, header[NAME if NAME in names else names[0] if len(names) == 1 else NAME], data_start)
+
+
+# --- safetensors: the library reads and writes tensors in memory, these map and stream them ---
+
+SAFETENSORS_DTYPES = {
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "I64": "<i8", "I32": "<i4",
+    "F64": "<f8", "F32": "<f4", "F16": "<f2",
+}  # fmt: skip
+MAX_HEADER_BYTES = 100_000_000  # as the format allows
+
+
+def safetensors_header(
+    shapes: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str], alignment: int = 64
+) -> bytes:
+    """The header of a file with tensors of these types and shapes; its size is a multiple of `alignment`."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    offset = 0
+    for name, (kind, shape) in shapes.items():
+        size = math.prod(shape) * np.dtype(SAFETENSORS_DTYPES[kind]).itemsize
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-(8 + len(encoded)) % alignment)
+    return len(encoded).to_bytes(8, "little") + encoded
+
+
+def read_safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
+    """The header, and where the data start; ValueError if the file has no header."""
+    with open(file, "rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        if not 2 <= size <= min(MAX_HEADER_BYTES, file.stat().st_size - 8) or stream.read(1) != b"{":
+            raise ValueError("it is cut short")
+        return json.loads(b"{" + stream.read(size - 1)), 8 + size
+
+
+def map_tensor(file: Path, entry: Any, data_start: int) -> np.ndarray:
+    """The memory-mapped tensor of an entry of the header; ValueError, KeyError or TypeError if the entry is invalid."""
+    dtype, shape, (begin, end) = (
+        np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]),
+        tuple(entry["shape"]),
+        entry["data_offsets"],
+    )
+    if end - begin != math.prod(shape) * dtype.itemsize or min((begin, *shape)) < 0:
+        raise ValueError("a tensor is of another size")
+    if data_start + end > file.stat().st_size:
         raise ValueError("it is cut short")
-    if not math.prod(shape):
-        return np.empty(shape, dtype)
-    return np.memmap(file, dtype, "r", begin + start, shape)
+    return np.memmap(file, dtype, "r", data_start + begin, shape) if end > begin else np.zeros(shape, dtype)
 
 
-def _head_of(file: IO[bytes], size: int) -> dict[str, Any]:
-    length = int.from_bytes(file.read(8), "little")
-    if length > size:
+def map_safetensors(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The metadata, and all tensors memory-mapped; ValueError if the file is not exactly a header and its tensors."""
+    header, data_start = read_safetensors_header(file)
+    metadata = header.pop("__metadata__", {})
+    bounds = sorted(entry["data_offsets"] for entry in header.values())
+    if [0, *(end for _, end in bounds)] != [*(begin for begin, _ in bounds), file.stat().st_size - data_start]:
         raise ValueError("it is cut short")
-    header = json.loads(file.read(length))
-    if not isinstance(header, dict):
-        raise ValueError("it has no table of its tensors")
-    return header
+    return metadata, {name: np.asarray(map_tensor(file, entry, data_start)) for name, entry in header.items()}
 
 
-# --- Memory-mapped arrays ---
+# --- Arrays on disk ---
+
+
+class NpyAppender:
+    """An .npy file to which rows are appended; the header gets its length at the end."""
+
+    def __init__(self, path: Path, dtype: np.dtype | type) -> None:
+        self.kind, self.length, self.digest = np.dtype(dtype), 0, hashlib.sha256()
+        self.file = open(path, "wb")  # noqa: SIM115 - closed by finish(), or by its user's close()
+        self.file.write(_npy_header(self.kind, (0,)))
+
+    def append(self, rows: np.ndarray) -> None:
+        data = np.ascontiguousarray(rows, self.kind).data
+        self.file.write(data)
+        self.digest.update(data)
+        self.length += len(rows)
+
+    def finish(self) -> dict[str, Any]:
+        """Writes the length into the header and syncs; returns the type, shape and digest of the array."""
+        self.file.seek(0)
+        self.file.write(_npy_header(self.kind, (self.length,)))
+        sync_file(self.file)
+        self.close()
+        return {"type": self.kind.str, "shape": [self.length], "sha256": self.digest.hexdigest()}
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """The header in version 1.0 of NumPy's format, which NumPy pads so that one of more rows has the same size."""
+    buffer = io.BytesIO()
+    fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, fields)
+    return buffer.getvalue()
 
 
 def _file_of(array: Any) -> np.memmap | None:

@@ -14,10 +14,10 @@ from typing import IO, Any
 import numpy as np
 
 from forebear.data.io.atomic import atomic_write
-from forebear.data.io.safetensors import release_pages
+from forebear.data.io.safetensors import map_safetensors, release_pages, safetensors_header
 from forebear.errors import ForebearError
 from forebear.kernels.layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
-from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool, memory_map_arrays, safetensors_header
+from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
 from forebear.statistical.ngram.counts import NgramIndex
 from forebear.statistical.ngram.smoothing import PROGRESS_NGRAMS, LogProbLevels
@@ -343,7 +343,7 @@ class NgramStore:
     def open(cls, file: Path, weights: str | None = None) -> NgramStore:
         """Maps the file, unread. With `weights`, it must have been made from weights of this digest."""
         try:
-            header, arrays = memory_map_arrays(file)
+            header, arrays = map_safetensors(file)
             metadata = json.loads(header["ngrams"])
             store = cls(**{name: arrays[name] for name in _ARRAY_NAMES}, **metadata, file=file)
             is_valid = (
@@ -362,7 +362,7 @@ class NgramStore:
         assert self.file is not None
         sums = StoreChecksum()
         sums.add(self.lines)
-        header, _ = memory_map_arrays(self.file)
+        header, _ = map_safetensors(self.file)
         if header["sum"] != sums.hexdigest(self.single, self.begins, self.far, self.even):
             raise self._corrupt_error("was damaged on the disk")
 
