@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from forebear.experiments.comparison.results import (
-    CompressionBaseline,
-    TaskBaseline,
+    ComparisonRow,
     TaskComparison,
     TaskComparisonRow,
     TextComparison,
@@ -68,7 +67,7 @@ def text_width(text: str, size: float) -> float:
 def place_labels(
     points: Sequence[Point], labels: Sequence[tuple[float, float]], inside: Box, occupied: Sequence[Box] = ()
 ) -> list[Box]:
-    """Place a label of the given (width, height) near each point, inside a box and off the `taken` boxes.
+    """Place a label of the given (width, height) near each point, inside a box and off the `occupied` boxes.
 
     Points at about the same x share a column of labels to their right, in vertical order, so that leader lines do not
     cross. If its position in the column is occupied, a label is placed at the nearest free position around its point.
@@ -145,112 +144,94 @@ def _spiral(x: float, y: float, target: Box) -> Iterator[Box]:
             yield Box(left, y + dy * distance - target.height / 2, target.width, target.height)
 
 
-# --- Bits per byte against seconds of training ---
+# --- A plot as SVG: scale, axes, points and labels ---
 
 WIDTH, HEIGHT = 960, 520
 LEFT, RIGHT, TOP, BOTTOM = 52, 128, 20, 46  # margins; labels may extend into the right one
+RIGHT_EDGE, BOTTOM_EDGE = WIDTH - RIGHT, HEIGHT - BOTTOM  # of the axes
 PLOT_BOX = Box(LEFT, TOP, WIDTH - LEFT, HEIGHT - TOP - BOTTOM)
 LABEL_SIZE = 14  # font size of labels
-TICK_SECONDS = (
-    *(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
-    *(60, 180, 600, 1800, 3600, 3 * 3600, 10 * 3600, 30 * 3600, 100 * 3600),
-)  # tick marks: round durations
+HorizontalLine = tuple[str, float, str]  # name, quality and CSS class of the name
 
 
 @dataclass(frozen=True)
 class Scale:
     """Maps cost (logarithmic x) and quality (linear y) to pixels."""
 
-    quickest: float
-    slowest: float
+    least_cost: float
+    greatest_cost: float
     lowest: float
     highest: float
 
-    def x(self, seconds: float) -> float:
-        share = math.log(max(seconds, self.quickest) / self.quickest) / math.log(self.slowest / self.quickest)
+    def x(self, cost: float) -> float:
+        share = math.log(max(cost, self.least_cost) / self.least_cost) / math.log(self.greatest_cost / self.least_cost)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
-    def y(self, bits: float) -> float:
-        share = (bits - self.lowest) / (self.highest - self.lowest)
+    def y(self, quality: float) -> float:
+        share = (quality - self.lowest) / (self.highest - self.lowest)
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
-def text_plot_scale(comparison: TextComparison) -> Scale:
-    """Covers all results and the entropy bound; curves may enter from above, and distant baselines are left out."""
-    trials = [trial for row in comparison.rows for trial in row.trials]
-    results = [
-        (trial.seconds, trial.bits_per_byte) for trial in trials if trial.seconds and trial.bits_per_byte is not None
-    ]
-    bits = [bits for _, bits in results] + ([comparison.limit] if comparison.limit is not None else [])
-    low, high = (min(bits), max(bits)) if bits else (0.0, 8.0)
-    high += max(0.35 * (high - low), 0.25 * low - (high - low), 0.05)
-    low -= 0.1 * (high - low)
-    curves = [point for trial in trials for point in trial.curve]
-    times = [seconds for seconds, _ in results] + [seconds for seconds, bits in curves if seconds > 0 and bits < high]
-    shortest, longest = (min(times), max(times)) if times else (1.0, 60.0)
-    return Scale(shortest / 1.6, max(longest, 2 * shortest) * 1.12, max(low, 0), high)
+@dataclass(frozen=True)
+class PlottedRow:
+    """A row with results as (cost, quality). Its color is the CSS class `m` with its number, defined in the page."""
+
+    number: int
+    title: str
+    description: str
+    mean: Point
+    seeds: list[Point]
+    interval: tuple[float, float] | None = None  # confidence interval of the quality
+
+    def svg(self, scale: Scale) -> str:
+        """The mean as a disc with a tooltip, a small ring for each of several seeds, and the interval as a line."""
+        parts = [f'<g class="points m{self.number}" data-row="{self.number}"><title>{escape(self.description)}</title>']
+        x, y = scale.x(self.mean[0]), scale.y(self.mean[1])
+        if self.interval is not None:
+            low, high = map(scale.y, self.interval)
+            parts.append(f'<line class="leader m{self.number}" {_line(x, low, x, high)}/>')
+        for cost, quality in self.seeds if len(self.seeds) > 1 else ():
+            parts.append(f'<circle class="seed" cx="{scale.x(cost):.1f}" cy="{scale.y(quality):.1f}" r="3"/>')
+        parts.append(f'<circle class="mean" cx="{x:.1f}" cy="{y:.1f}" r="5.5"/></g>')
+        return "".join(parts)
 
 
-def _visible_text_baselines(comparison: TextComparison, scale: Scale) -> list[CompressionBaseline]:
-    return [baseline for baseline in comparison.yardsticks if scale.lowest < baseline.bits_per_byte < scale.highest]
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    """The attributes of an SVG line."""
+    return f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
 
 
-def plot_text_comparison(comparison: TextComparison) -> str:
-    """Bits per byte against training time. Colors are CSS classes `m0`, `m1`, … by row, defined in the page."""
-    scale = text_plot_scale(comparison)
-    parts = [
-        _text_axes(scale),
-        _entropy_bound(comparison, scale),
-        _text_baselines(comparison, scale),
-        _text_frontier(comparison, scale),
-    ]
-    parts += [_learning_curves(number, row, scale) for number, row in enumerate(comparison.rows)]
-    parts += [_text_points(number, row, scale) for number, row in enumerate(comparison.rows)]
-    parts.append(_text_labels(comparison, scale))
-    description = (
-        "; ".join(_describe_text_point(row) for row in comparison.rows if row.trial_values("bits_per_byte"))
-        or "no results yet"
-    )
-    area = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT}" height="{HEIGHT - TOP - BOTTOM}"'
+def _svg(name: str, title: str, descriptions: Sequence[str], parts: Iterable[str]) -> str:
+    description = "; ".join(descriptions) or "no results yet"
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="plot-title plot-about">'
-        f'<title id="plot-title">Bits per byte of held-out text against seconds of learning</title>'
-        f'<desc id="plot-about">{escape(description)}</desc>'
-        f'<defs><clipPath id="area"><rect {area}/></clipPath>'
-        '<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        '<line class="hatch" y2="6"/></pattern></defs>' + "".join(parts) + "</svg>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-about">'
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-about">{escape(description)}</desc>'
+        f"{''.join(parts)}</svg>"
     )
 
 
-def _describe_text_point(row: TextComparisonRow) -> str:
-    return (
-        f"{row.title}: {row.mean('bits_per_byte'):.3f} bits per byte after {format_duration(row.mean('seconds') or 0)}"
-    )
-
-
-def grid_lines(scale: Scale) -> list[str]:
-    """Horizontal grid lines with their values."""
-    parts: list[str] = []
+def _axes(
+    scale: Scale, quality_label: str, cost_label: str, ticks: Iterable[tuple[float, str]], min_distance: float
+) -> str:
+    """Grid lines with their values, and those of the labeled ticks that are `min_distance` pixels apart."""
+    parts = ['<g class="axes">']
     step = grid_step(scale.highest - scale.lowest)
     for count in range(math.ceil(scale.lowest / step), math.floor(scale.highest / step) + 1):
         y = scale.y(count * step)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<line class="grid" {_line(LEFT, y, RIGHT_EDGE, y)}/>')
         parts.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{count * step:.3g}</text>')
-    return parts
-
-
-def _text_axes(scale: Scale) -> str:
-    parts = ['<g class="axes">', *grid_lines(scale)]
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     previous_x = -math.inf
-    for seconds in TICK_SECONDS:
-        if scale.quickest <= seconds <= scale.slowest and (x := scale.x(seconds)) - previous_x > 48:
+    for cost, label in ticks:
+        x = scale.x(cost)
+        if scale.least_cost <= cost <= scale.greatest_cost and x - previous_x > min_distance:
             previous_x = x
-            parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>')
-            parts.append(f'<text x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{format_duration(seconds)}</text>')
-    parts.append(f'<line class="base" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-    parts.append(f'<text class="unit" x="{LEFT}" y="{TOP - 7}">bits per byte, lower is better</text>')
-    parts.append(f'<text class="unit" x="{right}" y="{bottom + 38}" text-anchor="end">learning took</text></g>')
+            parts.append(f'<line class="tick" {_line(x, BOTTOM_EDGE, x, BOTTOM_EDGE + 5)}/>')
+            parts.append(f'<text x="{x:.1f}" y="{BOTTOM_EDGE + 20}" text-anchor="middle">{label}</text>')
+    parts.append(f'<line class="base" {_line(LEFT, BOTTOM_EDGE, RIGHT_EDGE, BOTTOM_EDGE)}/>')
+    parts.append(f'<text class="unit" x="{LEFT}" y="{TOP - 7}">{escape(quality_label)}</text>')
+    parts.append(
+        f'<text class="unit" x="{RIGHT_EDGE}" y="{BOTTOM_EDGE + 38}" text-anchor="end">{cost_label}</text></g>'
+    )
     return "".join(parts)
 
 
@@ -261,37 +242,131 @@ def grid_step(span: float) -> float:
     return next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= target)
 
 
+def _visible_baselines(baselines: Iterable[tuple[str, float]], scale: Scale) -> list[HorizontalLine]:
+    return [(name, value, "yardstick-name") for name, value in baselines if scale.lowest < value < scale.highest]
+
+
+def _baseline_lines(baselines: Sequence[HorizontalLine], scale: Scale) -> str:
+    heights = (scale.y(value) for _, value, _ in baselines)
+    return "".join(f'<line class="yardstick" {_line(LEFT, y, RIGHT_EDGE, y)}/>' for y in heights)
+
+
+def _labels(rows: Sequence[PlottedRow], lines: Sequence[HorizontalLine], scale: Scale) -> str:
+    """Names next to points, each in the color of its row, then names above horizontal lines, without overlap."""
+    points = [(scale.x(cost), scale.y(quality)) for cost, quality in (row.mean for row in rows)]
+    boxes = place_labels(points, _label_sizes([row.title for row in rows]), PLOT_BOX)
+    parts = []
+    for row, (x, y), box in zip(rows, points, boxes, strict=True):
+        anchor = box.nearest(x, y)
+        if math.dist(anchor, (x, y)) > 12:
+            leader = _line(x, y, anchor[0] - 2, box.y + box.height / 2)
+            parts.append(f'<line class="leader m{row.number}" {leader}/>')
+        parts.append(_svg_text(f"label m{row.number}", box, row.title, left_of=box.x + box.width <= x))
+    starts = [(float(LEFT), scale.y(quality) - LABEL_SIZE * 0.7) for _, quality, _ in lines]
+    sizes = _label_sizes([name for name, _, _ in lines])
+    line_boxes = place_labels(starts, sizes, PLOT_BOX, [*boxes, *map(point_box, points)])
+    parts += [_svg_text(css_class, box, name) for (name, _, css_class), box in zip(lines, line_boxes, strict=True)]
+    return "".join(parts)
+
+
+def _label_sizes(names: Sequence[str]) -> list[tuple[float, float]]:
+    return [(text_width(name, LABEL_SIZE), LABEL_SIZE * 1.25) for name in names]
+
+
+def _svg_text(css_class: str, box: Box, text: str, *, left_of: bool = False) -> str:
+    """Text in its box; text to the left of its point is right-aligned, whatever the font."""
+    position = f'x="{box.x + box.width:.1f}" text-anchor="end"' if left_of else f'x="{box.x:.1f}"'
+    return f'<text class="{css_class}" {position} y="{box.y + LABEL_SIZE:.1f}">{escape(text)}</text>'
+
+
+def _seed_results(row: ComparisonRow, cost: str, quality: str, factor: float = 1) -> list[Point]:
+    """(cost, quality) of every trial that has both."""
+    trials = ((getattr(trial, cost), getattr(trial, quality)) for trial in row.trials)
+    return [(price, factor * value) for price, value in trials if price and value is not None]
+
+
+# --- Bits per byte against seconds of training ---
+
+TICK_SECONDS = (
+    *(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+    *(60, 180, 600, 1800, 3600, 3 * 3600, 10 * 3600, 30 * 3600, 100 * 3600),
+)  # tick marks: round durations
+TEXT_PLOT_DEFS = (
+    f'<defs><clipPath id="area"><rect x="{LEFT}" y="{TOP}" width="{PLOT_BOX.width}" height="{PLOT_BOX.height}"/>'
+    '</clipPath><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<line class="hatch" y2="6"/></pattern></defs>'
+)
+
+
+def text_plot_scale(comparison: TextComparison) -> Scale:
+    """Covers all results and the entropy bound; curves may enter from above, and distant baselines are left out."""
+    results = [result for row in comparison.rows for result in _seed_results(row, "seconds", "bits_per_byte")]
+    bits = [bits for _, bits in results] + ([comparison.limit] if comparison.limit is not None else [])
+    low, high = (min(bits), max(bits)) if bits else (0.0, 8.0)
+    high += max(0.35 * (high - low), 0.25 * low - (high - low), 0.05)
+    low -= 0.1 * (high - low)
+    curves = [point for row in comparison.rows for trial in row.trials for point in trial.curve]
+    times = [seconds for seconds, _ in results] + [seconds for seconds, bits in curves if seconds > 0 and bits < high]
+    shortest, longest = (min(times), max(times)) if times else (1.0, 60.0)
+    return Scale(shortest / 1.6, max(longest, 2 * shortest) * 1.12, max(low, 0), high)
+
+
+def plot_text_comparison(comparison: TextComparison) -> str:
+    """Bits per byte against training time."""
+    scale = text_plot_scale(comparison)
+    rows = [
+        PlottedRow(
+            number,
+            row.title,
+            _describe_text_point(row),
+            (seconds, bits),
+            _seed_results(row, "seconds", "bits_per_byte"),
+        )
+        for number, row in enumerate(comparison.rows)
+        if (seconds := row.mean("seconds")) and (bits := row.mean("bits_per_byte")) is not None
+    ]
+    lines = _visible_baselines([(baseline.name, baseline.bits_per_byte) for baseline in comparison.yardsticks], scale)
+    ticks = ((seconds, format_duration(seconds)) for seconds in TICK_SECONDS)
+    parts = [
+        TEXT_PLOT_DEFS,
+        _axes(scale, "bits per byte, lower is better", "learning took", ticks, 48),
+        _entropy_bound(comparison, scale),
+        _baseline_lines(lines, scale),
+        _text_frontier(comparison, scale),
+        *(_learning_curves(number, row, scale) for number, row in enumerate(comparison.rows)),
+        *(row.svg(scale) for row in rows),
+    ]
+    if (limit := comparison.limit) is not None:
+        lines.append((f"true entropy {limit:.3f}: no model can go below", limit, "limit-name"))
+    descriptions = [_describe_text_point(row) for row in comparison.rows if row.trial_values("bits_per_byte")]
+    title = "Bits per byte of held-out text against seconds of learning"
+    return _svg("plot", title, descriptions, [*parts, _labels(rows, lines, scale)])
+
+
+def _describe_text_point(row: TextComparisonRow) -> str:
+    return (
+        f"{row.title}: {row.mean('bits_per_byte'):.3f} bits per byte after {format_duration(row.mean('seconds') or 0)}"
+    )
+
+
 def _entropy_bound(comparison: TextComparison, scale: Scale) -> str:
     if comparison.limit is None:
         return ""
-    y, right, bottom = scale.y(comparison.limit), WIDTH - RIGHT, HEIGHT - BOTTOM
+    y = scale.y(comparison.limit)
     return (
-        f'<g class="limit"><rect x="{LEFT}" y="{y:.1f}" width="{right - LEFT}" height="{max(bottom - y, 0):.1f}"'
-        f' fill="url(#hatch)"/><line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/></g>'
+        f'<g class="limit"><rect x="{LEFT}" y="{y:.1f}" width="{RIGHT_EDGE - LEFT}"'
+        f' height="{max(BOTTOM_EDGE - y, 0):.1f}" fill="url(#hatch)"/><line {_line(LEFT, y, RIGHT_EDGE, y)}/></g>'
     )
-
-
-def _text_baselines(comparison: TextComparison, scale: Scale) -> str:
-    lines = (
-        f'<line class="yardstick" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        for baseline in _visible_text_baselines(comparison, scale)
-        for y in [scale.y(baseline.bits_per_byte)]
-    )
-    return "".join(lines)
 
 
 def _text_frontier(comparison: TextComparison, scale: Scale) -> str:
     """Best so far: along the leader's curve, and level until another model takes the lead."""
-    frontier = time_frontier(comparison.rows)
     path, previous = "", ""
-    for seconds, bits, row in frontier:
+    for seconds, bits, row in time_frontier(comparison.rows):
         x = f"{scale.x(seconds):.1f}"
         start = f"H{x}L" if previous and previous != row.name else "L" if previous else "M"
         path, previous = f"{path}{start}{x} {scale.y(bits):.1f}", row.name
-    if not frontier:
-        return ""
-    path += f"H{WIDTH - RIGHT}"
-    return f'<path class="frontier" clip-path="url(#area)" d="{path}"/>'
+    return f'<path class="frontier" clip-path="url(#area)" d="{path}H{RIGHT_EDGE}"/>' if path else ""
 
 
 def _learning_curves(number: int, row: TextComparisonRow, scale: Scale) -> str:
@@ -306,76 +381,7 @@ def _learning_curves(number: int, row: TextComparisonRow, scale: Scale) -> str:
     return "".join(lines)
 
 
-def _text_points(number: int, row: TextComparisonRow, scale: Scale) -> str:
-    """The mean as a disc with a tooltip; with several seeds, a small ring for each."""
-    if (center := _text_center(row)) is None:
-        return ""
-    parts = [f'<g class="points m{number}" data-row="{number}"><title>{escape(_describe_text_point(row))}</title>']
-    x, y = scale.x(center[0]), scale.y(center[1])
-    results = [
-        (trial.seconds, trial.bits_per_byte)
-        for trial in row.trials
-        if trial.seconds and trial.bits_per_byte is not None
-    ]
-    if len(results) > 1:
-        rings = ((scale.x(seconds), scale.y(bits)) for seconds, bits in results)
-        parts += [f'<circle class="seed" cx="{cx:.1f}" cy="{cy:.1f}" r="3"/>' for cx, cy in rings]
-    parts.append(f'<circle class="mean" cx="{x:.1f}" cy="{y:.1f}" r="5.5"/></g>')
-    return "".join(parts)
-
-
-def _text_center(row: TextComparisonRow) -> tuple[float, float] | None:
-    seconds, bits = row.mean("seconds"), row.mean("bits_per_byte")
-    return (seconds, bits) if seconds and bits is not None else None
-
-
-def _text_labels(comparison: TextComparison, scale: Scale) -> str:
-    """Names next to points, then names above the horizontal lines, without overlap."""
-    labeled = [(number, row, center) for number, row in enumerate(comparison.rows) if (center := _text_center(row))]
-    points = [(scale.x(seconds), scale.y(bits)) for _, _, (seconds, bits) in labeled]
-    svg, occupied = point_labels(points, [row.title for _, row, _ in labeled], [number for number, _, _ in labeled])
-    lines = [
-        (baseline.name, baseline.bits_per_byte, "yardstick-name")
-        for baseline in _visible_text_baselines(comparison, scale)
-    ]
-    if comparison.limit is not None:
-        lines.append((f"true entropy {comparison.limit:.3f}: no model can go below", comparison.limit, "limit-name"))
-    return svg + line_labels([(name, scale.y(bits), css_class) for name, bits, css_class in lines], occupied)
-
-
-def point_labels(points: Sequence[Point], names: Sequence[str], numbers: Sequence[int]) -> tuple[str, list[Box]]:
-    """Names next to their points, each in the color of its row; also returns the occupied boxes."""
-    boxes = place_labels(points, _label_sizes(names), PLOT_BOX)
-    parts = []
-    for number, (x, y), box, name in zip(numbers, points, boxes, names, strict=True):
-        anchor = box.nearest(x, y)
-        if math.dist(anchor, (x, y)) > 12:
-            ends = f'x1="{x:.1f}" y1="{y:.1f}" x2="{anchor[0] - 2:.1f}" y2="{box.y + box.height / 2:.1f}"'
-            parts.append(f'<line class="leader m{number}" {ends}/>')
-        parts.append(_svg_text(f"label m{number}", box, name, left_of=box.x + box.width <= x))
-    return "".join(parts), [*boxes, *map(point_box, points)]
-
-
-def line_labels(lines: Sequence[tuple[str, float, str]], occupied: Sequence[Box]) -> str:
-    """Names of horizontal lines, given as (name, y, CSS class), each above its line at a free position."""
-    starts = [(float(LEFT), y - LABEL_SIZE * 0.7) for _, y, _ in lines]
-    placed = place_labels(starts, _label_sizes([name for name, _, _ in lines]), PLOT_BOX, occupied)
-    return "".join(_svg_text(css_class, box, name) for (name, _, css_class), box in zip(lines, placed, strict=True))
-
-
-def _label_sizes(names: Sequence[str]) -> list[tuple[float, float]]:
-    return [(text_width(name, LABEL_SIZE), LABEL_SIZE * 1.25) for name in names]
-
-
-def _svg_text(css_class: str, box: Box, text: str, *, left_of: bool = False) -> str:
-    """Text in its box; text to the left of its point is right-aligned, whatever the font."""
-    position = f'x="{box.x + box.width:.1f}" text-anchor="end"' if left_of else f'x="{box.x:.1f}"'
-    return f'<text class="{css_class}" {position} y="{box.y + LABEL_SIZE:.1f}">{escape(text)}</text>'
-
-
 # --- Task score against disk size or latency ---
-
-MIN_TICK_DISTANCE = 64  # pixels between two tick marks
 
 
 @dataclass(frozen=True)
@@ -398,34 +404,27 @@ COST_AXES = (
 
 
 def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str:
-    """Task score against one cost. Colors are CSS classes `m0`, `m1`, … by row, defined in the page."""
+    """Task score in points of a hundred against one cost."""
     scale = task_plot_scale(comparison, cost_axis)
-    labeled = [
-        (number, row)
+    rows = [
+        _plotted_task_row(number, row, cost_axis)
         for number, row in enumerate(comparison.rows)
         if row.score is not None and row.trial_values(cost_axis.name)
     ]
+    lines = _visible_baselines([(baseline.name, 100 * baseline.score) for baseline in comparison.baselines], scale)
+    powers = range(math.floor(math.log10(scale.least_cost)), math.ceil(math.log10(scale.greatest_cost)) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    labeled_ticks = ((tick, cost_axis.format_value(float(f"{tick:.3g}"))) for tick in ticks)
+    quality = metric_name(comparison)
     parts = [
-        _task_axes(comparison, scale, cost_axis),
-        _task_baselines(comparison, scale),
+        _axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64),
+        _baseline_lines(lines, scale),
         _task_frontier(comparison, scale, cost_axis),
+        *(row.svg(scale) for row in rows),
+        _labels(rows, lines, scale),
     ]
-    parts += [_task_point(number, row, scale, cost_axis) for number, row in labeled]
-    points = [(scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))) for _, row in labeled]
-    names, occupied = point_labels(points, [row.title for _, row in labeled], [number for number, _ in labeled])
-    lines = [
-        (baseline.name, scale.y(100 * baseline.score), "yardstick-name")
-        for baseline in _visible_task_baselines(comparison, scale)
-    ]
-    description = "; ".join(_describe_task_point(row, cost_axis) for _, row in labeled) or "no results yet"
-    title = f"{metric_name(comparison)} on the test against {cost_axis.name}"
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-labelledby="{cost_axis.name}-title {cost_axis.name}-about">'
-        f'<title id="{cost_axis.name}-title">{escape(title)}</title>'
-        f'<desc id="{cost_axis.name}-about">{escape(description)}</desc>'
-        f"{''.join(parts)}{names}{line_labels(lines, occupied)}</svg>"
-    )
+    title = f"{quality} on the test against {cost_axis.name}"
+    return _svg(cost_axis.name, title, [row.description for row in rows], parts)
 
 
 def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
@@ -442,41 +441,12 @@ def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
     return Scale(lowest_cost / 1.6, max(highest_cost, 2 * lowest_cost) * 1.12, low - margin, high + margin)
 
 
-def _visible_task_baselines(comparison: TaskComparison, scale: Scale) -> list[TaskBaseline]:
-    return [baseline for baseline in comparison.baselines if scale.lowest < 100 * baseline.score < scale.highest]
-
-
-def _describe_task_point(row: TaskComparisonRow, cost_axis: CostAxis) -> str:
-    cost = float(f"{row.mean(cost_axis.name):.3g}")
-    return f"{row.title}: {format_points(row.score or 0)} at {cost_axis.format_value(cost)}"
-
-
-def _task_axes(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) -> str:
-    parts = ['<g class="axes">', *grid_lines(scale)]
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    previous_x = -math.inf
-    powers = range(math.floor(math.log10(scale.quickest)), math.ceil(math.log10(scale.slowest)) + 1)
-    for tick in (digit * 10.0**power for power in powers for digit in (1, 2, 5)):
-        if scale.quickest <= tick <= scale.slowest and (x := scale.x(tick)) - previous_x > MIN_TICK_DISTANCE:
-            previous_x = x
-            parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>')
-            label = cost_axis.format_value(float(f"{tick:.3g}"))
-            parts.append(f'<text x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{label}</text>')
-    parts.append(f'<line class="base" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-    parts.append(
-        f'<text class="unit" x="{LEFT}" y="{TOP - 7}">{escape(metric_name(comparison))}, higher is better</text>'
-    )
-    parts.append(
-        f'<text class="unit" x="{right}" y="{bottom + 38}" text-anchor="end">{cost_axis.axis_label}</text></g>'
-    )
-    return "".join(parts)
-
-
-def _task_baselines(comparison: TaskComparison, scale: Scale) -> str:
-    heights = (scale.y(100 * baseline.score) for baseline in _visible_task_baselines(comparison, scale))
-    return "".join(
-        f'<line class="yardstick" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>' for y in heights
-    )
+def _plotted_task_row(number: int, row: TaskComparisonRow, cost_axis: CostAxis) -> PlottedRow:
+    cost, score, low, high = row.mean(cost_axis.name) or 0, row.score or 0, row.mean("low"), row.mean("high")
+    description = f"{row.title}: {format_points(score)} at {cost_axis.format_value(float(f'{cost:.3g}'))}"
+    interval = (100 * low, 100 * high) if low is not None and high is not None else None
+    seeds = _seed_results(row, cost_axis.name, "score", 100)
+    return PlottedRow(number, row.title, description, (cost, 100 * score), seeds, interval)
 
 
 def _task_frontier(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) -> str:
@@ -485,22 +455,4 @@ def _task_frontier(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis
     for row in pareto_front(comparison.rows, cost_axis.name):
         x, y = scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))
         path += f"H{x:.1f}V{y:.1f}" if path else f"M{x:.1f} {y:.1f}"
-    return f'<path class="frontier" d="{path}H{WIDTH - RIGHT}"/>' if path else ""
-
-
-def _task_point(number: int, row: TaskComparisonRow, scale: Scale, cost_axis: CostAxis) -> str:
-    """The mean as a disc, a small ring for each of several seeds, and the confidence interval as a line."""
-    parts = [
-        f'<g class="points m{number}" data-row="{number}"><title>{escape(_describe_task_point(row, cost_axis))}</title>'
-    ]
-    x, y = scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))
-    low, high = row.mean("low"), row.mean("high")
-    if low is not None and high is not None:
-        ends = f'x1="{x:.1f}" x2="{x:.1f}" y1="{scale.y(100 * low):.1f}" y2="{scale.y(100 * high):.1f}"'
-        parts.append(f'<line class="leader m{number}" {ends}/>')
-    results = [(getattr(trial, cost_axis.name), trial.score) for trial in row.trials if trial.score is not None]
-    for cost, score in results if len(results) > 1 else ():
-        if cost:
-            parts.append(f'<circle class="seed" cx="{scale.x(cost):.1f}" cy="{scale.y(100 * score):.1f}" r="3"/>')
-    parts.append(f'<circle class="mean" cx="{x:.1f}" cy="{y:.1f}" r="5.5"/></g>')
-    return "".join(parts)
+    return f'<path class="frontier" d="{path}H{RIGHT_EDGE}"/>' if path else ""
