@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -10,6 +10,8 @@ from typing import Any
 
 from forebear.experiments.comparison.cost_plot import COST_AXES, plot_task_comparison, plot_text_comparison
 from forebear.experiments.comparison.results import (
+    Comparison,
+    ComparisonRow,
     TaskComparison,
     TaskComparisonRow,
     TextComparison,
@@ -36,35 +38,137 @@ PARETO_MARK = "◆"  # on the Pareto front
 COLUMNS = (
     ("year", ""),
     ("milestone", ""),
-    ("bits per byte", "number"),
-    ("own perplexity", "number"),
-    ("parameters", "number"),
-    ("learning", "number"),
-    ("tokens/s", "number"),
-    ("memory", "number"),
+    *((name, "number") for name in ("bits per byte", "own perplexity", "parameters", "learning", "tokens/s", "memory")),
     ("tokenizer", ""),
     ("unknown", "number"),
 )
 
 
-def text_comparison_page(comparison: TextComparison) -> str:
-    """The HTML page of a text comparison."""
-    title = text_headline(comparison)
-    body = "".join(
-        (
-            f"<header><h1>{escape(title)}</h1>{_text_subtitle(comparison)}</header>",
-            f'<figure><div class="wide">{plot_text_comparison(comparison)}</div>{_text_legend(comparison)}</figure>',
-            f'<div class="verdict">{"".join(f"<p>{escape(text)}</p>" for text in text_conclusions(comparison))}</div>',
-            _text_table(comparison),
-            _text_samples(comparison),
-            _text_notes(comparison),
-            _text_footer(comparison),
-        )
+# --- Cells of a table ---
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """The text of a cell and the number to sort by, if any."""
+
+    text: str
+    value: float | None = None
+    is_marked: bool = False  # on the Pareto front
+
+    def __str__(self) -> str:
+        return f"{self.text} {PARETO_MARK}" if self.is_marked else self.text
+
+
+def _cell(value: float | None, format_value: Callable[[float], str], *, marked: bool = False) -> TableCell:
+    return TableCell("—") if value is None else TableCell(format_value(value), value, marked)
+
+
+def _html_cell(shown: str, value: Any, css_class: str = "") -> str:
+    """A cell with the value by which its column is sorted."""
+    class_attribute = f' class="{css_class}"' if css_class else ""
+    return f'<td{class_attribute} data-value="{"" if value is None else escape(str(value))}">{shown}</td>'
+
+
+def _number_cell(cell: TableCell, remark: str = "", css_class: str = "number") -> str:
+    return _html_cell(escape(str(cell)) + remark, cell.value, css_class)
+
+
+def _mark(text: str) -> str:
+    """A small annotation after a name or number."""
+    return f' <span class="mark">{text}</span>' if text else ""
+
+
+def _error_mark(row: ComparisonRow) -> str:
+    """The error of a seed, below the result of the others."""
+    return f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
+
+
+# --- Parts that both pages share ---
+
+
+def _page(comparison: Comparison, headline: str, conditions: Sequence[str], sections: Iterable[str]) -> str:
+    """A page with the headline, the common conditions (what is compared first) and these sections."""
+    subject, *others = conditions
+    others += [f"{comparison.num_seeds} seeds"] if comparison.num_seeds > 1 else []
+    others.append(str(comparison.facts.get("machine", "")))
+    parts = [f"<b>{escape(subject)}</b>" if subject else "", *map(escape, others)]
+    status = "" if comparison.finished else " This comparison is not finished: the same command goes on."
+    subtitle = f'<p class="given">{" · ".join(filter(None, parts))}.{status}</p>'
+    header = f"<header><h1>{escape(headline)}</h1>{subtitle}</header>"
+    return _html_page(headline, header + "".join(sections), len(comparison.rows))
+
+
+def _base_name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def _verdict(conclusions: Iterable[str]) -> str:
+    return f'<div class="verdict">{"".join(f"<p>{escape(text)}</p>" for text in conclusions)}</div>'
+
+
+def _legend(line: str, band: str, dots: str = "") -> str:
+    """The meaning of lines, bands and dotted lines of a plot."""
+    parts = [f"<span><i></i>{line}</span>", f'<span><i class="band"></i>{band}</span>']
+    if dots:
+        parts.append(f'<span><i class="dots"></i>{dots}</span>')
+    return f'<figcaption class="key">{"".join(parts)}</figcaption>'
+
+
+def _table(
+    title: str,
+    caption: str,
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[str],
+    references: Iterable[tuple[str, str, str]],
+) -> str:
+    """A table with (name, CSS class) of each column; `references` are name, value and meaning of its last rows."""
+    head = "".join(f'<th scope="col" class="{css_class}">{escape(name)}</th>' for name, css_class in columns)
+    foot = "".join(
+        f'<tr><td></td><th scope="row">{escape(name)}</th><td class="number">{value}</td>'
+        f'<td colspan="{len(columns) - 3}">{escape(meaning)}</td></tr>'
+        for name, value, meaning in references
     )
-    return html_page(title, body, len(comparison.rows))
+    return (
+        f'<h2>{title}</h2><div class="wide"><table><caption>{caption}.</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody><tfoot>{foot}</tfoot></table></div>"
+    )
 
 
-def html_page(title: str, body: str, rows: int) -> str:
+def _table_row(
+    comparison: Comparison, index: int, row: ComparisonRow, description: str, cells: Sequence[str], width: int
+) -> str:
+    """A row of the table; without `cells` its error takes the place of its results."""
+    best = comparison.best is not None and comparison.best.name == row.name
+    labels = ", ".join(escape(label) for label in (row.size, "best" if best else "") if label)
+    name = f'<span class="m{index} name">{escape(row.title)}</span>{_mark(labels)}'
+    parts = [
+        _html_cell(str(row.year), row.year),
+        f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(description)}</span></th>',
+        *(cells or [f'<td class="wrong" colspan="{width - 2}">{escape(row.error)}</td>']),
+    ]
+    return f'<tr data-row="{index}"{" class=best" if best else ""}>{"".join(parts)}</tr>'
+
+
+def _described_list(title: str, caption: str, entries: Iterable[str]) -> str:
+    return f'<h2>{title}</h2><p class="small">{caption}</p><dl class="samples">{"".join(entries)}</dl>'
+
+
+def _notes(title: str, notes: Iterable[str]) -> str:
+    return f"<h2>{title}</h2>{''.join(f'<p>{note}</p>' for note in notes)}"
+
+
+def _footer(comparison: Comparison, folders: str, usage: str = "") -> str:
+    facts = comparison.facts
+    credit = f"Made by forebear {escape(str(facts.get('forebear', '')))}, {escape(str(facts.get('when', '')))}."
+    commands = [str(command) for command in (facts.get("command"), usage) if command]
+    code = "".join(f"<br><code>{escape(command)}</code>" for command in commands)
+    return (
+        f'<footer class="small"><p>{credit} All figures stand in <code>comparison.json</code>, {folders}, both beside'
+        f" this page.{code}</p></footer>"
+    )
+
+
+def _html_page(title: str, body: str, rows: int) -> str:
     """A self-contained page around `body`, with a color for each row and no network access."""
     style, script = (
         files("forebear.experiments.comparison").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
@@ -97,79 +201,76 @@ def _interpolate_color(anchors: tuple[tuple[int, int, int], ...], share: float) 
     return "#" + "".join(f"{round(start + (end - start) * (position - first)):02x}" for start, end in pairs)
 
 
-def _text_subtitle(comparison: TextComparison) -> str:
-    """The common conditions: text, split and budget."""
-    metadata, names = comparison.facts, [text.rstrip("/").rpartition("/")[2] or text for text in comparison.texts]
-    text_names = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    parts = [f"<b>{escape(text_names)}</b>" if text_names else ""]
-    if "bytes" in metadata:
-        parts.append(
-            f"{format_bytes(metadata['bytes'])} of text,"
-            f" {format_bytes(metadata['held_out_bytes'])} of it held out to examine"
-        )
-    parts.append(f"{escape(str(comparison.settings.get('budget', '')))} to learn for each")
-    if (seeds := len(comparison.settings.get("seeds", ()))) > 1:
-        parts.append(f"{seeds} seeds")
-    parts.append(escape(str(metadata.get("machine", ""))))
-    status = "" if comparison.finished else " This comparison is not finished: the same command goes on."
-    return f'<p class="given">{" · ".join(filter(None, parts))}.{status}</p>'
+# --- Comparison on text ---
 
 
-def _text_legend(comparison: TextComparison) -> str:
-    parts = ["<span><i></i>learning curve, ending in its result</span>"]
-    parts.append('<span><i class="band"></i>the lowest anyone had reached by then</span>')
-    if comparison.yardsticks:
-        parts.append('<span><i class="dots"></i>yardstick, not a milestone</span>')
-    return f'<figcaption class="key">{"".join(parts)}</figcaption>'
+def text_comparison_page(comparison: TextComparison) -> str:
+    """The HTML page of a text comparison."""
+    facts, names = comparison.facts, [_base_name(text) for text in comparison.texts]
+    conditions = [", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")]
+    if "bytes" in facts:
+        held_out = format_bytes(facts["held_out_bytes"])
+        conditions.append(f"{format_bytes(facts['bytes'])} of text, {held_out} of it held out to examine")
+    conditions.append(f"{comparison.settings.get('budget', '')} to learn for each")
+    legend = _legend(
+        "learning curve, ending in its result",
+        "the lowest anyone had reached by then",
+        "yardstick, not a milestone" if comparison.yardsticks else "",
+    )
+    sections = (
+        f'<figure><div class="wide">{plot_text_comparison(comparison)}</div>{legend}</figure>',
+        _verdict(text_conclusions(comparison)),
+        _text_table(comparison),
+        _text_samples(comparison),
+        _notes("How to read this", _text_notes(comparison)),
+        _footer(comparison, "the runs in <code>runs/</code>"),
+    )
+    return _page(comparison, text_headline(comparison), conditions, sections)
 
 
 def _text_table(comparison: TextComparison) -> str:
-    columns = [*COLUMNS, *((escape(name), "number") for name in comparison.word_file_names)]
-    head = "".join(f'<th scope="col" class="{css_class}">{name}</th>' for name, css_class in columns)
+    columns = [*COLUMNS, *((name, "number") for name in comparison.word_file_names)]
     widest = max((bits for row in comparison.rows if (bits := row.mean("bits_per_byte"))), default=1.0)
-    body = "".join(_text_row(index, row, comparison, widest) for index, row in enumerate(comparison.rows))
-    foot = "".join(
-        f'<tr><td></td><th scope="row">{escape(name)}</th><td class="number">{bits:.3f}</td>'
-        f'<td colspan="{len(columns) - 3}">{escape(meaning)}</td></tr>'
-        for name, bits, meaning in _reference_rows(comparison)
+    caption = (
+        "Bits per byte compares them all; perplexity is per token of each one’s own vocabulary, so compare it only"
+        " where tokenizers are the same"
     )
-    return (
-        f'<h2>In the order of history</h2><div class="wide"><table><caption>Bits per byte compares them all; perplexity'
-        " is per token of each one’s own vocabulary, so compare it only where tokenizers are the same.</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table></div>"
+    rows = (
+        _table_row(
+            comparison,
+            index,
+            row,
+            f"{row.idea} ({row.authors})" if row.authors else row.idea,
+            _text_cells(index, row, comparison, widest),
+            len(columns),
+        )
+        for index, row in enumerate(comparison.rows)
     )
-
-
-def _reference_rows(comparison: TextComparison) -> list[tuple[str, float, str]]:
-    rows = [(baseline.name, baseline.bits_per_byte, baseline.meaning) for baseline in comparison.yardsticks]
+    references = [(baseline.name, baseline.bits_per_byte, baseline.meaning) for baseline in comparison.yardsticks]
     if comparison.limit is not None:
-        rows.append(("true entropy", comparison.limit, "known, because the text was generated; no model can go below"))
-    return rows
+        meaning = "known, because the text was generated; no model can go below"
+        references.append(("true entropy", comparison.limit, meaning))
+    shown = ((name, f"{bits:.3f}", meaning) for name, bits, meaning in references)
+    return _table("In the order of history", caption, columns, rows, shown)
 
 
-def _text_row(index: int, row: TextComparisonRow, comparison: TextComparison, widest: float) -> str:
-    best = comparison.best is not None and comparison.best.name == row.name
-    labels = [escape(mark) for mark in (row.size, "best" if best else "") if mark]
-    name = f'<span class="m{index} name">{escape(row.title)}</span>' + html_mark(", ".join(labels))
-    description = f"{row.idea} ({row.authors})" if row.authors else row.idea
-    cells = [
-        html_cell(str(row.year), row.year),
-        f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(description)}</span></th>',
-    ]
+def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, widest: float) -> list[str]:
+    """The cells after year and name, as means over the seeds; none if there are no results but an error."""
     if row.error and not row.trial_values("bits_per_byte") and not row.other_metrics:
-        width = len(COLUMNS) + len(comparison.word_file_names) - 2
-        cells.append(f'<td class="wrong" colspan="{width}">{escape(row.error)}</td>')
-    else:
-        cells += [_bits_cell(index, row, widest), *_metric_cells(row)]
-        cells += [
-            _word_eval_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names
-        ]
-    return f'<tr data-row="{index}"{" class=best" if best else ""}>{"".join(cells)}</tr>'
-
-
-def html_mark(text: str) -> str:
-    """A small annotation after a name or number."""
-    return f' <span class="mark">{text}</span>' if text else ""
+        return []
+    tokenizer_kind = next((trial.tokenizer for trial in row.trials if trial.tokenizer), "")
+    vocabulary = next((trial.vocabulary for trial in row.trials if trial.vocabulary), None)
+    costs = {"parameters": format_count, "seconds": format_duration, "speed": format_count, "memory": format_bytes}
+    formats = {"perplexity": "{:,.1f}".format, **costs}
+    cells = [_bits_cell(index, row, widest)]
+    cells += [_number_cell(_cell(row.mean(name), format_value)) for name, format_value in formats.items()]
+    cells.append(_html_cell(escape(tokenizer_kind) + (f", {vocabulary:,}" if vocabulary else ""), tokenizer_kind))
+    cells.append(_number_cell(_cell(row.mean("unknown_rate"), "{:.2%}".format)))
+    for file in comparison.word_file_names:
+        covered = row.word_coverage(file)
+        coverage = "" if covered is None else _mark(f"{covered[0]:,} of {covered[1]:,}")
+        cells.append(_number_cell(_cell(row.word_figures(file), "{:.3f}".format), coverage))
+    return cells
 
 
 def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
@@ -177,63 +278,25 @@ def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
     if bits is None:
         num_impossible = sum(row.trial_values("impossible"))
         if row.other_metrics:
-            return html_cell(f"—<span class='idea'>{escape(row.other_metrics)}</span>", "", "number bits")
+            return _html_cell(f"—<span class='idea'>{escape(row.other_metrics)}</span>", None, "number bits")
         text = f"∞<span class='idea'>{num_impossible:,} tokens are impossible to it</span>" if num_impossible else "—"
-        return html_cell(text, "", "number bits")
-    error = f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
-    text = f"{bits:.3f}" + html_mark(f"± {spread:.3f}" if spread is not None else "")
+        return _html_cell(text, None, "number bits")
+    text = f"{bits:.3f}" + _mark(f"± {spread:.3f}" if spread is not None else "")
     bar = f'<span class="bar m{index}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
-    return html_cell(text + bar + error, bits, "number bits")
-
-
-def _metric_cells(row: TextComparisonRow) -> list[str]:
-    """The cells after bits per byte, as means over the seeds."""
-    perplexity, parameters, seconds = row.mean("perplexity"), row.mean("parameters"), row.mean("seconds")
-    speed, memory, unknown_rate = row.mean("speed"), row.mean("memory"), row.mean("unknown_rate")
-    tokenizer_kind = next((trial.tokenizer for trial in row.trials if trial.tokenizer), "")
-    vocabulary = next((trial.vocabulary for trial in row.trials if trial.vocabulary), None)
-    tokenizer_text = f"{escape(tokenizer_kind)}, {vocabulary:,}" if vocabulary else escape(tokenizer_kind)
-    return [
-        _number_cell(perplexity, "" if perplexity is None else f"{perplexity:,.1f}"),
-        _number_cell(parameters, "" if parameters is None else format_count(parameters)),
-        _number_cell(seconds, "" if seconds is None else format_duration(seconds)),
-        _number_cell(speed, "" if speed is None else format_count(speed)),
-        _number_cell(memory, "" if memory is None else format_bytes(memory)),
-        html_cell(tokenizer_text, tokenizer_kind),
-        _number_cell(unknown_rate, "" if unknown_rate is None else f"{unknown_rate:.2%}"),
-    ]
-
-
-def _word_eval_cell(value: float | None, covered: tuple[int, int] | None) -> str:
-    coverage = "" if covered is None else html_mark(f"{covered[0]:,} of {covered[1]:,}")
-    return _number_cell(value, ("—" if value is None else f"{value:.3f}") + coverage)
-
-
-def _number_cell(value: float | None, shown: str) -> str:
-    return html_cell(shown or "—", "" if value is None else value, "number")
-
-
-def html_cell(shown: str, value: Any, css_class: str = "") -> str:
-    """A cell with the value by which its column is sorted."""
-    class_attribute = f' class="{css_class}"' if css_class else ""
-    return f'<td{class_attribute} data-value="{escape(str(value))}">{shown}</td>'
+    return _html_cell(text + bar + _error_mark(row), bits, "number bits")
 
 
 def _text_samples(comparison: TextComparison) -> str:
-    samples = [(index, row, trial) for index, row in enumerate(comparison.rows) for trial in row.trials if trial.sample]
-    if not samples:
-        return ""
-    first_samples = {row.name: (index, row, trial) for index, row, trial in reversed(samples)}
-    parts = "".join(
+    entries = [
         f'<dt class="m{index}">{escape(row.title)}<span>{row.year}</span></dt>'
-        f"<dd><mark>{escape(comparison.prompt)}</mark>{escape(trial.sample)}</dd>"
-        for index, row, trial in sorted(first_samples.values(), key=lambda sample: sample[0])
-    )
-    caption = '<p class="small">The same beginning, the same seed.</p>'
-    return f'<h2>How each goes on</h2>{caption}<dl class="samples">{parts}</dl>'
+        f"<dd><mark>{escape(comparison.prompt)}</mark>{escape(sample)}</dd>"
+        for index, row in enumerate(comparison.rows)
+        if (sample := next((trial.sample for trial in row.trials if trial.sample), ""))
+    ]
+    return _described_list("How each goes on", "The same beginning, the same seed.", entries) if entries else ""
 
 
-def _text_notes(comparison: TextComparison) -> str:
+def _text_notes(comparison: TextComparison) -> list[str]:
     texts = [
         "<b>Bits per byte</b> is how many bits a milestone needs to tell a byte of text it has never seen, if it"
         " is used to compress it. It is by bytes of the original text, however that was cut into tokens. A word that"
@@ -259,36 +322,14 @@ def _text_notes(comparison: TextComparison) -> str:
             " does not multiply to a probability: they have no bits per byte. Beside how many they find stands what"
             " always naming the commonest token would find; their perplexity is of hidden tokens."
         )
-    if comparison.settings.get("seeds", ()) and len(comparison.settings["seeds"]) > 1:
+    if comparison.num_seeds > 1:
         texts.append("<b>±</b> is the standard deviation over the seeds; a small ring in the plot is one seed.")
     if comparison.facts.get("note"):
         texts.append(escape(comparison.facts["note"]))
-    return f"<h2>How to read this</h2>{''.join(f'<p>{text}</p>' for text in texts)}"
+    return texts
 
 
-def _text_footer(comparison: TextComparison) -> str:
-    metadata = comparison.facts
-    credit = f"Made by forebear {escape(str(metadata.get('forebear', '')))}, {escape(str(metadata.get('when', '')))}."
-    command = f"<br><code>{escape(str(metadata['command']))}</code>" if metadata.get("command") else ""
-    return (
-        f'<footer class="small"><p>{credit} All figures stand in <code>comparison.json</code>, the runs in'
-        f" <code>runs/</code>, both beside this page.{command}</p></footer>"
-    )
-
-
-# --- Task comparison: the table ---
-
-
-@dataclass(frozen=True)
-class TableCell:
-    """The text of a cell and the number to sort by, if any."""
-
-    text: str
-    value: float | None = None
-    is_marked: bool = False  # on the Pareto front
-
-    def __str__(self) -> str:
-        return f"{self.text} {PARETO_MARK}" if self.is_marked else self.text
+# --- Comparison on a task: the table, for page and terminal ---
 
 
 def table_legend(comparison: TaskComparison) -> str:
@@ -343,118 +384,80 @@ def _format_milliseconds(value: float) -> str:
     return f"{value:.2g} ms" if value < 99.5 else f"{value:,.0f} ms"
 
 
-def _cell(value: float | None, format_value: Callable[[float], str], *, marked: bool = False) -> TableCell:
-    return TableCell("—") if value is None else TableCell(format_value(value), value, marked)
-
-
-# --- Task comparison: the page ---
+# --- Comparison on a task: the page ---
 
 
 def task_comparison_page(comparison: TaskComparison) -> str:
     """The HTML page of a task comparison."""
-    verdict = "".join(f"<p>{escape(text)}</p>" for text in task_conclusions(comparison))
-    body = "".join(
-        (
-            f"<header><h1>{escape(task_headline(comparison))}</h1>{_task_subtitle(comparison)}</header>",
-            f'<div class="verdict">{verdict}</div>',
-            "" if comparison.whole else _task_plots(comparison),
-            _task_table(comparison),
-            _paper_findings(comparison),
-            _task_notes(comparison),
-            _task_footer(comparison),
-        )
-    )
-    return html_page(task_headline(comparison), body, len(comparison.rows))
-
-
-def _base_name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2] or path
-
-
-def _task_subtitle(comparison: TaskComparison) -> str:
-    """The common conditions: text, examples and budget."""
-    settings, metadata = comparison.settings, comparison.facts
-    examples = metadata.get("examples", {})
-    parts = [f"<b>{escape(_base_name(str(metadata.get('files', {}).get('train', ''))))}</b>", escape(comparison.task)]
-    parts.append(f"{examples.get('train', 0):,} examples to learn from, {examples.get('test', 0):,} to be tested on")
+    settings, facts = comparison.settings, comparison.facts
+    examples = facts.get("examples", {})
+    conditions = [
+        _base_name(str(facts.get("files", {}).get("train", ""))),
+        comparison.task,
+        f"{examples.get('train', 0):,} examples to learn from, {examples.get('test', 0):,} to be tested on",
+    ]
     if comparison.texts:
         names = ", ".join(map(_base_name, comparison.texts[:3]))
-        parts.append(f"{escape(str(settings.get('budget', '')))} of pre-training on {escape(names)}")
+        conditions.append(f"{settings.get('budget', '')} of pre-training on {names}")
     if settings.get("adapting_budget"):
-        parts.append(f"{escape(str(settings['adapting_budget']))} of adapting")
-    if (seeds := len(settings.get("seeds", ()))) > 1:
-        parts.append(f"{seeds} seeds")
-    parts.append(escape(str(metadata.get("machine", ""))))
-    status = "" if comparison.finished else " This comparison is not finished: the same command goes on."
-    return f'<p class="given">{" · ".join(filter(None, parts))}.{status}</p>'
+        conditions.append(f"{settings['adapting_budget']} of adapting")
+    best_trial = comparison.best.best if comparison.best is not None else None
+    sections = (
+        _verdict(task_conclusions(comparison)),
+        "" if comparison.whole else _task_plots(comparison),
+        _task_table(comparison),
+        _paper_findings(comparison),
+        _notes("Before you believe this", _task_notes(comparison)),
+        _footer(
+            comparison,
+            "what was adapted in <code>tasks/</code>",
+            "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …",
+        ),
+    )
+    return _page(comparison, task_headline(comparison), conditions, sections)
 
 
 def _task_plots(comparison: TaskComparison) -> str:
     first, second = (f'<figure><div class="wide">{plot_task_comparison(comparison, axis)}</div>' for axis in COST_AXES)
-    return f"{first}{_task_legend(comparison)}</figure>{second}</figure>"
-
-
-def _task_legend(comparison: TaskComparison) -> str:
-    parts = ["<span><i></i>how far the test can tell (95 %)</span>"]
-    parts.append('<span><i class="band"></i>the front: nothing that costs less is as good</span>')
-    if comparison.baselines:
-        parts.append('<span><i class="dots"></i>baseline, nothing learned</span>')
-    return f'<figcaption class="key">{"".join(parts)}</figcaption>'
+    legend = _legend(
+        "how far the test can tell (95 %)",
+        "the front: nothing that costs less is as good",
+        "baseline, nothing learned" if comparison.baselines else "",
+    )
+    return f"{first}{legend}</figure>{second}</figure>"
 
 
 def _task_table(comparison: TaskComparison) -> str:
-    names = [("year", ""), ("model", ""), *((name, "number") for name in table_columns(comparison))]
-    head = "".join(f'<th scope="col" class="{css_class}">{escape(name)}</th>' for name, css_class in names)
-    body = "".join(_task_row(index, row, comparison, len(names)) for index, row in enumerate(comparison.rows))
-    foot = "".join(
-        f'<tr><td></td><th scope="row">{escape(baseline.name)}</th>'
-        f'<td class="number">{format_points(baseline.score)}</td>'
-        f'<td colspan="{len(names) - 3}">{escape(baseline.meaning)}</td></tr>'
-        for baseline in comparison.baselines
+    columns = [("year", ""), ("model", ""), *((name, "number") for name in table_columns(comparison))]
+    rows = (
+        _table_row(comparison, index, row, row.differs or row.idea, _task_cells(row, comparison), len(columns))
+        for index, row in enumerate(comparison.rows)
     )
-    return (
-        '<h2>What each reached, and what it costs</h2><div class="wide">'
-        f"<table><caption>{table_legend(comparison)}.</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table></div>"
-    )
+    references = ((baseline.name, format_points(baseline.score), baseline.meaning) for baseline in comparison.baselines)
+    return _table("What each reached, and what it costs", table_legend(comparison), columns, rows, references)
 
 
-def _task_row(index: int, row: TaskComparisonRow, comparison: TaskComparison, width: int) -> str:
-    best = comparison.best is not None and comparison.best.name == row.name
-    labels = ", ".join(escape(mark) for mark in (row.size, "best" if best else "") if mark)
-    name = f'<span class="m{index} name">{escape(row.title)}</span>{html_mark(labels)}'
-    description = escape(row.differs or row.idea)
-    cells = [
-        html_cell(str(row.year), row.year),
-        f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{description}</span></th>',
-    ]
+def _task_cells(row: TaskComparisonRow, comparison: TaskComparison) -> list[str]:
+    """The cells after name and year; none if there is no score but an error."""
     if row.error and row.score is None:
-        cells.append(f'<td class="wrong" colspan="{width - 2}">{escape(row.error)}</td>')
-    else:
-        metric_cells = table_cells(row, comparison)
-        error = f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
-        for column, cell in enumerate(metric_cells):
-            value = "" if cell.value is None else cell.value
-            cells.append(
-                html_cell(escape(str(cell)) + (error if not column else ""), value, "number" + " bits" * (not column))
-            )
-    return f'<tr data-row="{index}"{" class=best" if best else ""}>{"".join(cells)}</tr>'
+        return []
+    score, *costs = table_cells(row, comparison)
+    return [_number_cell(score, _error_mark(row), "number bits"), *map(_number_cell, costs)]
 
 
 def _paper_findings(comparison: TaskComparison) -> str:
-    rows = [(index, row) for index, row in enumerate(comparison.rows) if row.papers]
-    if not rows:
-        return ""
-    parts = "".join(
-        f'<dt class="m{index}">{escape(row.title)}</dt><dd>{escape(row.papers)}</dd>' for index, row in rows
-    )
-    caption = '<p class="small">With far more text and far larger networks than here.</p>'
-    return f'<h2>What papers found</h2>{caption}<dl class="samples">{parts}</dl>'
+    entries = [
+        f'<dt class="m{index}">{escape(row.title)}</dt><dd>{escape(row.papers)}</dd>'
+        for index, row in enumerate(comparison.rows)
+        if row.papers
+    ]
+    caption = "With far more text and far larger networks than here."
+    return _described_list("What papers found", caption, entries) if entries else ""
 
 
-def _task_notes(comparison: TaskComparison) -> str:
+def _task_notes(comparison: TaskComparison) -> list[str]:
     notes = [escape(text) for text in comparison.remarks]
-    if len(comparison.settings.get("seeds", ())) > 1:
+    if comparison.num_seeds > 1:
         notes.append("<b>±</b> behind a score is the standard deviation over the seeds.")
     if not comparison.whole:
         notes.append(
@@ -462,20 +465,4 @@ def _task_notes(comparison: TaskComparison) -> str:
             " for one example that is asked alone, <b>a second</b> how many are answered when many are asked together,"
             " <b>on disk</b> weights and tokenizer, <b>memory</b> the most that learning took."
         )
-    return f"<h2>Before you believe this</h2>{''.join(f'<p>{text}</p>' for text in notes)}"
-
-
-def _task_footer(comparison: TaskComparison) -> str:
-    metadata = comparison.facts
-    credit = f"Made by forebear {escape(str(metadata.get('forebear', '')))}, {escape(str(metadata.get('when', '')))}."
-    command = f"<br><code>{escape(str(metadata['command']))}</code>" if metadata.get("command") else ""
-    best_trial = comparison.best.best if comparison.best is not None else None
-    usage = (
-        f"<br><code>forebear {escape(comparison.verb)} {escape(best_trial.run)} …</code>"
-        if best_trial is not None
-        else ""
-    )
-    return (
-        f'<footer class="small"><p>{credit} All figures stand in <code>comparison.json</code>, what was adapted in'
-        f" <code>tasks/</code>, both beside this page.{command}{usage}</p></footer>"
-    )
+    return notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any, Self
@@ -69,6 +69,9 @@ class TextTrial:
 class ComparisonRow:
     """Base of comparison rows: trials, one for each seed."""
 
+    name: str
+    title: str
+    year: int
     trials: tuple[Any, ...]
 
     def trial_values(self, name: str) -> list[Any]:
@@ -157,6 +160,35 @@ class TextComparisonRow(ComparisonRow):
         return points
 
 
+class Comparison:
+    """Base of comparisons: rows on the same data with the same settings."""
+
+    texts: tuple[str, ...]
+    settings: dict[str, Any]
+    facts: dict[str, Any]  # of the data and the machine
+    rows: tuple[Any, ...]
+    finished: bool
+
+    @property
+    def best(self) -> Any:
+        """The row with the best result, if any."""
+        raise NotImplementedError
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.settings.get("seeds", ()))
+
+    def find_row(self, name: str) -> Any:
+        """The row of this name, or None."""
+        return next((row for row in self.rows if row.name == name), None)
+
+    def with_row(self, row: Any) -> Self:
+        """A copy in which this row replaces one of the same name, or is appended."""
+        rows = tuple(row if other.name == row.name else other for other in self.rows)
+        rows = rows if self.find_row(row.name) else (*rows, row)
+        return replace(self, rows=rows)  # pyright: ignore[reportArgumentType] - comparisons are dataclasses
+
+
 @dataclass(frozen=True)
 class CompressionBaseline:
     """A reference without a model: a compressor, or byte frequencies."""
@@ -167,7 +199,7 @@ class CompressionBaseline:
 
 
 @dataclass(frozen=True)
-class TextComparison:
+class TextComparison(Comparison):
     """All models on the same text. `limit` is the true entropy of the text, if known."""
 
     texts: tuple[str, ...]
@@ -184,13 +216,6 @@ class TextComparison:
         positions = {row.name: order.index(row.name) if row.name in order else 0 for row in self.rows}
         rows = sorted(self.rows, key=lambda row: (row.year, positions[row.name], row.name))
         object.__setattr__(self, "rows", tuple(rows))
-
-    def find_row(self, name: str) -> TextComparisonRow | None:
-        return next((row for row in self.rows if row.name == name), None)
-
-    def with_row(self, row: TextComparisonRow) -> TextComparison:
-        others = [other for other in self.rows if other.name != row.name]
-        return replace(self, rows=(*others, row))
 
     @property
     def word_file_names(self) -> list[str]:
@@ -302,7 +327,7 @@ class TaskComparisonRow(ComparisonRow):
 
 
 @dataclass(frozen=True)
-class TaskComparison:
+class TaskComparison(Comparison):
     """Rows on the same examples. `whole` names the reference row of ablations, if any."""
 
     task: str
@@ -316,15 +341,6 @@ class TaskComparison:
     whole: str = ""
     remarks: tuple[str, ...] = ()
     finished: bool = False
-
-    def find_row(self, name: str) -> TaskComparisonRow | None:
-        return next((row for row in self.rows if row.name == name), None)
-
-    def with_row(self, row: TaskComparisonRow) -> TaskComparison:
-        """A copy in which this row replaces one of the same name, or is appended."""
-        if self.find_row(row.name) is None:
-            return replace(self, rows=(*self.rows, row))
-        return replace(self, rows=tuple(row if other.name == row.name else other for other in self.rows))
 
     @property
     def scored_rows(self) -> list[TaskComparisonRow]:
@@ -378,15 +394,13 @@ class TaskComparison:
 POINT = 0.01  # of a score
 
 
-def pareto_front(rows: tuple[TaskComparisonRow, ...] | list[TaskComparisonRow], cost: str) -> list[TaskComparisonRow]:
+def pareto_front(rows: Sequence[TaskComparisonRow], cost: str) -> list[TaskComparisonRow]:
     """The Pareto front of score against a cost, by rising cost."""
-    costs = [(row.mean(cost), row.score, row) for row in rows]
-    scored: list[tuple[float, float, TaskComparisonRow]] = [
-        (cost, score, row) for cost, score, row in costs if cost is not None and score is not None
+    priced = [
+        (price, row.score, row) for row in rows if row.score is not None and (price := row.mean(cost)) is not None
     ]
-    order: Callable[[tuple[float, float, TaskComparisonRow]], tuple[float, float]] = lambda item: (item[0], -item[1])  # noqa: E731
     front: list[tuple[float, float, TaskComparisonRow]] = []
-    for price, score, row in sorted(scored, key=order):
+    for price, score, row in sorted(priced, key=lambda item: (item[0], -item[1])):
         if not front or score > front[-1][1] or (price, score) == front[-1][:2]:
             front.append((price, score, row))
     return [row for _, _, row in front]
