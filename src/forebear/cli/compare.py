@@ -295,8 +295,7 @@ def _compare_on_task(
     examples: ComparisonDataOptions,
     speaking: Output,
 ) -> None:
-    from forebear.experiments.comparison.compare import COMPARISON_PAGE
-    from forebear.experiments.comparison.compare_task import compare_on_task, usage_command
+    from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare_on_task, usage_command
     from forebear.experiments.comparison.verdict import task_conclusions
 
     assert on_task.task is not None

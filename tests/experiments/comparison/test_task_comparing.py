@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments.comparison import compare_task as comparing
+from forebear.experiments.comparison import compare as comparing
 from forebear.experiments.comparison import trials
-from forebear.experiments.comparison.compare import compare
-from forebear.experiments.comparison.compare_task import compare_on_task
+from forebear.experiments.comparison.compare import compare, compare_on_task
 from forebear.experiments.comparison.results import TaskComparison, TaskTrial
 from forebear.experiments.comparison.trials import TaskTrialSpec
 from forebear.inference.run import Run

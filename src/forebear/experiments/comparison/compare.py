@@ -4,43 +4,66 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+import numpy as np
 
 from forebear._version import __version__
 from forebear.data.corpus.corpus import Corpus
-from forebear.data.corpus.prepare import fingerprint_sources
+from forebear.data.corpus.prepare import document_hashes, fingerprint_sources
 from forebear.data.io.atomic import atomic_write, explain_disk_errors
 from forebear.data.io.files import STDIN
+from forebear.data.labeled.source import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError, UserInterrupt
-from forebear.experiments.comparison.compressors import HeldOutText, compression_baselines, first_words, split_text
+from forebear.experiments.comparison.compressors import compression_baselines, first_words, split_text
 from forebear.experiments.comparison.contenders import (
+    REFERENCE_MODEL,
+    ModelOrigin,
+    comparison_rows,
     model_names,
+    read_splits,
+    rows_for_task,
+    task_from_train,
+    with_test_split,
 )
-from forebear.experiments.comparison.report import text_comparison_page
+from forebear.experiments.comparison.report import task_comparison_page, text_comparison_page
 from forebear.experiments.comparison.results import (
+    Comparison,
+    ComparisonRow,
     TaskComparison,
+    TaskComparisonRow,
+    TaskTrial,
     TextComparison,
     TextComparisonRow,
     TextTrial,
 )
 from forebear.experiments.comparison.trials import (
+    LineCallback,
+    TaskTrialSpec,
     TextTrialSpec,
     compare_words,
     rows_without_pair_task,
+    run_task_trial,
     run_text_trial,
+    stored_trial,
+    task_trial_result,
     text_trial_result,
+    trial_example_scores,
 )
-from forebear.experiments.evaluator import MEASURED_BYTES
+from forebear.experiments.comparison.verdict import comparison_notes, contaminated_rows, score_versus_reference
+from forebear.experiments.evaluator import MEASURED_BYTES, already_trained_on
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.registry import LINEAGE, model_spec
 from forebear.settings.units import format_duration, parse_duration
+from forebear.tasks.baselines import task_baseline
 from forebear.training import run_folder
 from forebear.training.run_folder import RunFolder, lock_folder
 
@@ -48,27 +71,15 @@ if TYPE_CHECKING:
     from forebear.data.sentences import SentenceMode
     from forebear.experiments.comparison.trials import WordEvalRow
 
-COMPARISON_FILE, COMPARISON_PAGE, RUNS_FOLDER = "comparison.json", "comparison.html", "runs"
+COMPARISON_FILE, COMPARISON_PAGE = "comparison.json", "comparison.html"
+RUNS_FOLDER, TASKS_FOLDER = "runs", "tasks"  # of pre-trained and of adapted runs
 DEFAULT_TIME = "2m"  # training time of each model, by default
 MAX_SIZE_DIFFERENCE = 0.01  # relative difference of held-out bytes between tokenizers above which a note is shown
 
 PathLike = str | os.PathLike[str]
 # Called with model name, seed, and a line of the training log or the result of the trial.
-TrialCallback = Callable[[str, int, dict[str, Any] | TextTrial], object]
-
-
-@dataclass(frozen=True)
-class _TextTrialSettings:
-    """Settings common to all trials on text."""
-
-    source: TextSource
-    sizes: Mapping[str, str]
-    tokenizer: str | None
-    vocabulary: int | None
-    settings: dict[str, Any]
-    overwrite: bool
-    command: str
-    words: tuple[str, ...] = ()  # word-evaluation files
+TrialCallback = Callable[[str, int, dict[str, Any] | TextTrial | TaskTrial], object]
+ComparisonT = TypeVar("ComparisonT", bound=Comparison)
 
 
 @overload
@@ -92,16 +103,165 @@ def compare(
         task: (name, file of training examples).
         **options: Options of `compare_on_text` or `compare_on_task`, named as on the command line.
     """
-    if task is None and "runs" in options:
-        if texts or set(options) != {"runs", "words"}:
-            hint = "compare(runs=[…], words=[…]) and nothing else; or say which task they are adapted to: task="
-            raise InputError("without a task, runs are compared by files of judged words", hint=hint)
-        return compare_words(options["runs"], options["words"])
-    if task is None:
+    if task is not None:
+        return compare_on_task(texts, task=task, **options)
+    if "runs" not in options:
         return compare_on_text(texts, **options)
-    from forebear.experiments.comparison.compare_task import compare_on_task  # it imports this module
+    if texts or set(options) != {"runs", "words"}:
+        hint = "compare(runs=[…], words=[…]) and nothing else; or say which task they are adapted to: task="
+        raise InputError("without a task, runs are compared by files of judged words", hint=hint)
+    return compare_words(options["runs"], options["words"])
 
-    return compare_on_task(texts, task=task, **options)
+
+# --- Parts of both comparisons ---
+
+
+def _text_source(texts: PathLike | Sequence[PathLike], source: TextSource | None) -> TextSource:
+    """The source with these texts; standard input is refused."""
+    paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
+    source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
+    if any(path in STDIN for path in source.paths):
+        raise InputError(
+            "standard input can be read only once", hint="save the text in a file: it is read several times"
+        )
+    return source
+
+
+def _seed_list(seeds: int | Sequence[int]) -> list[int]:
+    """Seeds from their number, or from a list."""
+    values = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
+    if not values:
+        raise InputError("nothing to compare", hint="give at least one seed")
+    return values
+
+
+def _training_settings(time: str | float | None, held_out: float, threads: int | None) -> dict[str, Any]:
+    return {"time": parse_duration(DEFAULT_TIME if time is None else time), "held_out": held_out, "threads": threads}
+
+
+@contextmanager
+def _comparison_folder(to: PathLike, runs: str) -> Iterator[Path]:
+    """The folder of a comparison, locked, with its folder of runs."""
+    folder = Path(to)
+    with explain_disk_errors(folder):
+        (folder / runs).mkdir(parents=True, exist_ok=True)
+        with lock_folder(folder, "another process is comparing in this folder"):
+            yield folder
+
+
+def _comparison_settings(
+    source: TextSource, trial: TextTrialSpec, seeds: list[int], sizes: Mapping[str, str], **others: Any
+) -> dict[str, Any]:
+    """Everything that results depend on, as read back from comparison.json."""
+    settings = {
+        **trial.settings,
+        "budget": format_duration(trial.settings["time"]) if source.paths else "",
+        "seeds": seeds,
+        "sizes": dict(sizes),
+        "tokenizer": trial.tokenizer,
+        "vocabulary": trial.vocabulary,
+        "source": trial.source if source.paths else None,
+        "text": _text_key(source) if source.paths else None,
+    }
+    return json.loads(json.dumps(settings | others))
+
+
+def _text_key(source: TextSource) -> str:
+    """A key that identifies the text."""
+    if is_corpus(source):
+        return Corpus.open(source.paths[0]).key
+    return fingerprint_sources(source.paths, source.reading).content_digest
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    """The contents of comparison.json, or {} if it is missing or corrupt; runs are kept either way."""
+    with suppress(OSError, ValueError):
+        data = json.loads((folder / COMPARISON_FILE).read_text("utf-8"))
+        return data if isinstance(data, dict) else {}
+    return {}
+
+
+def _parse_comparison(kind: type[ComparisonT], data: dict[str, Any]) -> ComparisonT | None:
+    with suppress(ValueError, KeyError, TypeError):
+        return kind.from_dict(data)
+    return None
+
+
+def _resumable(existing: ComparisonT | None, settings: dict[str, Any]) -> ComparisonT | None:
+    """The existing comparison, if it has the same settings; seeds may differ, as more can be added."""
+    if existing is None or {**existing.settings, "seeds": ()} != {**settings, "seeds": ()}:
+        return None
+    all_seeds = sorted({*existing.settings["seeds"], *settings["seeds"]})  # existing seeds stay in the table
+    return existing.with_fields(settings=settings | {"seeds": all_seeds}, finished=False)
+
+
+def _refuse_other_comparison(folder: Path, data: str) -> None:
+    hint = "add --overwrite to replace it, or choose another folder with --to"
+    raise InputError(f"holds a comparison on {data} or with other settings", file=folder, hint=hint)
+
+
+def _machine_facts(command: str) -> dict[str, Any]:
+    hardware = run_folder.hardware_info()
+    machine = f"{hardware['cores']} cores of {hardware['processor']}"
+    return {"machine": machine, "forebear": __version__, "command": command}
+
+
+@dataclass(frozen=True)
+class _PlannedRow:
+    """A row of a comparison, how its trials are run, and whether the result of one is still in its run folder."""
+
+    row: ComparisonRow  # without trials
+    seeds: list[int]
+    run_trial: Callable[[int, LineCallback], TextTrial | TaskTrial]
+    is_valid: Callable[[Any], bool]
+
+
+def _run_trials(
+    comparison: ComparisonT,
+    folder: Path,
+    planned_rows: Sequence[_PlannedRow],
+    conclude: Callable[[ComparisonT], ComparisonT],
+    on_progress: TrialCallback | None,
+) -> ComparisonT:
+    """Run the trials without a valid result; after each, draw conclusions and write the comparison."""
+
+    def report(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:
+        if on_progress is not None:
+            on_progress(name, seed, event)
+
+    try:
+        for planned in planned_rows:
+            name = planned.row.name
+            for seed in planned.seeds:
+                row = comparison.find_row(name) or planned.row
+                if any(trial.seed == seed and trial.finished and planned.is_valid(trial) for trial in row.trials):
+                    continue
+                trial = planned.run_trial(seed, partial(report, name, seed))
+                comparison = conclude(comparison.with_row(row.with_trial(trial)))
+                report(name, seed, trial)
+                _write_comparison(comparison, folder)
+        comparison = conclude(comparison.with_fields(finished=True))
+    except KeyboardInterrupt as error:
+        num_finished = sum(trial.finished for row in comparison.rows for trial in row.trials)
+        message = f"interrupted; {num_finished} finished, and what was begun is kept"
+        raise UserInterrupt(message, file=folder, hint="the same command goes on") from error
+    finally:
+        _write_comparison(comparison, folder)
+    return comparison
+
+
+def _write_comparison(comparison: Comparison, folder: Path) -> None:
+    """Write comparison.json and comparison.html atomically."""
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    dated: Any = comparison.with_fields(facts={**comparison.facts, "when": today})
+    with atomic_write(folder / COMPARISON_FILE) as file:
+        file.write(json.dumps(dated.to_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
+    page = text_comparison_page if isinstance(comparison, TextComparison) else task_comparison_page
+    with atomic_write(folder / COMPARISON_PAGE) as file:
+        file.write(page(dated).encode())
+
+
+# --- Comparison on text ---
 
 
 def compare_on_text(
@@ -139,188 +299,64 @@ def compare_on_text(
         words: Word-similarity or analogy files, shown as columns for models with word vectors.
         on_progress: Called with the name, the seed, and a log line or the result of each trial.
     """
-    paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
-    source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
-    names = model_names(only, size or {})
-    seed_values = seed_list(seeds)
+    source, sizes = _text_source(texts, source), size or {}
+    names, seed_values = model_names(only, sizes), _seed_list(seeds)
     if not source.paths:
         raise InputError("nothing to compare", hint="give at least one text")
-    reject_stdin(source.paths)
-    settings = {
-        "time": parse_duration(DEFAULT_TIME if time is None else time),
-        "held_out": held_out,
-        "threads": threads,
-    }
-    word_files = tuple(os.path.abspath(file) for file in words)
+    word_files = [os.path.abspath(file) for file in words]
+    training = _training_settings(time, held_out, threads)
+    common = TextTrialSpec(
+        "", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command, word_files
+    )
     for file in word_files:
         read_word_eval_file(file)  # errors are raised before any training
-    settings_for_trials = _TextTrialSettings(
-        source, dict(size or {}), tokenizer, vocabulary, settings, overwrite, command, word_files
-    )
-    folder = Path(to)
-    with explain_disk_errors(folder):
-        (folder / RUNS_FOLDER).mkdir(parents=True, exist_ok=True)
-        with lock_folder(folder, "another process is comparing in this folder"):
-            comparison = _open_text_comparison(folder, settings_for_trials, seed_values, limit, prompt, overwrite)
-            return _run_text_comparison(
-                comparison,
-                folder,
-                names,
-                seed_values,
-                settings_for_trials,
-                on_progress or (lambda name, seed, line: None),
-            )
+    with _comparison_folder(to, RUNS_FOLDER) as folder:
+        settings = _comparison_settings(source, common, seed_values, sizes, words=word_files)
+        comparison = _open_text_comparison(folder, source, settings, common, prompt)
+        comparison = replace(comparison, limit=limit, rows=tuple(row for row in comparison.rows if row.name in LINEAGE))
 
+        def planned_row(name: str) -> _PlannedRow:
+            entry = LINEAGE[name]
 
-def seed_list(seeds: int | Sequence[int]) -> list[int]:
-    """Seeds from their number, or from a list."""
-    values = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
-    if not values:
-        raise InputError("nothing to compare", hint="give at least one seed")
-    return values
+            def run_trial(seed: int, on_line: LineCallback) -> TextTrial:
+                spec = replace(common, milestone=name, size=sizes.get(name), prompt=comparison.prompt)
+                settings = {**applicable_settings(name, training), "seed": seed}
+                return run_text_trial(
+                    replace(spec, settings=settings, to=str(folder / RUNS_FOLDER / f"{name}-{seed}")), on_line
+                )
 
+            def is_valid(trial: TextTrial) -> bool:
+                stored = stored_trial(folder / trial.run, text_trial_result)
+                return stored is not None and stored.finished and stored.bits_per_byte == trial.bits_per_byte
 
-def reject_stdin(paths: Iterable[str]) -> None:
-    if any(path in STDIN for path in paths):
-        raise InputError(
-            "standard input can be read only once", hint="save the text in a file: it is read several times"
-        )
+            row = TextComparisonRow(entry.name, entry.title, entry.year, entry.idea, entry.authors)
+            return _PlannedRow(row, seed_values if _depends_on_seed(name) else seed_values[:1], run_trial, is_valid)
 
+        def with_note(comparison: TextComparison) -> TextComparison:
+            return replace(comparison, facts={**comparison.facts, "note": _text_note(comparison, folder)})
 
-def text_key(source: TextSource) -> str:
-    """A key that identifies the text."""
-    return (
-        Corpus.open(source.paths[0]).key
-        if is_corpus(source)
-        else fingerprint_sources(source.paths, source.reading).content_digest
-    )
+        return _run_trials(comparison, folder, [planned_row(name) for name in names], with_note, on_progress)
 
 
 def _open_text_comparison(
-    folder: Path,
-    trial_settings: _TextTrialSettings,
-    seeds: list[int],
-    limit: float | None,
-    prompt: str | None,
-    overwrite: bool,
+    folder: Path, source: TextSource, settings: dict[str, Any], trial: TextTrialSpec, prompt: str | None
 ) -> TextComparison:
     """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
-    source = trial_settings.source
-    settings = {
-        **trial_settings.settings,
-        "budget": format_duration(trial_settings.settings["time"]),
-        "seeds": seeds,
-        "sizes": dict(trial_settings.sizes),
-        "tokenizer": trial_settings.tokenizer,
-        "vocabulary": trial_settings.vocabulary,
-        "source": source.to_dict(),
-        "text": text_key(source),
-        "words": list(trial_settings.words),
-    }
-    existing = _read_text_comparison(folder)
-    if existing is not None and is_same_comparison(existing.settings, settings) and prompt in (None, existing.prompt):
-        settings["seeds"] = sorted({*existing.settings["seeds"], *seeds})  # existing seeds stay in the table
-        return replace(existing, settings=settings, limit=limit, finished=False)
-    if not overwrite and (existing is not None or read_comparison(folder).get("task")):
-        hint = "add --overwrite to replace it, or choose another folder with --to"
-        raise InputError("holds a comparison on another text or with other settings", file=folder, hint=hint)
-    hardware = run_folder.hardware_info()
-    metadata: dict[str, Any] = {
-        "machine": f"{hardware['cores']} cores of {hardware['processor']}",
-        "forebear": __version__,
-        "command": trial_settings.command,
-    }
-    held_out_text = _split_for_baselines(trial_settings)
-    if held_out_text is not None:
-        metadata |= {
-            "documents": held_out_text.num_documents,
-            "bytes": held_out_text.num_bytes,
-            "held_out_bytes": held_out_text.held_out_bytes,
-        }
-    prompt = prompt if prompt is not None else first_words(held_out_text) if held_out_text is not None else ""
-    baselines = compression_baselines(held_out_text) if held_out_text is not None else ()
-    return TextComparison(source.paths, settings, metadata, yardsticks=baselines, limit=limit, prompt=prompt)
-
-
-def is_same_comparison(existing: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Whether two comparisons have the same settings; seeds may differ, as more can be added."""
-    return {**existing, "seeds": ()} == {**settings, "seeds": ()}
-
-
-def _split_for_baselines(trial_settings: _TextTrialSettings) -> HeldOutText | None:
-    """The text itself for baselines; None for a prepared corpus, which does not contain it."""
-    if is_corpus(trial_settings.source):
-        return None
-    source = trial_settings.source
-    return split_text(
-        source.paths,
-        source.reading,
-        trial_settings.settings["held_out"],
-        MEASURED_BYTES,
-        cast("SentenceMode", source.sentences),
-    )
-
-
-def read_comparison(folder: Path) -> dict[str, Any]:
-    """The contents of comparison.json, or {} if it is missing or corrupt; runs are kept either way."""
-    with suppress(OSError, ValueError):
-        data = json.loads((folder / COMPARISON_FILE).read_text("utf-8"))
-        return data if isinstance(data, dict) else {}
-    return {}
-
-
-def _read_text_comparison(folder: Path) -> TextComparison | None:
-    with suppress(ValueError, KeyError, TypeError):
-        return TextComparison.from_dict(read_comparison(folder))
-    return None
-
-
-def _run_text_comparison(
-    comparison: TextComparison,
-    folder: Path,
-    names: list[str],
-    seeds: list[int],
-    trial_settings: _TextTrialSettings,
-    on_progress: TrialCallback,
-) -> TextComparison:
-    comparison = replace(comparison, rows=tuple(row for row in comparison.rows if row.name in LINEAGE))
-    try:
-        for name in names:
-            for seed in seeds if _depends_on_seed(name) else seeds[:1]:
-                row = comparison.find_row(name) or _text_row(name)
-                if not any(trial.seed == seed and _is_valid_text_trial(trial, folder) for trial in row.trials):
-                    trial = run_text_trial(
-                        _text_trial_spec(name, seed, folder, comparison.prompt, trial_settings),
-                        _trial_listener(on_progress, name, seed),
-                    )
-                    comparison = comparison.with_row(row.with_trial(trial))
-                    on_progress(name, seed, trial)
-                    write_text_comparison(comparison, folder)
-        comparison = replace(
-            comparison, finished=True, facts={**comparison.facts, "note": _text_note(comparison, folder)}
-        )
-    except KeyboardInterrupt as error:
-        num_finished = sum(trial.finished for row in comparison.rows for trial in row.trials)
-        message = f"interrupted; {num_finished} finished, and what was begun is kept"
-        raise UserInterrupt(message, file=folder, hint="the same command goes on") from error
-    finally:
-        write_text_comparison(comparison, folder)
-    return comparison
-
-
-def _trial_listener(on_progress: TrialCallback, name: str, seed: int) -> Callable[[dict[str, Any]], object]:
-    return lambda line: on_progress(name, seed, line)
-
-
-def _is_valid_text_trial(trial: TextTrial, folder: Path) -> bool:
-    """Whether a finished result is still in its run folder."""
-    if not trial.finished:
-        return False
-    try:
-        stored = text_trial_result(RunFolder.open(folder / trial.run))
-    except (ForebearError, KeyError, TypeError):
-        return False
-    return stored.finished and stored.bits_per_byte == trial.bits_per_byte
+    data = _read_json(folder)
+    existing = _parse_comparison(TextComparison, data)
+    resumed = _resumable(existing, settings)
+    if resumed is not None and prompt in (None, resumed.prompt):
+        return resumed
+    if not trial.overwrite and (existing is not None or data.get("task")):
+        _refuse_other_comparison(folder, "another text")
+    facts, baselines = _machine_facts(trial.command), ()
+    if not is_corpus(source):  # a prepared corpus does not contain the text itself
+        mode = cast("SentenceMode", source.sentences)
+        text = split_text(source.paths, source.reading, trial.settings["held_out"], MEASURED_BYTES, mode)
+        facts |= {"documents": text.num_documents, "bytes": text.num_bytes, "held_out_bytes": text.held_out_bytes}
+        prompt = first_words(text) if prompt is None else prompt
+        baselines = compression_baselines(text)
+    return TextComparison(source.paths, settings, facts, yardsticks=baselines, prompt=prompt or "")
 
 
 def _depends_on_seed(name: str) -> bool:
@@ -341,43 +377,6 @@ def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {setting: value for setting, value in settings.items() if setting not in unused}
 
 
-def _text_row(name: str) -> TextComparisonRow:
-    entry = LINEAGE[name]
-    return TextComparisonRow(entry.name, entry.title, entry.year, entry.idea, entry.authors)
-
-
-def _text_trial_spec(
-    name: str, seed: int, folder: Path, prompt: str, trial_settings: _TextTrialSettings
-) -> TextTrialSpec:
-    return TextTrialSpec(
-        milestone=name,
-        source=trial_settings.source.to_dict(),
-        size=trial_settings.sizes.get(name),
-        tokenizer=trial_settings.tokenizer,
-        vocabulary=trial_settings.vocabulary,
-        settings={**applicable_settings(name, trial_settings.settings), "seed": seed},
-        to=str(folder / RUNS_FOLDER / f"{name}-{seed}"),
-        prompt=prompt,
-        overwrite=trial_settings.overwrite,
-        command=trial_settings.command,
-        words=list(trial_settings.words),
-    )
-
-
-def write_text_comparison(comparison: TextComparison, folder: Path) -> None:
-    """Write comparison.json and comparison.html atomically."""
-    metadata = {
-        **comparison.facts,
-        "when": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "note": _text_note(comparison, folder),
-    }
-    comparison = replace(comparison, facts=metadata)
-    with atomic_write(folder / COMPARISON_FILE) as file:
-        file.write(json.dumps(comparison.to_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
-    with atomic_write(folder / COMPARISON_PAGE) as file:
-        file.write(text_comparison_page(comparison).encode())
-
-
 def _text_note(comparison: TextComparison, folder: Path) -> str:
     """Caveats of the table."""
     notes = []
@@ -389,3 +388,222 @@ def _text_note(comparison: TextComparison, folder: Path) -> str:
 
 
 # --- Comparison on a task ---
+
+
+def compare_on_task(
+    texts: PathLike | Sequence[PathLike] = (),
+    *,
+    task: tuple[str, PathLike],
+    test: PathLike | None = None,
+    dev: PathLike | None = None,
+    test_share: float = 0.2,
+    runs: Sequence[PathLike] = (),
+    only: Sequence[str] | None = None,
+    ablate: Sequence[str] = (),
+    to: PathLike = "comparison",
+    time: str | float | None = None,
+    adapt_time: str | float | None = None,
+    seeds: int | Sequence[int] = 1,
+    size: Mapping[str, str] | None = None,
+    tokenizer: str | None = None,
+    vocabulary: int | None = None,
+    held_out: float = 0.05,
+    threads: int | None = None,
+    form: Mapping[str, Any] | None = None,
+    labelled: Mapping[str, Any] | None = None,
+    source: TextSource | None = None,
+    overwrite: bool = False,
+    command: str = "",
+    on_progress: TrialCallback | None = None,
+) -> TaskComparison:
+    """Pre-train models on the same text, adapt each to a task with each seed, and compare scores on a test set.
+
+    Called again with the same settings, it resumes.
+
+    Args:
+        task: (name or "auto", file of training examples).
+        test: Test file; without it, `test_share` of the examples are held out.
+        runs: Finished runs that take part; without texts, only they and the n-gram (and taggers) do.
+        ablate: Ablations of BERT: nsp, direction, whole-words, pretraining.
+        adapt_time: Time to adapt each model.
+        form: Format of the files, as detected by `data.labeled.columns`.
+        labelled: Other fields of `LabeledSource`.
+
+    The other arguments are those of `compare_on_text`.
+    """
+    source, sizes, seed_values = _text_source(texts, source), size or {}, _seed_list(seeds)
+    if not source.paths and any(value is not None for value in (time, tokenizer, vocabulary)):
+        message = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"
+        raise InputError(message, hint="leave them out; --adapt-time is for learning the task")
+    name, train = task
+    examples, notes = labeled_source(
+        os.fspath(train),
+        task=None if name == "auto" else name,
+        dev=None if dev is None else os.fspath(dev),
+        test=None if test is None else os.fspath(test),
+        form=form,
+        **dict(labelled or {}),
+    )
+    run_paths = [os.fspath(run) for run in runs]
+    participants = comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
+    participants = rows_for_task(participants, examples.task, only or ())
+    adapting = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
+    examples = with_test_split(examples, test_share)
+    training = _training_settings(time, held_out, threads)
+    trials = _TaskTrials(
+        TextTrialSpec("", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command),
+        TaskTrialSpec("", examples.to_dict(), adapting, {}, None, False, "", 0, overwrite, command),
+        Path(to),
+    )
+    with _comparison_folder(to, TASKS_FOLDER) as folder:
+        settings = _comparison_settings(
+            source,
+            trials.pretraining,
+            seed_values,
+            sizes,
+            adapting=adapting,
+            adapting_budget="" if adapting["time"] is None else format_duration(adapting["time"]),
+            examples=trials.adapting.source,
+            digests=examples.digests(),
+            test_share=examples.test_share,
+            whole=REFERENCE_MODEL if ablate else "",
+        )
+        comparison = _open_task_comparison(folder, source, examples, settings, trials.adapting, notes)
+        rows = [trials.planned_row(participant, seed_values) for participant in participants]
+        return _run_trials(comparison, folder, rows, lambda comparison: _conclude(comparison, folder), on_progress)
+
+
+def _open_task_comparison(
+    folder: Path,
+    source: TextSource,
+    examples: LabeledSource,
+    settings: dict[str, Any],
+    trial: TaskTrialSpec,
+    notes: list[str],
+) -> TaskComparison:
+    """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
+    stored = _read_json(folder)
+    if (resumed := _resumable(_parse_comparison(TaskComparison, stored), settings)) is not None:
+        return resumed
+    if stored and not trial.overwrite:
+        _refuse_other_comparison(folder, "other data")
+    if source.paths and not is_corpus(source):
+        document_hashes(source.paths, source.reading)  # errors are raised once, before any training
+    data = read_splits(examples)
+    task = task_from_train(examples, data)
+    splits = {"train": data.train, "dev": data.dev, "test": data.test}
+    facts = _machine_facts(trial.command) | {
+        "files": examples.split_paths(),
+        "examples": {split: len(rows) for split, rows in splits.items()},
+        "leaks": data.metadata.get("test", {}).get("leaks", {}),
+        "notes": [*notes, *data.notes],
+    }
+    baselines, whole = (task_baseline(task, data.train, data.test),), settings["whole"]
+    return TaskComparison(
+        task.name, task.score, task.verb, source.paths, settings, facts, baselines=baselines, whole=whole
+    )
+
+
+@dataclass(frozen=True)
+class _TaskTrials:
+    """Trials on a task: what all pre-trainings and all adaptations have in common, and the folder of the comparison."""
+
+    pretraining: TextTrialSpec
+    adapting: TaskTrialSpec
+    folder: Path
+
+    def planned_row(self, origin: ModelOrigin, seeds: list[int]) -> _PlannedRow:
+        return _PlannedRow(
+            origin.to_row(),
+            seeds[:1] if origin.is_counting else seeds,
+            lambda seed, on_line: self._run(origin, seed, on_line),
+            lambda trial: self._is_valid(origin, trial),
+        )
+
+    def _is_valid(self, origin: ModelOrigin, trial: TaskTrial) -> bool:
+        """Whether the result is still in its run folder, and was adapted from the same run."""
+        stored = stored_trial(self.folder / trial.run, task_trial_result)
+        if stored is None or not stored.finished or stored.score != trial.score:
+            return False
+        if not origin.given:
+            return True
+        request = RunFolder.open(self.folder / trial.run).metadata.get("asked", {})
+        return request.get("beginning") == RunFolder.open(origin.given).metadata["weights"]["sha256"]
+
+    def _run(self, origin: ModelOrigin, seed: int, on_line: LineCallback) -> TaskTrial:
+        """Pre-train a participant if needed, and adapt it; errors are part of the trial."""
+        seconds, memory, start_from = None, None, origin.given or origin.milestone
+        if origin.given:  # imported runs have no pre-training time, and time of adaptation is not pre-training
+            metadata = RunFolder.open(origin.given).metadata
+            seconds = None if "task" in metadata else metadata.get("seconds") or None
+        elif origin.fresh:
+            start_from = str(self.folder / RUNS_FOLDER / f"{REFERENCE_MODEL}-{seed}")
+        elif not origin.is_counting:
+            pretrained = run_text_trial(self._pretraining_spec(origin, seed), on_line)
+            if pretrained.error:
+                return TaskTrial(seed, error=f"pre-training: {pretrained.error}")
+            start_from = str(self.folder / pretrained.run)
+            seconds, memory = pretrained.seconds, pretrained.memory
+        settings = {**self.adapting.settings, "seed": seed}
+        if origin.is_counting:
+            settings = {"time": settings["time"]}
+        spec = replace(
+            self.adapting,
+            begin=start_from,
+            settings=settings,
+            how=origin.how,
+            size=None if origin.given or not origin.is_counting else origin.size,
+            fresh=origin.fresh,
+            to=str(self.folder / TASKS_FOLDER / f"{origin.name}-{seed}"),
+            seed=seed,
+        )
+        trial = run_task_trial(spec, on_line)
+        size = (origin.size or "") if origin.is_counting else trial.size  # a linear model has no preset size
+        return replace(trial, size=size, pretraining=seconds, memory=max(memory or 0, trial.memory or 0) or None)
+
+    def _pretraining_spec(self, origin: ModelOrigin, seed: int) -> TextTrialSpec:
+        return replace(
+            self.pretraining,
+            milestone=origin.milestone,
+            size=origin.size,
+            tokenizer=origin.tokenizer,
+            settings={**self.pretraining.settings, **origin.fields, "seed": seed},
+            to=str(self.folder / RUNS_FOLDER / f"{origin.name}-{seed}"),
+        )
+
+
+def _conclude(comparison: TaskComparison, folder: Path) -> TaskComparison:
+    """A copy in order, with differences to the reference and notes, computed from per-example scores."""
+    scores_by_row: dict[str, list[np.ndarray]] = {}
+    for row in comparison.rows:
+        trial_scores = [trial_example_scores(folder / trial.run) for trial in row.trials if trial.score is not None]
+        scores_by_row[row.name] = [values for values in trial_scores if values is not None]
+    rows = [replace(row, versus=score_versus_reference(comparison, row, scores_by_row)) for row in comparison.rows]
+    if not comparison.whole:  # ablations stay in the order given, after the reference
+        positions = {name: index for index, name in enumerate(LINEAGE)}
+        rows.sort(key=lambda row: (row.year, positions.get(row.milestone, -1), row.name))
+    comparison = replace(comparison, rows=tuple(rows))
+    notes = [
+        *contaminated_rows(_contaminated_titles(comparison, folder)),
+        *rows_without_pair_task(folder / RUNS_FOLDER, rows),
+    ]
+    return replace(comparison, remarks=(*comparison_notes(comparison, scores_by_row), *notes))
+
+
+def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, list[str]]:
+    """By row title, the evaluation files that its base run was trained on."""
+    files_by_title: dict[str, list[str]] = {}
+    source, digests = LabeledSource.from_dict(comparison.settings["examples"]), comparison.settings["digests"]
+    for row in comparison.rows:
+        for trial in row.trials[:1]:
+            with suppress(ForebearError):
+                parent = RunFolder.open(folder / trial.run).metadata.get("parent")
+                splits = already_trained_on(parent, source, digests)
+                files_by_title[row.title] = list(dict.fromkeys(comparison.facts["files"][split] for split in splits))
+    return files_by_title
+
+
+def usage_command(comparison: TaskComparison, row: TaskComparisonRow, folder: PathLike) -> str:
+    """The command that uses the best run of a row."""
+    trial = row.best
+    return "" if trial is None else f"forebear {comparison.verb} {Path(folder) / trial.run} …"

@@ -7,12 +7,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from forebear.registry import LINEAGE
 from forebear.tasks.baselines import TaskBaseline
 
-FORMAT = "forebear-comparison/3"
 LearningCurve = tuple[tuple[float, float], ...]  # (seconds, bits per byte), in the order of time
 
 
@@ -163,6 +162,7 @@ class TextComparisonRow(ComparisonRow):
 class Comparison:
     """Base of comparisons: rows on the same data with the same settings."""
 
+    FORMAT: ClassVar[str]  # of its JSON
     texts: tuple[str, ...]
     settings: dict[str, Any]
     facts: dict[str, Any]  # of the data and the machine
@@ -185,8 +185,22 @@ class Comparison:
     def with_row(self, row: Any) -> Self:
         """A copy in which this row replaces one of the same name, or is appended."""
         rows = tuple(row if other.name == row.name else other for other in self.rows)
-        rows = rows if self.find_row(row.name) else (*rows, row)
-        return replace(self, rows=rows)  # pyright: ignore[reportArgumentType] - comparisons are dataclasses
+        return self.with_fields(rows=rows if self.find_row(row.name) else (*rows, row))
+
+    def with_fields(self, **values: Any) -> Self:
+        return replace(self, **values)  # pyright: ignore[reportArgumentType] - comparisons are dataclasses
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
+        if data["format"] != cls.FORMAT:
+            raise ValueError(f"a comparison of format {data['format']!r}")
+        return _parse(cls, data, **cls._parsed_fields(data))
+
+    @classmethod
+    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """The fields that are no JSON values."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -202,6 +216,7 @@ class CompressionBaseline:
 class TextComparison(Comparison):
     """All models on the same text. `limit` is the true entropy of the text, if known."""
 
+    FORMAT = "forebear-comparison/3"
     texts: tuple[str, ...]
     settings: dict[str, Any]
     facts: dict[str, Any]  # of the text and the machine
@@ -229,7 +244,7 @@ class TextComparison(Comparison):
         return min(scored)[2] if scored else None
 
     def to_dict(self) -> dict[str, Any]:
-        result = {"format": FORMAT, **asdict(self)}
+        result = {"format": self.FORMAT, **asdict(self)}
         for row, row_data in zip(self.rows, result["rows"], strict=True):
             row_data["bits_per_byte"], row_data["spread"] = row.mean("bits_per_byte"), row.spread
             for trial, trial_data in zip(row.trials, row_data["trials"], strict=True):
@@ -237,35 +252,33 @@ class TextComparison(Comparison):
         return {**result, "best": self.best.name if self.best else None}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> TextComparison:
-        """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
-        if data["format"] != FORMAT:
-            raise ValueError(f"a comparison of format {data['format']!r}")
-        rows = [
-            TextComparisonRow(**{**known_fields(TextComparisonRow, row), "trials": tuple(map(_trial, row["trials"]))})
-            for row in data["rows"]
-        ]
-        baselines = [CompressionBaseline(**baseline) for baseline in data["yardsticks"]]
-        parsed = {"texts": tuple(data["texts"]), "rows": tuple(rows), "yardsticks": tuple(baselines)}
-        return cls(**{**known_fields(cls, data), **parsed})
+    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "texts": tuple(data["texts"]),
+            "rows": tuple(
+                _parse(TextComparisonRow, row, trials=tuple(map(_parse_text_trial, row["trials"])))
+                for row in data["rows"]
+            ),
+            "yardsticks": tuple(CompressionBaseline(**baseline) for baseline in data["yardsticks"]),
+        }
 
 
-def _trial(data: dict[str, Any]) -> TextTrial:
-    curve = tuple((float(seconds), float(bits)) for seconds, bits in data["curve"])
-    covered = {file: (num_known, total) for file, (num_known, total) in data["covered"].items()}
-    return TextTrial(
-        **{**known_fields(TextTrial, data), "curve": curve, "forgotten": tuple(data["forgotten"]), "covered": covered}
+def _parse_text_trial(data: dict[str, Any]) -> TextTrial:
+    return _parse(
+        TextTrial,
+        data,
+        curve=tuple((float(seconds), float(bits)) for seconds, bits in data["curve"]),
+        covered={file: (num_known, total) for file, (num_known, total) in data["covered"].items()},
+        forgotten=tuple(data["forgotten"]),
     )
 
 
-def known_fields(cls: type, data: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `cls` only: JSON also holds derived values."""
-    return {item.name: data[item.name] for item in fields(cls)}
+def _parse(cls: Any, data: dict[str, Any], **parsed: Any) -> Any:
+    """A dataclass from the JSON of its fields, which also holds derived values; some fields are `parsed` already."""
+    return cls(**{item.name: data[item.name] for item in fields(cls)} | parsed)
 
 
 # --- Comparison on a task ---
-
-TASK_OUTCOMES_FORMAT = "forebear-task-comparison/1"
 
 
 @dataclass(frozen=True)
@@ -330,6 +343,7 @@ class TaskComparisonRow(ComparisonRow):
 class TaskComparison(Comparison):
     """Rows on the same examples. `whole` names the reference row of ablations, if any."""
 
+    FORMAT = "forebear-task-comparison/1"
     task: str
     figure: str  # the name of the score
     verb: str  # the command that answers the task
@@ -373,7 +387,7 @@ class TaskComparison(Comparison):
         return min(close, key=lambda row: (row.mean(cost), -(row.score or 0.0)), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        result = {"format": TASK_OUTCOMES_FORMAT, **asdict(self)}
+        result = {"format": self.FORMAT, **asdict(self)}
         fronts = {cost: [row.name for row in pareto_front(self.rows, cost)] for cost in ("disk", "milliseconds")}
         for row, row_data in zip(self.rows, result["rows"], strict=True):
             row_data["score"], row_data["spread"] = row.score, row.spread
@@ -381,14 +395,19 @@ class TaskComparison(Comparison):
         return {**result, "fronts": fronts, **{name: row.name if row else None for name, row in highlights.items()}}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> TaskComparison:
-        """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
-        if data["format"] != TASK_OUTCOMES_FORMAT:
-            raise ValueError(f"a comparison of format {data['format']!r}")
-        rows = tuple(map(_row, data["rows"]))
-        tuples = {name: tuple(data[name]) for name in ("texts", "remarks")}
-        baselines = tuple(TaskBaseline(**baseline) for baseline in data["baselines"])
-        return cls(**{**known_fields(cls, data), **tuples, "rows": rows, "baselines": baselines})
+    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "texts": tuple(data["texts"]),
+            "rows": tuple(map(_parse_task_row, data["rows"])),
+            "baselines": tuple(TaskBaseline(**baseline) for baseline in data["baselines"]),
+            "remarks": tuple(data["remarks"]),
+        }
+
+
+def _parse_task_row(data: dict[str, Any]) -> TaskComparisonRow:
+    trials = tuple(_parse(TaskTrial, trial) for trial in data["trials"])
+    versus = None if data["versus"] is None else (float(data["versus"][0]), float(data["versus"][1]))
+    return _parse(TaskComparisonRow, data, trials=trials, versus=versus)
 
 
 POINT = 0.01  # of a score
@@ -404,9 +423,3 @@ def pareto_front(rows: Sequence[TaskComparisonRow], cost: str) -> list[TaskCompa
         if not front or score > front[-1][1] or (price, score) == front[-1][:2]:
             front.append((price, score, row))
     return [row for _, _, row in front]
-
-
-def _row(data: dict[str, Any]) -> TaskComparisonRow:
-    trials = tuple(TaskTrial(**known_fields(TaskTrial, trial)) for trial in data["trials"])
-    versus = None if data["versus"] is None else (float(data["versus"][0]), float(data["versus"][1]))
-    return TaskComparisonRow(**{**known_fields(TaskComparisonRow, data), "trials": trials, "versus": versus})

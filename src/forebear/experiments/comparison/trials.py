@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -37,17 +37,15 @@ from forebear.training.run_folder import METRICS_FILE, MetricsLog, RunFolder
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
     from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
-    from forebear.experiments.pipeline import AdaptPlan
-    from forebear.experiments.plan import PretrainPlan
+    from forebear.experiments.plan import AdaptPlan, PretrainPlan
 
 # --- Jobs in separate processes: own memory, and a crash does not end the comparison ---
 
 POLL_SECONDS = 0.5  # between two looks at the progress
 SAVE_TIMEOUT = 120  # seconds a job may take to save after an interrupt
 
-LineCallback = Callable[
-    [dict[str, Any]], object
-]  # receives the last line of metrics.jsonl, whenever there is a new one
+LineCallback = Callable[[dict[str, Any]], object]  # receives each new last line of metrics.jsonl
+TrialT = TypeVar("TrialT", TextTrial, TaskTrial)
 
 
 # -- child process
@@ -160,6 +158,21 @@ def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallb
     return outcome, code
 
 
+def _run_job(program: str, job: TextTrialSpec | TaskTrialSpec, on_line: LineCallback) -> tuple[dict[str, Any], str]:
+    """The outcome of a trial in its process, and its error or ""."""
+    with start_job(program, asdict(job)) as process:
+        outcome, code = follow_process(process, Path(job.to) / METRICS_FILE, on_line)
+    return outcome, job_error(outcome, code)
+
+
+def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> TrialT | None:
+    """The result of a trial as its run folder has it, which may be partial; None if there is no such run."""
+    try:
+        return read_result(RunFolder.open(run))
+    except (ForebearError, KeyError, TypeError, OSError):
+        return None
+
+
 def job_error(outcome: dict[str, Any], code: int) -> str:
     """The error of a job from its outcome and exit code; "" if it succeeded."""
     if code < 0:
@@ -196,18 +209,11 @@ def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
     KeyboardInterrupt is raised after the trial has saved its progress.
     """
     seed, folder = job.settings["seed"], Path(job.to)
-    with start_job(TEXT_TRIAL_PROGRAM, asdict(job)) as process:
-        outcome, code = follow_process(process, folder / METRICS_FILE, on_line)
-    if error := job_error(outcome, code):
-        return replace(_partial_text_trial(folder), seed=seed, finished=False, error=error)
+    outcome, error = _run_job(TEXT_TRIAL_PROGRAM, job, on_line)
+    if error:
+        partial_result = stored_trial(folder, text_trial_result) or TextTrial(seed)
+        return replace(partial_result, seed=seed, finished=False, error=error)
     return replace(text_trial_result(RunFolder.open(folder)), sample=outcome["sample"], seed=seed)
-
-
-def _partial_text_trial(folder: Path) -> TextTrial:
-    try:
-        return text_trial_result(RunFolder.open(folder))
-    except (ForebearError, KeyError, TypeError):  # it failed before there was a run
-        return TextTrial(0)
 
 
 def text_trial_result(run: RunFolder) -> TextTrial:
@@ -255,15 +261,17 @@ def _bits_curve(run: RunFolder, measured: dict[str, Any]) -> LearningCurve:
     if final is None or run.metadata.get("held_out_loss") is None or measured.get("pseudo"):
         return ()
     bits_per_nat_token = measured["tokens"] / measured["bytes"] / math.log(2)
-    lines = [
-        line
+    points = [
+        (line["step"], line["seconds"], loss)
         for line in MetricsLog(run.path / METRICS_FILE).read_lines()
-        if line.get("held_out", {}).get("next") is not None
+        if (loss := line.get("held_out", {}).get("next")) is not None
     ]
-    kept_losses = [line["held_out"]["next"] for line in lines if line["step"] == run.metadata["best_step"]]
-    points = ((line["seconds"], line["held_out"]["next"]) for line in lines if kept_losses)
+    best_losses = [loss for step, _, loss in points if step == run.metadata["best_step"]]
+    if not best_losses:
+        return ()
     return tuple(
-        (round(seconds, 3), round(final + (loss - kept_losses[-1]) * bits_per_nat_token, 5)) for seconds, loss in points
+        (round(seconds, 3), round(final + (loss - best_losses[-1]) * bits_per_nat_token, 5))
+        for _, seconds, loss in points
     )
 
 
@@ -384,18 +392,11 @@ def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
     KeyboardInterrupt is raised after the trial has saved its progress.
     """
     folder = Path(job.to)
-    with start_job(TASK_TRIAL_PROGRAM, asdict(job)) as process:
-        outcome, code = follow_process(process, folder / METRICS_FILE, on_line)
-    if error := job_error(outcome, code):
-        return replace(_partial_task_trial(folder), seed=job.seed, finished=False, score=None, error=error)
+    _, error = _run_job(TASK_TRIAL_PROGRAM, job, on_line)
+    if error:
+        partial_result = stored_trial(folder, task_trial_result) or TaskTrial(job.seed)
+        return replace(partial_result, seed=job.seed, finished=False, score=None, error=error)
     return replace(task_trial_result(RunFolder.open(folder)), seed=job.seed)
-
-
-def _partial_task_trial(folder: Path) -> TaskTrial:
-    try:
-        return task_trial_result(RunFolder.open(folder))
-    except (ForebearError, KeyError, TypeError, OSError):  # it failed before there was a run
-        return TaskTrial(0)
 
 
 def task_trial_result(run: RunFolder) -> TaskTrial:
@@ -468,17 +469,21 @@ def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
 
     task = run.task
     assert task is not None
-    single_examples = [examples[number % len(examples)] for number in _evenly_spaced(len(examples))]
-    for example in single_examples[:WARMUP_EXAMPLES]:
-        list(predict(run, [example]))
-    latencies = []
-    for example in single_examples:
+
+    def timed_answers(batch: Sequence[Any]) -> tuple[list[Any], float]:
         start_time = time.perf_counter()
-        list(predict(run, [example]))
-        latencies.append(time.perf_counter() - start_time)
-    start_time = time.perf_counter()
-    answers = list(predict(run, examples))
-    batch_seconds = time.perf_counter() - start_time
+        answers = list(predict(run, batch))
+        return answers, time.perf_counter() - start_time
+
+    count = len(examples)  # evenly spaced, or repeated if there are few
+    numbers = (
+        np.linspace(0, count - 1, LATENCY_EXAMPLES).round() if count > LATENCY_EXAMPLES else np.arange(LATENCY_EXAMPLES)
+    )
+    single_examples = [examples[int(number) % count] for number in numbers]
+    for example in single_examples[:WARMUP_EXAMPLES]:
+        timed_answers([example])
+    latencies = [timed_answers([example])[1] for example in single_examples]
+    answers, batch_seconds = timed_answers(examples)
     scores = example_scores(task, examples, answers)
     with atomic_write(run.folder.path / EXAMPLE_SCORES_FILE) as file:
         np.save(file, scores)
@@ -488,17 +493,8 @@ def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
         "low": low,
         "high": high,
         "milliseconds": 1000 * float(np.median(latencies)),
-        "speed": len(examples) / batch_seconds,
+        "speed": count / batch_seconds,
     }
-
-
-def _evenly_spaced(count: int) -> list[int]:
-    """Indices of LATENCY_EXAMPLES examples, evenly spaced, or repeated if there are fewer."""
-    return (
-        list(range(LATENCY_EXAMPLES))
-        if count <= LATENCY_EXAMPLES
-        else np.linspace(0, count - 1, LATENCY_EXAMPLES).round().astype(int).tolist()
-    )
 
 
 # --- Word evaluations of finished runs ---
@@ -516,9 +512,8 @@ class WordEvalResult:
     @classmethod
     def from_evaluation(cls, evaluation: SimilarityEval | AnalogyEval) -> WordEvalResult:
         data = evaluation.to_dict()
-        if data["kind"] == "similarity":
-            return cls(PurePath(evaluation.file).stem, data["spearman_all"], data["covered"], data["pairs"])
-        return cls(PurePath(evaluation.file).stem, data["accuracy_all"], data["covered"], data["total"])
+        metric, total = ("spearman_all", "pairs") if data["kind"] == "similarity" else ("accuracy_all", "total")
+        return cls(PurePath(evaluation.file).stem, data[metric], data["covered"], data[total])
 
 
 @dataclass(frozen=True)
