@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from forebear.data.labeled.source import read_labeled
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments.pipeline import run_adaptation
+from forebear.experiments.pipeline import RunOptions, run_adaptation
 from forebear.experiments.plan import AdaptPlan
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import TrainingCallback
-from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 
 CURVE_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
 
@@ -25,11 +23,7 @@ def adapt_with_seeds(
     plan: AdaptPlan,
     to: Path,
     seeds: int,
-    *,
-    overwrite: bool = False,
-    command: str | None = None,
-    watcher: TrainingCallback | None = None,
-    group: ProcessGroup = SINGLE_PROCESS,
+    **options: Unpack[RunOptions],
 ) -> RunFolder:
     """Adapt with several seeds, each in its own folder next to `to`; the best on the dev set is copied to `to`.
 
@@ -39,12 +33,7 @@ def adapt_with_seeds(
     runs = []
     for seed in range(plan.recipe.seed, plan.recipe.seed + seeds):
         seed_plan = replace(plan, recipe=replace(plan.recipe, seed=seed))
-        (watcher or TrainingCallback()).on_note(f"seed {seed}")
-        folder = sibling_folder(to, "seeds", str(seed))
-        with _hint_at_command():
-            runs.append(
-                run_adaptation(seed_plan, folder, overwrite=overwrite, command=command, watcher=watcher, group=group)
-            )
+        runs.append(_run_sibling(seed_plan, to, "seeds", str(seed), f"seed {seed}", options))
     best = max(runs, key=lambda run: task_score(run, "dev") or 0.0)
     summary = {
         "seeds": [
@@ -55,17 +44,13 @@ def adapt_with_seeds(
             side: score_statistics([task_score(run, side) for run in runs]) for side in best.metadata["metrics"]
         },
     }
-    return copy_run(best, to, summary, overwrite=overwrite)
+    return copy_run(best, to, summary, overwrite=options.get("overwrite", False))
 
 
 def learning_curve(
     plan: AdaptPlan,
     to: Path,
-    *,
-    overwrite: bool = False,
-    command: str | None = None,
-    watcher: TrainingCallback | None = None,
-    group: ProcessGroup = SINGLE_PROCESS,
+    **options: Unpack[RunOptions],
 ) -> list[dict[str, Any]]:
     """The task metric with fractions of the training set: number of examples and scores of each run."""
     points = []
@@ -74,11 +59,9 @@ def learning_curve(
         data = read_labeled(source)
         if len(data.train) < 4 or len(data.train) == len(plan.labeled_data.train):
             continue
-        (watcher or TrainingCallback()).on_note(f"{len(data.train):,} of {len(plan.labeled_data.train):,} examples")
         point_plan = replace(plan, source=source, labeled_data=data)
-        folder = sibling_folder(to, "curve", f"{share:.4f}")
-        with _hint_at_command():
-            run = run_adaptation(point_plan, folder, overwrite=overwrite, command=command, watcher=watcher, group=group)
+        note = f"{len(data.train):,} of {len(plan.labeled_data.train):,} examples"
+        run = _run_sibling(point_plan, to, "curve", f"{share:.4f}", note, options)
         points.append(
             {"examples": len(data.train), **{side: task_score(run, side) for side in run.metadata["metrics"]}}
         )
@@ -94,19 +77,14 @@ def check_seeds(plan: AdaptPlan, seeds: int) -> None:
         raise InputError(f"--seeds is {seeds}", hint="give 2 or more, or leave it out")
 
 
-@contextmanager
-def _hint_at_command() -> Iterator[None]:
-    """If one of several runs is interrupted, the hint names the command, which resumes all of them."""
+def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: RunOptions) -> RunFolder:
+    """One of several adaptations, in a folder next to `to`; the same command resumes all of them."""
+    (options.get("watcher") or TrainingCallback()).on_note(note)
     try:
-        yield
+        return run_adaptation(plan, to.with_name(f"{to.name}.{group}") / name, **options)
     except UserInterrupt as error:
         hint = "give the same command again: it goes on from here, with all that are still to come"
         raise UserInterrupt(error.message, file=error.file, hint=hint) from error
-
-
-def sibling_folder(to: Path, group: str, name: str) -> Path:
-    """The folder of one of several runs, next to `to`."""
-    return to.with_name(f"{to.name}.{group}") / name
 
 
 def task_score(run: RunFolder, split: str) -> float | None:

@@ -481,31 +481,29 @@ def run_distillation(
     """Trains a planned student; a folder that holds the same run, finished or not, is resumed."""
     watcher, corpus = watcher or TrainingCallback(), plan.corpus()
     request = plan.request(corpus)
-    target = Path(to) if to is not None else Path("runs") / f"{Path(plan.teacher.run).name}-distilled"
-    folder, existing = output_folder(target, request, to is None, overwrite)
-    run = existing if existing is not None and existing.metadata.get("asked") == request else None
+
+    folder, run, replaced = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
     if run is not None and run.is_finished:
-        watcher.on_note("this run is finished already: nothing was trained")
+        watcher.on_note(pipeline.FINISHED_NOTE)
         return run
-    student = replace(plan.student, recipe=plan.student.recipe if run is None else run.recipe)
-    plan = replace(plan, student=student)
-    setup = _build_setup(plan, corpus)  # before anything is written: most mistakes show here
+    # before anything is written: most mistakes show here
+    setup = _build_setup(plan, corpus, plan.student.recipe if run is None else run.recipe)
     if run is None:
-        with replace_run(existing):
+        with replace_run(replaced):
             ledger = None if corpus is None else corpus.ledger.to_dict()
-            tokenizer = plan.student.tokenizer if corpus is None else corpus.tokenizer
-            run = RunFolder.create(folder, _distill_metadata(plan, corpus, request, folder, command), tokenizer, ledger)  # pyright: ignore[reportArgumentType]
-    if corpus is None:
-        pipeline.train_adaptation(run, _distill_on_examples(plan, setup, run), watcher)
-        (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
-    else:
-        pipeline.train_pretraining(run, _distill_on_text(plan, setup), watcher)
+            tokenizer: Any = plan.student.tokenizer if corpus is None else corpus.tokenizer
+            metadata = _distill_metadata(plan, corpus, request, folder, command)
+            run = RunFolder.create(folder, metadata, tokenizer, ledger)
+    if corpus is not None:
+        return pipeline.train_pretraining(run, _distill_on_text(plan, setup), watcher)
+    pipeline.train_adaptation(run, _distill_on_examples(plan, setup, run), watcher)
+    (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     return run
 
 
-def _build_setup(plan: DistillPlan, corpus: Corpus | None) -> Any:
+def _build_setup(plan: DistillPlan, corpus: Corpus | None, recipe: Recipe) -> Any:
     """The setup of training without a teacher, with the notes of this plan."""
-    student = plan.student
+    student = replace(plan.student, recipe=recipe)
     if isinstance(student, planning.AdaptPlan):
         setup = pipeline.AdaptSetup.from_plan(student)
     else:
@@ -524,7 +522,7 @@ def _distill_metadata(
         metadata = pipeline.adapt_metadata(student, request, folder, command)
     else:
         assert corpus is not None
-        metadata = pipeline.pretrain_metadata(student, corpus, request, folder, command, None)
+        metadata = pipeline.pretrain_metadata(student, corpus, request, folder, command)
     return metadata | {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
@@ -59,35 +60,31 @@ if TYPE_CHECKING:
 
 
 def output_folder(
-    folder: Path, request: dict[str, Any], is_default_folder: bool, overwrite: bool
-) -> tuple[Path, RunFolder | None]:
-    """The folder of a run, and the run in it: the same one, to be resumed, or one to be replaced.
+    request: dict[str, Any], to: str | os.PathLike[str] | None, default_name: str, overwrite: bool
+) -> tuple[Path, RunFolder | None, RunFolder | None]:
+    """The folder of a run, the same run in it (to be resumed), and another run in it (to be replaced).
 
-    A default folder gets a number if it holds another run.
+    Without `to` it is a folder of this name in runs/, with a number if that holds another run.
     """
-    number = 1
+    first, number = Path("runs") / default_name if to is None else Path(to), 1
     while True:
-        candidate = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-        if not candidate.exists() or (
-            candidate.is_dir() and all(_is_leftover(item.name) for item in candidate.iterdir())
-        ):
-            return candidate, None
-        try:
-            existing = RunFolder.open(candidate)
-        except InputError:
-            if not is_default_folder:
-                raise InputError(
-                    "exists and is no run", file=candidate, hint="choose another folder with --to"
-                ) from None
-            existing = None
-        if existing is not None and (
-            existing.metadata.get("asked") == request or (overwrite and not is_default_folder)
-        ):
-            return candidate, existing
-        if not is_default_folder:
-            hint = "add --overwrite to replace it, or choose another folder with --to"
-            raise InputError("holds another run", file=candidate, hint=hint)
+        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
         number += 1
+        if not folder.exists() or (folder.is_dir() and all(_is_leftover(item.name) for item in folder.iterdir())):
+            return folder, None, None
+        try:
+            existing = RunFolder.open(folder)
+        except InputError:
+            if to is None:
+                continue
+            raise InputError("exists and is no run", file=folder, hint="choose another folder with --to") from None
+        if existing.metadata.get("asked") == request:
+            return folder, existing, None
+        if to is not None and overwrite:
+            return folder, None, existing
+        if to is not None:
+            hint = "add --overwrite to replace it, or choose another folder with --to"
+            raise InputError("holds another run", file=folder, hint=hint)
 
 
 def _is_leftover(name: str) -> bool:
@@ -115,6 +112,7 @@ def replace_run(existing: RunFolder | None) -> Iterator[None]:
         shutil.rmtree(backup, ignore_errors=True)
 
 
+FINISHED_NOTE = "this run is finished already: nothing was trained"
 MEASURED_PAIRS = 500  # held-out pairs in the final measurement of translation
 
 
@@ -125,7 +123,6 @@ def run_pretraining(
     overwrite: bool = False,
     workers: int | None = None,
     command: str | None = None,
-    parent: str | None = None,
     watcher: TrainingCallback | None = None,
     learning_progress: ProgressFn | None = None,
     progress: ProgressFn | None = None,
@@ -140,61 +137,51 @@ def run_pretraining(
         overwrite: Replace another run in this folder.
         workers: Processes that prepare the text.
         command: The command line, for the card.
-        parent: The run that this one derives from.
         watcher: Receives progress and notes.
         learning_progress: Receives the progress of training the tokenizer.
         progress: Receives the progress of preparing the text.
         corpus: The prepared text, if known.
         group: The processes that train.
     """
-    group.validate(model_name(plan.spec), plan.spec.learning, is_stateful=plan.spec.is_stateful)
+    watcher, name = watcher or TrainingCallback(), model_name(plan.spec)
+    group.validate(name, plan.spec.learning, is_stateful=plan.spec.is_stateful)
     if plan.spec.learning == "counting":
         tune_malloc()
         if plan.recipe.time is not None and not plan.spec.counts_again:
-            name = model_name(plan.spec)
-            (watcher or TrainingCallback()).on_note(
-                f"{name} counts every text once, however long that takes: --time is not heeded"
-            )
+            watcher.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
     corpus = corpus or plan.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     request = {
-        "milestone": model_name(plan.spec),
+        "milestone": name,
         "fields": asdict(plan.spec),
         "recipe": plan.recipe.to_dict(),
         "corpus": corpus.key,
     }
     if plan.init_from is not None:
         request["beginning"] = asdict(plan.init_from) | {"words": list(plan.init_from.words)}
-    target = Path(to) if to is not None else Path("runs") / request["milestone"]
-    folder, existing = output_folder(target, request, to is None, overwrite)
-    is_same_run = existing is not None and existing.metadata.get("asked") == request
-    if existing is not None and is_same_run and existing.is_finished:
-        (watcher or TrainingCallback()).on_note("this run is finished already: nothing was trained")
-        return existing
-    recipe = existing.recipe_for(group.size) if existing is not None and is_same_run else plan.recipe
+
+    folder, resumed, replaced = output_folder(request, to, name, overwrite)
+    if resumed is not None and resumed.is_finished:
+        watcher.on_note(FINISHED_NOTE)
+        return resumed
+    recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
     with plan.error_context():
         split = corpus.split(recipe.held_out)
         # before anything is written: most mistakes show here
         setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, split, plan.init_from, progress)
-    if existing is not None and is_same_run:
-        return train_pretraining(existing, setup, watcher, group)
-    watcher = watcher or TrainingCallback()
+    if resumed is not None:
+        return train_pretraining(resumed, setup, watcher, group)
     for note in plan.notes:
         watcher.on_note(note)
     for stage in pipeline_stages(plan, corpus, split, setup.objective, setup.learner, try_loss=False):
         watcher.on_stage(stage.number, stage.name, stage.words)
-    with replace_run(existing):
-        metadata = pretrain_metadata(plan, corpus, request, folder, command, parent)
+    with replace_run(replaced):
+        metadata = pretrain_metadata(plan, corpus, request, folder, command)
         run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
     return train_pretraining(run, setup, watcher, group)
 
 
 def pretrain_metadata(
-    plan: PretrainPlan,
-    corpus: Corpus | ParallelCorpus,
-    request: dict[str, Any],
-    folder: Path,
-    command: str | None,
-    parent: str | None,
+    plan: PretrainPlan, corpus: Corpus | ParallelCorpus, request: dict[str, Any], folder: Path, command: str | None
 ) -> dict[str, Any]:
     """The entries of run.json of a new run."""
     return {
@@ -202,7 +189,7 @@ def pretrain_metadata(
         "milestone": request["milestone"],
         "size": plan.size,
         "fields": request["fields"],
-        "parent": parent if plan.init_from is None else plan.init_from.run,
+        "parent": None if plan.init_from is None else plan.init_from.run,
         "beginning": request.get("beginning"),
         "recipe": request["recipe"],
         "data": {
@@ -216,25 +203,37 @@ def pretrain_metadata(
     }
 
 
+def _open_resumable(folder: str | Path, watcher: TrainingCallback) -> RunFolder:
+    """A run to be resumed, or one that is finished, with a note."""
+    run = RunFolder.open(folder)
+    run.require_trainable()
+    if run.is_finished:
+        watcher.on_note(FINISHED_NOTE)
+    elif "distilled" in run.metadata:
+        hint = f"go on with it by: {run.resume_command}"
+        raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
+    return run
+
+
+def _has_checkpoint(run: RunFolder) -> bool:
+    """Whether training goes on from a checkpoint; then the run it began with is not needed any more."""
+    return run.checkpoints.newest_valid()[0] is not None
+
+
 def resume_pretraining(
     folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted pre-training run."""
-    run = RunFolder.open(folder)
-    run.require_trainable()
+    watcher = watcher or TrainingCallback()
+    run = _open_resumable(folder, watcher)
     if run.is_finished:
-        (watcher or TrainingCallback()).on_note("this run is finished already: nothing was trained")
         return run
-    if "distilled" in run.metadata:
-        hint = f"go on with it by: {run.resume_command}"
-        raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
     if run.metadata.get("data") is None:
         message = "was imported, not trained here: there is nothing to go on with"
         raise InputError(message, file=run.path, hint="train a run of your own: forebear pretrain MILESTONE TEXT")
     corpus = _reopen_run_corpus(run)
     split = corpus.split(run.recipe.held_out)
-    has_checkpoint = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
-    beginning = None if has_checkpoint else InitFrom.from_dict(run.metadata.get("beginning"))
+    beginning = None if _has_checkpoint(run) else InitFrom.from_dict(run.metadata.get("beginning"))
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
     recipe = run.recipe_for(group.size)
     return train_pretraining(run, PretrainSetup.from_plan(run.spec, corpus, recipe, split, beginning), watcher, group)
@@ -364,22 +363,36 @@ def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, ob
     return notes
 
 
-def train_pretraining(
-    run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback | None, group: ProcessGroup = SINGLE_PROCESS
+def _train_and_measure(
+    run: RunFolder,
+    notes: Sequence[str],
+    watcher: TrainingCallback,
+    train: Callable[[], None],
+    measure: Callable[[], tuple[dict[str, Any], list[str]]],
 ) -> RunFolder:
-    watcher = watcher or TrainingCallback()
+    """Trains unless done before, then measures (entries of run.json, and notes) and writes the card."""
     with explain_disk_errors(run.path), run.lock():
         run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
-        if not run.is_finished:
-            _finish_pretraining(run, setup, watcher, group)
+        if run.is_finished:
+            return run
+        for note in notes:
+            watcher.on_note(note)
+        if run.metadata["state"] != "trained":
+            train()
+        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
+        entries, new_notes = measure()
+        for note in new_notes:
+            watcher.on_note(note)
+        run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
+        write_card(run)
+        run.update(state="finished")  # last: a finished run is complete
     return run
 
 
-def _finish_pretraining(run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback, group: ProcessGroup) -> None:
-    """Trains unless done before, then measures and writes the card."""
-    for note in setup.notes:
-        watcher.on_note(note)
-    if run.metadata["state"] != "trained":
+def train_pretraining(
+    run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
+) -> RunFolder:
+    def train() -> None:
         split = setup.split
         shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
         metadata = {"notes": setup.notes, "unigram_nats": setup.unigram_loss, "processes": group.size}
@@ -396,12 +409,12 @@ def _finish_pretraining(run: RunFolder, setup: PretrainSetup, watcher: TrainingC
         }
         with spill_to_run_folder(setup.learner.model, run), group.wrap_learner(setup.learner) as learner:
             Trainer(run, learner, setup.objective, split, **options, watcher=watcher).run()
-    run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-    _measure_pretrained(run, setup.split.held_out, watcher)
+
+    return _train_and_measure(run, setup.notes, watcher, train, lambda: _measure_pretrained(run, setup.split.held_out))
 
 
-def _measure_pretrained(run: RunFolder, held_out: Subset | ParallelSubset, watcher: TrainingCallback) -> None:
-    """The final measurement on held-out text, the same documents for every model; then the run is finished."""
+def _measure_pretrained(run: RunFolder, held_out: Subset | ParallelSubset) -> tuple[dict[str, Any], list[str]]:
+    """The final measurement on held-out text, the same documents for every model."""
     from forebear.inference.run import Run
     from forebear.inference.translate import evaluate_translations
 
@@ -421,17 +434,22 @@ def _measure_pretrained(run: RunFolder, held_out: Subset | ParallelSubset, watch
             measured = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
         results["metrics"] = {"held_out": measured}
         results["measuring_seconds"] = round(time.monotonic() - began, 3)
-    notes = [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
-    for note in notes:
-        watcher.on_note(note)
-    run.metadata |= {**results, "notes": [*run.metadata.get("notes", []), *notes]}
-    write_card(run)
-    run.update(state="finished")  # last: a finished run is complete
+    return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
 
 
 # --- Adaptation to a task ---
 
 __all__ = ["AdaptPlan", "plan_adaptation", "resume_adaptation", "run_adaptation"]
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of `run_adaptation`, to be passed on."""
+
+    overwrite: bool
+    command: str | None
+    watcher: TrainingCallback | None
+    group: ProcessGroup
+
 
 FULLWIDTH_ONE = "１"  # which NFKC maps to "1"
 
@@ -446,20 +464,18 @@ def run_adaptation(
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
     """Train a planned adaptation; a folder that holds the same run, finished or not, is resumed."""
-    watcher = watcher or TrainingCallback()
-    group.validate(model_name(plan.spec), plan.spec.task_learner)
-    request = plan.request
-    target = Path(to) if to is not None else Path("runs") / f"{request['milestone']}-{plan.task.name}"
-    folder, existing = output_folder(target, request, to is None, overwrite)
-    is_same_run = existing is not None and existing.metadata.get("asked") == request
-    if existing is not None and is_same_run and existing.is_finished:
-        watcher.on_note("this run is finished already: nothing was trained")
-        return existing
-    recipe = existing.recipe_for(group.size) if existing is not None and is_same_run else plan.recipe
+    watcher, name, request = watcher or TrainingCallback(), model_name(plan.spec), plan.request
+    group.validate(name, plan.spec.task_learner)
+
+    folder, resumed, replaced = output_folder(request, to, f"{name}-{plan.task.name}", overwrite)
+    if resumed is not None and resumed.is_finished:
+        watcher.on_note(FINISHED_NOTE)
+        return resumed
+    recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
     setup = AdaptSetup.from_plan(replace(plan, recipe=recipe))
-    if existing is not None and is_same_run:
-        return train_adaptation(existing, setup, watcher, group)
-    with replace_run(existing):
+    if resumed is not None:
+        return train_adaptation(resumed, setup, watcher, group)
+    with replace_run(replaced):
         run = RunFolder.create(folder, adapt_metadata(plan, request, folder, command), plan.tokenizer, None)
     return train_adaptation(run, setup, watcher, group)
 
@@ -486,15 +502,10 @@ def resume_adaptation(
     folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted adaptation."""
-    run = RunFolder.open(folder)
-    run.require_trainable()
     watcher = watcher or TrainingCallback()
+    run = _open_resumable(folder, watcher)
     if run.is_finished:
-        watcher.on_note("this run is finished already: nothing was trained")
         return run
-    if "distilled" in run.metadata:
-        hint = f"go on with it by: {run.resume_command}"
-        raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
     if run.task is None:
         raise InputError("was not adapted to a task", file=run.path, hint=f"go on with it by: {run.resume_command}")
     source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
@@ -505,8 +516,7 @@ def resume_adaptation(
         hint = "put the old files back, or adapt anew with the new ones"
         raise InputError("the examples of this run have changed since it began", file=source.train, hint=hint)
     parent = run.metadata["parent"]
-    has_checkpoint = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
-    init_from = InitFrom(parent, run.metadata["asked"]["beginning"]) if parent and not has_checkpoint else None
+    init_from = InitFrom(parent, run.metadata["asked"]["beginning"]) if parent and not _has_checkpoint(run) else None
     plan = AdaptPlan(
         run.spec,
         run.metadata["size"],
@@ -608,69 +618,41 @@ def _pretrained_tensors(plan: AdaptPlan, train: ExampleRows) -> tuple[dict[str, 
 def train_adaptation(
     run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
-    with explain_disk_errors(run.path), run.lock():
-        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
-        if run.is_finished:
-            return run
-        notes = [*setup.notes, *leakage_notes(run, setup.plan.source)]
-        for note in notes:
-            watcher.on_note(note)
-        if run.metadata["state"] != "trained":
-            coverage_entry = (
-                {"without_vectors": setup.vector_coverage.to_dict()} if setup.vector_coverage is not None else {}
-            )
-            run.update(notes=notes, processes=group.size, **coverage_entry)
-            is_counting = run.spec.learning == "counting" and not uses_full_batch(run.spec, setup.plan.task)
-            with group.wrap_learner(setup.learner) as learner:
-                wrapped_setup = replace(setup, learner=learner)
-                Trainer(
-                    run,
-                    learner,
-                    setup.objective,
-                    setup,
-                    single_pass=is_counting,
-                    judge=wrapped_setup.evaluate,
-                    watcher=watcher,
-                ).run()
-        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-        _measure_adapted(run, setup, watcher)
-    return run
+    notes = [*setup.notes, *leakage_notes(run, setup.plan.source)]
+
+    def train() -> None:
+        coverage = setup.vector_coverage
+        run.update(
+            notes=notes, processes=group.size, **({} if coverage is None else {"without_vectors": coverage.to_dict()})
+        )
+        single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, setup.plan.task)
+        with group.wrap_learner(setup.learner) as learner:
+            judge = replace(setup, learner=learner).evaluate
+            Trainer(run, learner, setup.objective, setup, single_pass=single_pass, judge=judge, watcher=watcher).run()
+
+    return _train_and_measure(run, notes, watcher, train, lambda: _measure_adapted(run, setup, watcher))
 
 
-def _measure_adapted(run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback) -> None:
-    """Calibrates on the dev set, measures on all labeled splits; then the run is finished."""
+def _measure_adapted(run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+    """Calibrates on the dev set, and measures on all labeled splits."""
     from forebear.inference.run import Run
 
     opened_run = Run(run)
-    plan, network = setup.plan, opened_run.network
-    input_format = plan.spec.input_format(plan.tokenizer)
+    plan, data, network = setup.plan, setup.plan.labeled_data, opened_run.network
     logits = predict_logits(network, setup.held_out)
-    task = plan.task.calibrate(plan.labeled_data.dev, setup.held_out, logits)
-    metrics = {
-        "dev": task_metrics(
-            plan, task, plan.labeled_data.dev, task.predictions(plan.labeled_data.dev, setup.held_out, logits)
-        )
-    }
-    labeled_test = [example for example in plan.labeled_data.test if is_labeled(example)]
-    if labeled_test:
-        rows = task.encode(labeled_test, plan.tokenizer, input_format)
-        metrics["test"] = task_metrics(
-            plan, task, labeled_test, task.predictions(labeled_test, rows, predict_logits(network, rows))
-        )
-    elif plan.labeled_data.test:
-        command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
-        watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
-    split, eval_examples = (
-        ("test", labeled_test)
-        if labeled_test
-        else ("dev", [example for example in plan.labeled_data.dev if is_labeled(example)])
-    )
-    baseline = task_baseline(task, plan.labeled_data.train, eval_examples)
-    run.metadata |= {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
-    run.metadata["baseline"] = asdict(baseline) | {"side": split}
-    notes = [*opened_run.notes, *baseline_notes(plan, baseline, metrics[split])]
-    for note in notes:
-        watcher.on_note(note)
-    run.metadata["notes"] = [*run.metadata.get("notes", []), *notes]
-    write_card(run)
-    run.update(state="finished")  # last: a finished run is complete
+    task = plan.task.calibrate(data.dev, setup.held_out, logits)
+    metrics = {"dev": task_metrics(plan, task, data.dev, task.predictions(data.dev, setup.held_out, logits))}
+    split, eval_examples = "test", [example for example in data.test if is_labeled(example)]
+    if eval_examples:
+        rows = task.encode(eval_examples, plan.tokenizer, plan.spec.input_format(plan.tokenizer))
+        predictions = task.predictions(eval_examples, rows, predict_logits(network, rows))
+        metrics["test"] = task_metrics(plan, task, eval_examples, predictions)
+    else:
+        split, eval_examples = "dev", [example for example in data.dev if is_labeled(example)]
+        if data.test:
+            command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
+            watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
+    baseline = task_baseline(task, data.train, eval_examples)
+    entries = {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
+    entries["baseline"] = asdict(baseline) | {"side": split}
+    return entries, [*opened_run.notes, *baseline_notes(plan, baseline, metrics[split])]
