@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -35,7 +35,6 @@ from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 if TYPE_CHECKING:
     from forebear.nn.encoder import Encoder
     from forebear.nn.model import Model
-    from forebear.statistical.hmm import HMMModel
 
 # --- Size of a network, computed without building it ---
 
@@ -59,11 +58,11 @@ class ModelSize:
     longest: int | None  # tokens of a row; None: any number
     flops: float
     weights: int
-    gradients: int
     moments: int  # Adam's two for every parameter, AdaGrad's one
-    activations: int
-    batch: int  # tokens, to which `activations` belongs
-    cache: int  # keys and values of a full row, or the state of a recurrent network, while generating
+    gradients: int = 0
+    activations: int = 0
+    batch: int = 0  # tokens, to which `activations` belongs
+    cache: int = 0  # keys and values of a full row, or the state of a recurrent network, while generating
 
     @property
     def to_train(self) -> int:
@@ -74,18 +73,13 @@ class ModelSize:
         return self.weights + self.cache
 
     def to_dict(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name) for name in ("weights", "gradients", "moments", "activations")}
         return {
             "parameters": self.parameters,
             "longest_input": self.longest,
             "flops_per_token": self.flops,
             "memory_to_train": self.to_train,
-            "memory_to_train_parts": {
-                "weights": self.weights,
-                "gradients": self.gradients,
-                "moments": self.moments,
-                "activations": self.activations,
-                "batch_tokens": self.batch,
-            },
+            "memory_to_train_parts": parts | {"batch_tokens": self.batch},
             "memory_to_use": self.to_use,
         }
 
@@ -98,10 +92,17 @@ def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int
     if spec.learning == "counting" and not spec.counts_again:
         return None
     network = spec.build(tokenizer)
+    parameters = network.num_parameters
     if spec.counts_again:
-        return _hmm_size(network)
+        # Probabilities and expected counts are doubles; each token has a transition between any two states.
+        states, doubles = network.states + 1, 2 * BYTES_PER_NUMBER * parameters
+        flops, cache = 2 * states * states + 3 * states, 2 * BYTES_PER_NUMBER * states
+        return ModelSize(parameters, None, flops, weights=doubles, moments=doubles, cache=cache)
+    weights = BYTES_PER_NUMBER * parameters
     if spec.learning == "sweeping":
-        return _vector_model_size(network)
+        # Rows of word vectors are updated in place: no gradients are kept. Embedding a text adds the rows of its words.
+        moments = BYTES_PER_NUMBER * network.training_state_size
+        return ModelSize(parameters, None, network.width, weights, moments)
     from forebear.nn.nnlm import NNLMEncoder
 
     encoder = network.encoder
@@ -110,46 +111,16 @@ def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int
     assert row_length is not None
     # Without a maximum length every token costs the same, so a short row is enough: each step takes milliseconds.
     row = row_length if max_length else min(row_length, SHORT_ROW_TOKENS)
-    parameters = network.num_parameters
     return ModelSize(
-        parameters=parameters,
-        longest=max_length,
-        flops=_flops(network, row) / row,
-        weights=BYTES_PER_NUMBER * parameters,
-        gradients=BYTES_PER_NUMBER * parameters,
-        moments=2 * BYTES_PER_NUMBER * parameters,
+        parameters,
+        max_length,
+        _flops(network, row) / row,
+        weights,
+        moments=2 * weights,
+        gradients=weights,
         activations=round(_activation_bytes(network, row) * max(batch, row_length) / row),
         batch=max(batch, row_length),
         cache=_decoding_state_bytes(network.encoder, row_length),
-    )
-
-
-def _vector_model_size(network: Any) -> ModelSize:
-    """Rows of word vectors are updated in place: no gradients are kept. Embedding a text adds the rows of its words."""
-    parameters, width = network.num_parameters, network.width
-    other_costs = {
-        "gradients": 0,
-        "moments": BYTES_PER_NUMBER * network.training_state_size,
-        "activations": 0,
-        "batch": 0,
-        "cache": 0,
-    }
-    return ModelSize(
-        parameters=parameters, longest=None, flops=width, weights=BYTES_PER_NUMBER * parameters, **other_costs
-    )
-
-
-def _hmm_size(network: HMMModel) -> ModelSize:
-    """Probabilities and expected counts are doubles; each token has a transition between any two states."""
-    parameters, states = network.num_parameters, network.states + 1
-    other_costs = {"gradients": 0, "activations": 0, "batch": 0}
-    costs = {
-        "weights": 2 * BYTES_PER_NUMBER * parameters,
-        "moments": 2 * BYTES_PER_NUMBER * parameters,
-        "cache": 2 * BYTES_PER_NUMBER * states,
-    }
-    return ModelSize(
-        parameters=parameters, longest=None, flops=2 * states * states + 3 * states, **other_costs, **costs
     )
 
 
@@ -157,11 +128,10 @@ def _decoding_state_bytes(encoder: Encoder, length: int) -> int:
     """Bytes kept between two generated tokens: the recurrent state or the KV cache."""
     if (state_size := encoder.state_size(length)) is not None:
         return BYTES_PER_NUMBER * state_size
-    if not encoder.has_attention:
+    if not encoder.has_attention or not (encoder.has_decoder or encoder.sees == "past"):
         return 0
-    if encoder.has_decoder:  # of the target and of the source
-        return 2 * 2 * BYTES_PER_NUMBER * encoder.depth * length * encoder.width
-    return 2 * BYTES_PER_NUMBER * encoder.depth * length * encoder.width if encoder.sees == "past" else 0
+    keys_and_values = 2 * BYTES_PER_NUMBER * encoder.depth * length * encoder.width
+    return 2 * keys_and_values if encoder.has_decoder else keys_and_values  # of the target and of the source
 
 
 def _flops(network: Model, length: int) -> int:
@@ -210,16 +180,12 @@ def _fused_attention() -> Any:
     """
     import torch
     from torch.nn import functional
-    from torch.overrides import TorchFunctionMode
 
-    class Fused(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func is not functional.scaled_dot_product_attention:
-                return func(*args, **(kwargs or {}))
-            causal = (kwargs or {}).get("is_causal", False)
-            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*args[:3], is_causal=causal)[0]
+    def fused(query: Any, key: Any, value: Any, *_: Any, is_causal: bool = False, **__: Any) -> Any:
+        attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        return attend(query, key, value, is_causal=is_causal)[0]
 
-    return Fused()
+    return _replacement_context(functional.scaled_dot_product_attention, fused)
 
 
 def _parallel_lstm() -> Any:
@@ -229,32 +195,31 @@ def _parallel_lstm() -> Any:
     """
     import torch
     from torch.nn.functional import linear
+
+    def at_once(x: Any, state: Any, weights: Any, *_: Any, **__: Any) -> Any:
+        (h, c), (by_input, by_state, bias, _) = state, weights
+        i, f, g, o = (linear(x, by_input, bias) + linear(h.expand(len(x), -1, -1), by_state)).chunk(4, -1)
+        cells = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        out = o.sigmoid() * cells.tanh()
+        return out, out[-1:], cells[-1:]
+
+    return _replacement_context(torch.lstm, at_once)
+
+
+def _replacement_context(original: Any, replacement: Callable[..., Any]) -> Any:
+    """A context in which a function of torch is replaced by another."""
     from torch.overrides import TorchFunctionMode
 
-    class AtOnce(TorchFunctionMode):
+    class Replacement(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func is not torch.lstm:
-                return func(*args, **(kwargs or {}))
-            x, (h, c), (by_input, by_state, bias, _) = args[:3]
-            i, f, g, o = (linear(x, by_input, bias) + linear(h.expand(len(x), -1, -1), by_state)).chunk(4, -1)
-            cells = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            out = o.sigmoid() * cells.tanh()
-            return out, out[-1:], cells[-1:]
+            return (replacement if func is original else func)(*args, **(kwargs or {}))
 
-    return AtOnce()
+    return Replacement()
 
 
 SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence per line
 SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
-SHOWN_SETTINGS = (
-    *BUDGETS,
-    "batch",
-    "rate",
-    "warmup",
-    "schedule",
-    "cooldown",
-    "decay",
-)  # of the recipe
+SHOWN_SETTINGS = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # of the recipe
 MAX_SHOWN_TOKENS = 12  # of the first row
 SUMMARY_TEMPLATE = (
     "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
@@ -338,9 +303,7 @@ def explain_model(
         tokenizer=spec_class.tokenizer,
         encoder=encoder,
         heads=heads,
-        verbs=head_capabilities(
-            heads, encodes=spec_class.learning != "counting", words=spec_class.tokenizer == "words"
-        ),
+        verbs=_capabilities(spec_class, heads),
         example=_example_row(batch, tokenizer, objective),
         fields={field: (values[field], meanings.get(field, "")) for field in values},
         recipe=_shown_settings(plan.recipe, spec_class),
@@ -372,9 +335,11 @@ def model_capabilities(name: str) -> tuple[tuple[str, ...], str]:
         heads = _target_names(_spec_of_size(spec_class, spec_class.size))
     except Exception as error:  # noqa: BLE001 - a broken model must not break the list of models
         return (), f"{type(error).__name__}: {error}"
-    return head_capabilities(
-        heads, encodes=spec_class.learning != "counting", words=spec_class.tokenizer == "words"
-    ), ""
+    return _capabilities(spec_class, heads), ""
+
+
+def _capabilities(spec_class: type[ModelSpec], heads: Iterable[str]) -> tuple[str, ...]:
+    return head_capabilities(heads, encodes=spec_class.learning != "counting", words=spec_class.tokenizer == "words")
 
 
 def _target_names(spec: ModelSpec) -> Iterable[str]:
@@ -464,24 +429,24 @@ def _example_row(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str
     """The first row, token by token: inputs, and labels of each target; labels of the row are at its first token."""
     length = min(int(batch.inputs["lengths"][0]), MAX_SHOWN_TOKENS)
     per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.num_target_tokens}
+
+    def texts(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
+        return [tokenizer.id_to_token(token_id) if token_id >= 0 else "" for token_id in ids.tolist()]
+
     lines = {}
     if isinstance(tokenizer, TokenizerPair):
-        source_ids = batch.inputs["source"][: int(batch.inputs["source_lengths"][0])].tolist()
-        lines["source"] = [tokenizer.source.id_to_token(token_id) for token_id in source_ids]
+        lines["source"] = texts(tokenizer.source, batch.inputs["source"][: int(batch.inputs["source_lengths"][0])])
         tokenizer = tokenizer.target
-    lines["seen"] = [tokenizer.id_to_token(token_id) for token_id in batch.inputs["tokens"][:length].tolist()]
+    lines["seen"] = texts(tokenizer, batch.inputs["tokens"][:length])
     if "beside" in batch.inputs:
-        lines["beside"] = [tokenizer.id_to_token(token_id) for token_id in batch.inputs["beside"][:length].tolist()]
+        lines["beside"] = texts(tokenizer, batch.inputs["beside"][:length])
     for name, target in per_token.items():
         if target.dtype.kind == "f":
             lines[name] = [f"{number:.2f}" for number in target[:length].tolist()]
-            continue
-        if name == "tag":
+        elif name == "tag":
             lines[name] = [*parse_slash_tags(SAMPLE_TAGGED_SENTENCES[0])[1]][:length]
-            continue
-        lines[name] = [
-            tokenizer.id_to_token(token_id) if token_id >= 0 else "" for token_id in target[:length].tolist()
-        ]
+        else:
+            lines[name] = texts(tokenizer, target[:length])
     answers = answers_of(objective)
     for name in batch.targets.keys() - per_token.keys():
         number = int(batch.targets[name][0])
