@@ -228,7 +228,7 @@ def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
         raise InputError("exists already", file=target, hint="choose another place with --to")
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        exporters[model_name, file_format](run, target)
+        run.notes += exporters[model_name, file_format](run, target)
     return target
 
 
@@ -259,20 +259,21 @@ def export_note(run: ExportableRun, file_format: str, to: str | Path) -> str:
     )
 
 
-def _exporters(folder: RunFolder) -> dict[tuple[str, str], Callable[[ExportableRun, Path], None]]:
-    """The writers that this run can use, by model and format; the first of a model is its default."""
+def _exporters(folder: RunFolder) -> dict[tuple[str, str], Callable[[ExportableRun, Path], list[str]]]:
+    """The writers that this run can use, by model and format; the first of a model is its default.
+
+    They return notes on what a file cannot hold.
+    """
     from forebear.interop.tensor_names import FAMILIES
 
-    exporters: dict[tuple[str, str], Callable[[ExportableRun, Path], None]] = {}
+    exporters: dict[tuple[str, str], Callable[[ExportableRun, Path], list[str]]] = {}
     if folder.task is None:
-        exporters["ngram", "arpa"] = _export_arpa
+        exporters |= {("ngram", "arpa"): _export_arpa, ("elmo", "elmo"): recurrent.export_elmo}
     exporters |= {(name, "huggingface"): _export_huggingface for name in FAMILIES}
-    if folder.task is None:
-        exporters["elmo", "elmo"] = _export_elmo
     exporters |= {(name, "onnx"): _export_onnx for name in FAMILIES}
     if _has_word_vectors(folder):
         name = folder.metadata["milestone"]
-        exporters |= {(name, form): partial(_export_word_vectors, form) for form in word_vectors.VECTOR_FORMATS}
+        exporters |= {(name, form): partial(export_vectors, file_format=form) for form in word_vectors.VECTOR_FORMATS}
     return exporters
 
 
@@ -284,7 +285,7 @@ def _has_word_vectors(folder: RunFolder) -> bool:
     return spec.learning == "descending" or (spec.learning == "sweeping" and folder.task is None)
 
 
-def _export_huggingface(run: ExportableRun, target: Path) -> None:
+def _export_huggingface(run: ExportableRun, target: Path) -> list[str]:
     from forebear.interop import huggingface
 
     tokenizer, model_name, fields = run.tokenizer, run.metadata["milestone"], run.metadata["fields"]
@@ -300,8 +301,7 @@ def _export_huggingface(run: ExportableRun, target: Path) -> None:
     }
     with new_folder(target) as folder:
         tensors = run.network.tensors()
-        run.notes += huggingface.write_huggingface(folder, model_name, fields, tensors, special_tokens, task)
-        run.notes += task_notes
+        notes = huggingface.write_huggingface(folder, model_name, fields, tensors, special_tokens, task)
         for file in folder.glob("*.safetensors"):
             share_permissions(file)
         tokenizer.save(folder / "tokenizer.json")
@@ -309,50 +309,38 @@ def _export_huggingface(run: ExportableRun, target: Path) -> None:
         huggingface.write_tokenizer(
             folder, model_name, tokenizer_json, special_tokens, fields["context"], add_special=task is not None
         )
+    return notes + task_notes
 
 
-def _export_elmo(run: ExportableRun, target: Path) -> None:
-    run.notes += recurrent.export_elmo(run, target)
-
-
-def _export_onnx(run: ExportableRun, target: Path) -> None:
+def _export_onnx(run: ExportableRun, target: Path) -> list[str]:
     from forebear.interop.onnx import export_onnx, onnx_notes
 
     max_difference = export_onnx(run, target)
-    run.notes += onnx_notes(run)
-    run.notes.append(
+    difference_note = (
         f"ONNX Runtime's answers differ by {max_difference:.1e} at most from the run's, for batches of five shapes"
     )
+    return [*onnx_notes(run), difference_note]
 
 
-def _export_word_vectors(file_format: str, run: ExportableRun, target: Path) -> None:
-    run.notes += export_vectors(run, file_format, target)
-
-
-def _words_like_markers(tokenizer: Tokenizer) -> set[str]:
-    """Ordinary words that readers of ARPA files would take for markers."""
-    from forebear.interop import arpa
-
-    return {
-        word
-        for token_id, word in enumerate(tokenizer.vocabulary())
-        if word in arpa.ARPA_MARKERS and token_id not in tokenizer.special_ids
-    }
-
-
-def _export_arpa(run: ExportableRun, target: Path) -> None:
+def _export_arpa(run: ExportableRun, target: Path) -> list[str]:
     import numpy as np
 
     from forebear.interop import arpa
 
     tokenizer = run.tokenizer
-    eos_id = tokenizer.special_roles["end"]
+    eos_id, words = tokenizer.special_roles["end"], tokenizer.vocabulary()
     ngrams, log_probs, backoffs = run.network.to_arpa()
-    arpa.write_arpa(target, tokenizer.vocabulary(), ngrams, log_probs, backoffs, eos_id=eos_id, unk_id=tokenizer.unk_id)
+    arpa.write_arpa(target, words, ngrams, log_probs, backoffs, eos_id=eos_id, unk_id=tokenizer.unk_id)
+    notes = []
     if any(np.isneginf(values).any() for values in (*log_probs, *backoffs)):
-        note = f"what is impossible to the run is written as log10 P = {arpa.LOG_ZERO:g}, as SRILM does"
-        run.notes.append(f"{note}: forebear import reads it so, KenLM takes it for a very small probability")
-    for word in sorted(_words_like_markers(tokenizer)):
-        note = f"the word {word} is written as {arpa.escape_word(word)}: "
-        note += f"other programs take {word} for a mark of their own"
-        run.notes.append(f"{note}, so write it otherwise in text for them")
+        notes.append(
+            f"what is impossible to the run is written as log10 P = {arpa.LOG_ZERO:g}, as SRILM does: forebear import "
+            "reads it so, KenLM takes it for a very small probability"
+        )
+    # Ordinary words that readers of ARPA files would take for markers.
+    ordinary_words = {word for token_id, word in enumerate(words) if token_id not in tokenizer.special_ids}
+    return notes + [
+        f"the word {word} is written as {arpa.escape_word(word)}: other programs take {word} for a mark of their own, "
+        "so write it otherwise in text for them"
+        for word in sorted(ordinary_words.intersection(arpa.ARPA_MARKERS))
+    ]

@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from forebear.training.run_folder import RunFolder
 
 VECTOR_FORMATS = ("word2vec", "word2vec-binary", "glove", "fasttext", "safetensors")
-MIN_SCALAR_FRACTION, MIN_VECTOR_FRACTION = (
-    0.9,
-    0.5,
-)  # the share of the first lines that must look like a word with one number, or with more
+# The share of the first lines that must look like a word with one number, or with more.
+MIN_SCALAR_FRACTION, MIN_VECTOR_FRACTION = 0.9, 0.5
 SAMPLED_ROWS = 64  # rows by which it is said how large a file of text will be
 UNSUPPORTED_FORMATS = {
     b"PK\x03\x04": ("is a zip archive", "unpack it first, and give the file inside"),
@@ -60,15 +58,6 @@ LARGE_EXPORT_BYTES = 100_000_000  # bytes; larger exports are announced before t
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 COMPILED_MIN_BYTES = 1 << 25  # bytes of a file; below, numpy finishes before numba is loaded
 BOM = "\ufeff"  # ignored at the beginning of a file
-
-__all__ = [
-    "VECTOR_FORMATS",
-    "WordVectorFile",
-    "detect_vector_format",
-    "estimate_file_size",
-    "read_word_vectors",
-    "write_word_vectors",
-]
 
 
 def detect_vector_format(path: str | os.PathLike[str]) -> str | None:
@@ -336,7 +325,7 @@ def vector_export_note(run: ExportableRun, file_format: str, target: Path) -> st
     return f"{note}{smaller}"
 
 
-def export_vectors(run: ExportableRun, file_format: str, target: Path) -> list[str]:
+def export_vectors(run: ExportableRun, target: Path, file_format: str) -> list[str]:
     """Write the words of a run and their vectors; returns notes on the file."""
     table = run.word_table
     notes = write_word_vectors(target, file_format, table.words, table.matrix, table.counts)
