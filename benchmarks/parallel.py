@@ -94,7 +94,7 @@ def contestants(case: Case, tokenizer: Any) -> Iterator[dict[str, tuple[Any, int
             GLOO: (MultiProcessLearner(learner(1), lines[1], AllReduceSync), 1),
         }
         for one, _ in made.values():
-            one.begin()
+            one.initialize()
         yield made
     finally:
         for line in lines:
