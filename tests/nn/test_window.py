@@ -227,5 +227,5 @@ def test_the_vectors_of_words_are_the_first_layer():
 
 def test_another_network_is_refused():
     model = network()
-    with pytest.raises(InputError, match="through a window"):
+    with pytest.raises(InputError, match="does not predict the next token"):
         WindowCausalLM(Model(model.encoder, {}))

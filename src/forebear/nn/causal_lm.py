@@ -4,58 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from forebear.errors import ForebearError, InputError
+from forebear.errors import InputError
 from forebear.nn.encode_rows import BATCH_TOKENS, encode_rows, length_batches, to_tensor
 from forebear.nn.encoder import States
 from forebear.nn.heads import LMHead
 from forebear.nn.kv_cache import IncrementalDecoder, TransformerDecodingState, context_start, long_text_windows
 from forebear.nn.model import Model
 from forebear.nn.nnlm import NNLMEncoder, NNLMHead
-from forebear.nn.recurrent import BiLMEncoder, RecurrentEncoder, RecurrentState
+from forebear.nn.recurrent import RecurrentLMEncoder, RecurrentState
 from forebear.nn.softmax import SoftmaxHead, row_slices
 from forebear.nn.transformer import Transformer
 
 
-class RecurrentCausalLM:
-    """Next-token predictor for recurrent networks (`inference.predictor`): ids and numpy outside, torch inside.
-
-    Every sequence starts from the zero state, so the same text always gets the same score. Sequences may have any
-    length and are processed in chunks.
-    """
+class BaseCausalLM:
+    """A next-token predictor (`inference.predictor`): ids and numpy outside, torch inside."""
 
     is_pseudo_likelihood = False  # token scores multiply to the probability of the text
+    encoder_type: ClassVar[Any]
+    head_type: ClassVar[Any]
+    example: ClassVar[str]  # a model of this kind
+    encoder: Any
+    head: Any
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
-        if not isinstance(encoder, RecurrentEncoder | BiLMEncoder) or not isinstance(head, LMHead | SoftmaxHead):
-            hint = "ask one that was trained to, such as lstm"
-            raise InputError("this model does not predict the next token by a state", hint=hint)
+        if not isinstance(encoder, self.encoder_type) or not isinstance(head, self.head_type):
+            hint = f"ask one that was trained to, such as {self.example}"
+            raise InputError("this model does not predict the next token from those before it", hint=hint)
         self.model, self.encoder, self.head = model.eval(), encoder, head
-        self._boundary_ids = encoder.borders if isinstance(encoder, BiLMEncoder) else None
-
-    def _with_start_token(self, row: np.ndarray) -> np.ndarray:
-        """The sequence with this network's own start-of-text token, which may differ from the end-of-text token."""
-        if (
-            self._boundary_ids is None
-            or self._boundary_ids[0] == self._boundary_ids[1]
-            or row[0] != self._boundary_ids[1]
-        ):
-            return np.asarray(row)
-        return np.concatenate(([self._boundary_ids[0]], row[1:]))
 
     @property
     def vocab_size(self) -> int:
         return self.head.vocab_size
 
     @property
-    def max_length(self) -> None:
-        """Unlimited."""
-        return
+    def max_length(self) -> int | None:
+        """None: unlimited."""
+        return self.encoder.max_length
+
+
+class HeadInputCausalLM(BaseCausalLM):
+    """A predictor that keeps, for each sequence, an input of the head instead of all tokens."""
+
+    def head_inputs(self, rows: Sequence[np.ndarray]) -> Tensor:
+        """(B, ·) from which the token after each sequence is predicted."""
+        raise NotImplementedError
+
+    def score_inputs(self, x: Tensor) -> Tensor:
+        """(N, ·) → (N, V) log P up to a constant."""
+        raise NotImplementedError
+
+    @torch.inference_mode()
+    def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """(B, V) log P of every token after each sequence."""
+        return torch.log_softmax(torch.from_numpy(self.logits(self.head_inputs(rows))), -1).numpy()
+
+    @torch.inference_mode()
+    def logits(self, x: Tensor) -> np.ndarray:
+        """The same as `score_inputs`, for any number of rows."""
+        logits = np.empty((len(x), self.vocab_size), np.float32)
+        for rows in row_slices(len(x), self.vocab_size):
+            logits[rows] = self.score_inputs(x[rows]).float().cpu().numpy()
+        return logits
+
+
+class RecurrentCausalLM(HeadInputCausalLM):
+    """Next-token predictor for recurrent networks.
+
+    Every sequence starts from the zero state, so the same text always gets the same score. Sequences may have any
+    length and are processed in chunks.
+    """
+
+    encoder_type, head_type, example = RecurrentLMEncoder, LMHead | SoftmaxHead, "lstm"
+    encoder: RecurrentLMEncoder
+    head: LMHead | SoftmaxHead
+
+    def _with_start_token(self, row: np.ndarray) -> np.ndarray:
+        """The sequence with this network's own start-of-text token, which may differ from the end-of-text token."""
+        start, end = self.encoder.borders or (0, 0)
+        return np.asarray(row) if start == end or row[0] != end else np.concatenate(([start], row[1:]))
 
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -77,20 +110,14 @@ class RecurrentCausalLM:
                     output[:] = row_scores.numpy()
         return scores
 
-    @torch.inference_mode()
-    def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(B, V) log P of every token after each sequence."""
-        return torch.log_softmax(torch.from_numpy(self.logits(self.last_states(rows)[0])), -1).numpy()
-
     def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> RecurrentDecodingState:
         return RecurrentDecodingState(self, rows)
 
     @torch.inference_mode()
     def last_states(self, rows: Sequence[np.ndarray]) -> tuple[Tensor, list[RecurrentState]]:
         """(B, D) head input at each sequence's last token, and the hidden states of all layers there."""
-        like = next(
-            parameter for parameter in self.model.parameters() if parameter.is_floating_point()
-        )  # quantized weights are integers
+        # Quantized weights are integers.
+        like = next(parameter for parameter in self.model.parameters() if parameter.is_floating_point())
         stack = self.encoder.layers
         x, states = like.new_empty(len(rows), stack.recurrent_layers()[-1].out), stack.zero_state(len(rows), like)
         for batch in length_batches([len(row) for row in rows]):
@@ -104,13 +131,11 @@ class RecurrentCausalLM:
                         part[row_ids] = new
         return x, states
 
-    @torch.inference_mode()
-    def logits(self, x: Tensor) -> np.ndarray:
-        """(N, D) head inputs → (N, V) log P up to a constant."""
-        logits = np.empty((len(x), self.vocab_size), np.float32)
-        for rows in row_slices(len(x), self.vocab_size):
-            logits[rows] = self.head.logits_from(self.head.transform_states(x[rows])).float().cpu().numpy()
-        return logits
+    def head_inputs(self, rows: Sequence[np.ndarray]) -> Tensor:
+        return self.last_states(rows)[0]
+
+    def score_inputs(self, x: Tensor) -> Tensor:
+        return self.head.logits_from(self.head.transform_states(x))
 
     def _encode_chunks(self, rows: Sequence[np.ndarray]):
         """Encode sequences, longest first, in chunks that fill a batch.
@@ -156,26 +181,12 @@ class RecurrentDecodingState:
 # --- Windowed models (NNLM) ---
 
 
-class WindowCausalLM:
-    """Next-token predictor for NNLM: ids and numpy outside, torch inside."""
+class WindowCausalLM(HeadInputCausalLM):
+    """Next-token predictor for NNLM: tokens before the window are ignored."""
 
-    is_pseudo_likelihood = False  # token scores multiply to the probability of the text
-
-    def __init__(self, model: Model) -> None:
-        encoder, head = model.encoder, dict(model.heads.items()).get("next")
-        if not isinstance(encoder, NNLMEncoder) or not isinstance(head, NNLMHead):
-            hint = "ask one that was trained to, such as nnlm"
-            raise InputError("this model does not predict the next word through a window", hint=hint)
-        self.model, self.encoder, self.head = model.eval(), encoder, head
-
-    @property
-    def vocab_size(self) -> int:
-        return self.head.vocab_size
-
-    @property
-    def max_length(self) -> None:
-        """Unlimited: tokens before the window are ignored."""
-        return
+    encoder_type, head_type, example = NNLMEncoder, NNLMHead, "nnlm"
+    encoder: NNLMEncoder
+    head: NNLMHead
 
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -192,15 +203,10 @@ class WindowCausalLM:
         ends = np.cumsum([max(0, len(row) - 1) for row in rows])[:-1]
         return np.split(log_probs.float().cpu().numpy(), ends)
 
-    @torch.inference_mode()
-    def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(B, V) log P of every token after each sequence."""
-        return torch.log_softmax(torch.from_numpy(self.logits(self.last_windows(rows))), -1).numpy()
-
     def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> NNLMDecodingState:
         return NNLMDecodingState(self, rows)
 
-    def last_windows(self, rows: Sequence[np.ndarray]) -> Tensor:
+    def head_inputs(self, rows: Sequence[np.ndarray]) -> Tensor:
         """(B, k) the words of each sequence's last window."""
         tails = [np.asarray(row)[-self.encoder.window :] for row in rows]
         return self.window_words(tails)[np.cumsum([len(tail) for tail in tails]) - 1]
@@ -211,13 +217,8 @@ class WindowCausalLM:
         positions = self.encoder.window_positions(tokens, [len(row) for row in rows])
         return torch.cat((tokens, tokens.new_full((1,), self.encoder.end)))[positions]
 
-    @torch.inference_mode()
-    def logits(self, words: Tensor) -> np.ndarray:
-        """(N, k) words → (N, V) log P of the next token up to a constant."""
-        logits = np.empty((len(words), self.vocab_size), np.float32)
-        for rows in row_slices(len(words), self.vocab_size):
-            logits[rows] = self.head.softmax(self._hidden_states(words[rows])).float().cpu().numpy()
-        return logits
+    def score_inputs(self, x: Tensor) -> Tensor:
+        return self.head.softmax(self._hidden_states(x))
 
     def _hidden_states(self, words: Tensor) -> Tensor:
         """(N, k) words → the input of the head."""
@@ -229,7 +230,7 @@ class NNLMDecodingState:
     """Decoding state of NNLM: the last window of each sequence."""
 
     def __init__(self, predictor: WindowCausalLM, rows: Sequence[np.ndarray]) -> None:
-        self._predictor, self._words = predictor, predictor.last_windows(rows)
+        self._predictor, self._words = predictor, predictor.head_inputs(rows)
 
     def next_logits(self) -> np.ndarray:
         """(B, V) scores of the next token."""
@@ -249,31 +250,20 @@ class NNLMDecodingState:
 
 def causal_lm_for(model: Model) -> TransformerCausalLM | WindowCausalLM | RecurrentCausalLM:
     """The next-token predictor that suits the model's encoder."""
-    if isinstance(model.encoder, RecurrentEncoder | BiLMEncoder):
+    if isinstance(model.encoder, RecurrentLMEncoder):
         return RecurrentCausalLM(model)
     return WindowCausalLM(model) if isinstance(model.encoder, NNLMEncoder) else TransformerCausalLM(model)
 
 
-class TransformerCausalLM:
-    """Next-token predictor for causal Transformers: ids and numpy outside, torch inside.
+class TransformerCausalLM(BaseCausalLM):
+    """Next-token predictor for causal Transformers.
 
     The model must not be trained meanwhile: its weights are packed when decoding starts.
     """
 
-    is_pseudo_likelihood = False  # token scores multiply to the probability of the text
-
-    def __init__(self, model: Model) -> None:
-        encoder, head = model.encoder, dict(model.heads.items()).get("next")
-        if not isinstance(encoder, Transformer) or encoder.sees != "past" or not isinstance(head, LMHead):
-            raise ForebearError(
-                "this model does not predict the next token from those before it",
-                hint="ask one that was trained to, such as gpt2",
-            )
-        self.model, self.encoder, self.head = model.eval(), encoder, head
-
-    @property
-    def vocab_size(self) -> int:
-        return self.encoder.embedding.vocabulary
+    encoder_type, head_type, example = Transformer, LMHead, "gpt2"
+    encoder: Transformer
+    head: LMHead
 
     @property
     def max_length(self) -> int:
@@ -298,9 +288,8 @@ class TransformerCausalLM:
                 [start + positions for start, positions in zip(starts, query_positions, strict=True)]
             )
             targets = np.concatenate([rows[row][first : end + 1] for row, _, first, end in batch_windows])
-            log_probs = self._target_log_probs(
-                states.last[to_tensor(self.model, token_ids)], to_tensor(self.model, targets)
-            )
+            x = states.last[to_tensor(self.model, token_ids)]
+            log_probs = self.head.log_probs(x, to_tensor(self.model, targets)).cpu().numpy()
             ends = np.cumsum([len(positions) for positions in query_positions])[:-1]
             for (row, _, first, end), window_scores in zip(batch_windows, np.split(log_probs, ends), strict=True):
                 scores[row][first - 1 : end] = window_scores
@@ -325,7 +314,3 @@ class TransformerCausalLM:
     @cached_property
     def _decoder(self) -> IncrementalDecoder:
         return IncrementalDecoder(self.encoder, self.head)
-
-    def _target_log_probs(self, x: Tensor, targets: Tensor) -> np.ndarray:
-        log_probs = self.head.log_probs(x, targets)
-        return log_probs.float().cpu().numpy()

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from forebear.errors import ForebearError, InputError
 from forebear.nn.attention import attend
-from forebear.nn.encoder import Encoder, States
+from forebear.nn.encoder import Encoder, Lengths, States, to_lengths
 from forebear.nn.layers import ACTIVATIONS
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer, TransformerBlock
@@ -93,14 +93,10 @@ class PackedEncoder(Encoder):
             ]
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> States:
         encoder = self.encoder
-        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        rows = to_lengths(lengths)
         positions = positions if self.sees == "all" else None
         x = encoder.embedding(tokens, rows, segments)
         layers = [x if encoder.project is None else encoder.project(x)]

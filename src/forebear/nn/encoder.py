@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.char_ids import CharIds
 
 
+Lengths = Tensor | Sequence[int]  # of the B sequences
+
+
+def to_lengths(lengths: Lengths) -> tuple[int, ...]:
+    return tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+
+
+def supervised_tokens(target: Tensor) -> Tensor:
+    """(n,) indices of the tokens with a target."""
+    return (target >= 0).nonzero().squeeze(1)
+
+
 @dataclass(frozen=True)
 class States:
     """`layers[0]` is the embedding, `layers[-1]` the input of the heads; each is (T, D), of one size except for NNLM.
@@ -88,6 +100,45 @@ class Encoder(nn.Module):
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
         """Parameters of the embedding and the first `layers` layers."""
         raise NotImplementedError
+
+
+class EncoderDecoderBase(Encoder):
+    """An encoder of the source (`reader`) and a decoder of the target (`writer`).
+
+    The states are the decoder's, for the same heads as other encoders.
+    """
+
+    has_decoder = True
+    sees = "past"
+    embedding = None  # there are two
+    reader: Any
+    writer: Any
+
+    def __init__(self, reader: nn.Module, writer: nn.Module) -> None:
+        super().__init__()
+        self.reader, self.writer = reader, writer
+
+    @property
+    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.writer.width
+
+    @property
+    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.writer.depth
+
+    @property
+    def max_length(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.writer.embedding.positions
+
+
+class TokenHead(nn.Module):
+    """A head that answers at each token and is trained at the supervised ones."""
+
+    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        """(n,) indices of the tokens whose last-layer vectors are needed for the target, or for inference if it is
+        None; None means all tokens.
+        """
+        return None if target is None else supervised_tokens(target)
 
 
 # --- Truncated BPTT: hidden states carried from one window of a text to the next ---

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from forebear.nn.embedding import InputEmbedding
-from forebear.nn.encoder import ScalarMix, States
+from forebear.nn.encoder import ScalarMix, States, TokenHead, supervised_tokens
 from forebear.nn.layers import (
     ACTIVATIONS,
     DeferredEmbedding,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from forebear.nn.crf import CRFLayer
 
 
-class LMHead(nn.Module, Initializable):
+class LMHead(TokenHead, Initializable):
     """Scores every token of the vocabulary with the weights of the input embedding (tied).
 
     Args:
@@ -90,7 +90,7 @@ class LMHead(nn.Module, Initializable):
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Cross-entropy summed over supervised positions."""
-        positions = (target >= 0).nonzero().squeeze(1)
+        positions = supervised_tokens(target)
         x = states.last if len(positions) == len(states.last) == len(target) else states.last_at(positions)
         if type(self.embedding) is not DeferredEmbedding:
             return -self.log_probs(x, target[positions]).sum()
@@ -98,12 +98,6 @@ class LMHead(nn.Module, Initializable):
             return sampled_softmax_loss(self.transform_states(x), self.weight, self.bias, target[positions], self.draws)
         smoothing = self.smoothing if self.training else 0.0
         return summed_cross_entropy(self.transform_states(x), self.weight, self.bias, target[positions], smoothing)
-
-    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        """(n,) indices of the tokens whose last-layer vectors are needed for the target, or for inference if it is
-        None; None means all tokens.
-        """
-        return None if target is None else (target >= 0).nonzero().squeeze(1)
 
     def transform_states(self, x: Tensor) -> Tensor:
         if self.transform is None or self.transform_norm is None or self.activation is None:
@@ -281,7 +275,7 @@ class ChoiceHead(PooledHead):
         return functional.cross_entropy(table[is_supervised], target[is_supervised], reduction="sum")
 
 
-class TagHead(_TaskHead):
+class TagHead(TokenHead, _TaskHead):
     """A tag for each word, independently or jointly with a CRF."""
 
     def __init__(
@@ -301,16 +295,13 @@ class TagHead(_TaskHead):
         return self.choose(self.all_vectors(states)).float()
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        positions = (target >= 0).nonzero().squeeze(1)
+        positions = supervised_tokens(target)
         logits = self.choose(self.dropout(self.vectors_at(states, positions))).float()
         if self.crf is None:
             return functional.cross_entropy(logits, target[positions], reduction="sum")
         ends = torch.tensor(states.lengths, device=target.device).cumsum(0)
         words = torch.bincount(torch.searchsorted(ends, positions, right=True), minlength=len(ends))
         return self.crf.loss(logits, tuple(words.tolist()), target[positions])
-
-    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        return None if target is None else (target >= 0).nonzero().squeeze(1)
 
 
 class PointerHead(_TaskHead):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,16 +15,8 @@ from forebear.nn.attention import attend
 from forebear.nn.embedding import position_ids
 from forebear.nn.heads import LMHead
 from forebear.nn.layers import ACTIVATIONS
-from forebear.nn.transformer import DecoderBlock, Transformer, TransformerBlock, TransformerDecoder
-from forebear.nn.weight_packing import (
-    LinearFn,
-    PackFn,
-    pack_for_matrix,
-    pack_for_vector,
-    pack_none,
-    packed_linear,
-    packed_lm_head,
-)
+from forebear.nn.transformer import DecoderBlock, Transformer, TransformerBlock
+from forebear.nn.weight_packing import LinearFn, PackedDecoder, PackFn, pack_none, packed_linear, packed_lm_head
 
 # --- Decoder with packed weights ---
 #
@@ -61,38 +52,27 @@ class PackedDecoderBlock:
     contract: LinearFn
 
 
-class IncrementalDecoder:
+class IncrementalDecoder(PackedDecoder):
     """A causal Transformer and its LM head with packed weights. The model must not be trained meanwhile."""
 
-    def __init__(self, encoder: Transformer | TransformerDecoder, head: LMHead) -> None:
+    def __init__(self, encoder: Transformer, head: LMHead) -> None:
         self.encoder, self.head = encoder, head
         self.width, self.heads, self.depth = encoder.width, encoder.heads, encoder.depth
         self.max_length, self.pre, self.epsilon = encoder.max_length, encoder.norm_place == "pre", encoder.epsilon
         self.activation = ACTIVATIONS[encoder.activation]
         first = encoder.blocks[0]
-        assert isinstance(first, TransformerBlock | DecoderBlock)
+        assert isinstance(first, TransformerBlock)
         self.like = first.attention_norm.weight  # template for dtype and device; norms are never quantized
-        self._project = encoder.project if isinstance(encoder, Transformer) else None
         weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
         self._should_pack = weights <= MAX_COPIED_BYTES
 
-    def packed_layers(self, rows: int) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        """The blocks in order and the output projection, packed for this many sequences at a time."""
-        return self._for_one_row if rows == 1 else self._for_rows
-
-    @cached_property
-    def _for_one_row(self) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        return self._pack_layers(pack_for_vector if self._should_pack else pack_none)
-
-    @cached_property
-    def _for_rows(self) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        return self._pack_layers(pack_for_matrix if self._should_pack else pack_none)
-
     @torch.inference_mode()
-    def _pack_layers(self, lay: PackFn) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        blocks = [_pack_block(block, lay) for block in self.encoder.blocks]
+    def pack_layers(self, pack: PackFn) -> tuple[list[PackedDecoderBlock], LinearFn]:
+        """The blocks in order and the output projection."""
+        pack = pack if self._should_pack else pack_none
+        blocks = [_pack_block(block, pack) for block in self.encoder.blocks]
         layers = [blocks[number % len(blocks)] for number in range(self.depth)]
-        return layers, packed_lm_head(self.head, lay)
+        return layers, packed_lm_head(self.head, pack)
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """(T, D), as the embedding computes it for whole sequences."""
@@ -102,7 +82,7 @@ class IncrementalDecoder:
             x *= embedding.scale
         x += functional.embedding(positions, embedding.position.weight)
         x = x if embedding.norm is None else embedding.norm(x)
-        return x if self._project is None else self._project(x)
+        return x if self.encoder.project is None else self.encoder.project(x)
 
     def layer_norm(self, x: Tensor, values: NormValues) -> Tensor:
         return torch.layer_norm(x, (self.width,), values[0], values[1], self.epsilon)
@@ -118,22 +98,20 @@ class IncrementalDecoder:
         return vocabulary(self.head.transform_states(x if final is None else final(x)))
 
 
-def _pack_block(block: nn.Module, lay: PackFn) -> PackedDecoderBlock:
-    assert isinstance(block, TransformerBlock | DecoderBlock)
-    attention, cross = block.attention, None
+def _pack_block(block: nn.Module, pack: PackFn) -> PackedDecoderBlock:
+    assert isinstance(block, TransformerBlock)
+    cross = None
     if isinstance(block, DecoderBlock):
-        cross_layers = (
-            packed_linear(layer, lay) for layer in (block.cross.query, block.cross.key_value, block.cross.output)
-        )
-        cross = PackedCrossAttention(_norm_values(block.cross_norm), *cross_layers)
+        layers = block.cross.query, block.cross.key_value, block.cross.output
+        cross = PackedCrossAttention(_norm_values(block.cross_norm), *(packed_linear(layer, pack) for layer in layers))
     return PackedDecoderBlock(
         _norm_values(block.attention_norm),
-        packed_linear(attention.query_key_value, lay),
-        packed_linear(attention.output, lay),
+        packed_linear(block.attention.query_key_value, pack),
+        packed_linear(block.attention.output, pack),
         cross,
         _norm_values(block.feedforward_norm),
-        packed_linear(block.expand, lay),
-        packed_linear(block.contract, lay),
+        packed_linear(block.expand, pack),
+        packed_linear(block.contract, pack),
     )
 
 
@@ -197,10 +175,8 @@ class SourceRows:
         positions = np.empty_like(order)
         positions[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         positions += self._source_ids * max_rows
-        self._row_table_shape, self._is_full = (
-            (len(sources), max_rows),
-            np.array_equal(positions, np.arange(len(sources) * max_rows)),
-        )
+        self._row_table_shape = len(sources), max_rows
+        self._is_full = np.array_equal(positions, np.arange(len(sources) * max_rows))
         self._row_positions = torch.from_numpy(positions).to(self._device)
         return remaining
 
@@ -297,11 +273,8 @@ class TransformerDecodingState:
         with torch.inference_mode():
             self._cache = decoder.like.new_zeros(shape)  # keys and values, also of sequences to come
             self._mask = decoder.like.new_zeros((len(rows), 1, 1, slots))
-            self._x = (
-                self._encode_again(range(len(rows)))
-                if self._end
-                else decoder.like.new_zeros((len(rows), decoder.width))
-            )
+            empty = decoder.like.new_zeros((len(rows), decoder.width))
+            self._x = self._encode_again(range(len(rows))) if self._end else empty
             self._update_positions()
 
     def next_logits(self) -> np.ndarray:
@@ -359,9 +332,7 @@ class TransformerDecodingState:
         (keys, values), new = (cache_half.unbind() for cache_half in cached), cached[..., -1:, :].unbind(1)
         norm_first, normed, memory = decoder.pre, decoder.layer_norm, self._memory
         attention = functional.scaled_dot_product_attention
-        x = decoder.embed(
-            ids, self._positions.clamp(max=decoder.max_length - 1)
-        )  # full sequences are encoded again anyway
+        x = decoder.embed(ids, self._positions.clamp(max=decoder.max_length - 1))  # full ones are encoded again anyway
         for number, layer in enumerate(layers):
             normalized = normed(x, layer.attention_norm) if norm_first else x
             parts = layer.query_key_value(normalized).view(rows, 3, heads, 1, -1).transpose(0, 1)

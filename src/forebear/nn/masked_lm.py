@@ -96,7 +96,7 @@ class MaskedLM:
         states = encode_rows(self.model, copies)
         starts = np.cumsum([0, *map(len, copies[:-1])])
         x = states.last[to_tensor(self.model, starts + positions)]
-        return self._target_log_probs(x, to_tensor(self.model, np.array(targets)))
+        return self._target_log_probs(x, np.array(targets))
 
     @torch.inference_mode()
     def evaluate_batch(
@@ -110,7 +110,7 @@ class MaskedLM:
         x = states.last[to_tensor(self.model, positions)]
         targets = wanted["token"][positions]
         results = {
-            "token": self._target_log_probs(x, to_tensor(self.model, targets)),
+            "token": self._target_log_probs(x, targets),
             "right": self._predict_tokens(x) == targets,
         }
         pair = dict(self.model.heads.items()).get("pair")
@@ -124,9 +124,8 @@ class MaskedLM:
         predictions = [self.head(States([chunk], (len(chunk),))).argmax(1) for chunk in x.split(512)]
         return torch.cat(predictions).cpu().numpy() if predictions else np.empty(0, np.int64)
 
-    def _target_log_probs(self, x: Tensor, targets: Tensor) -> np.ndarray:
-        log_probs = self.head.log_probs(x, targets)
-        return log_probs.float().cpu().numpy()
+    def _target_log_probs(self, x: Tensor, targets: np.ndarray) -> np.ndarray:
+        return self.head.log_probs(x, to_tensor(self.model, targets)).cpu().numpy()
 
     def _add_special_tokens(self, text: np.ndarray) -> np.ndarray:
         return np.concatenate(([self.start], text, [self.end])).astype(np.int64)

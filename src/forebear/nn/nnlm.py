@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from forebear.nn.encoder import Encoder, States, TokenVectors
+from forebear.nn.encoder import Encoder, Lengths, States, TokenHead, TokenVectors, supervised_tokens, to_lengths
 from forebear.nn.layers import deferred_embedding, deferred_linear, embedding_lookup
 from forebear.nn.softmax import AdaptiveSoftmax
 
@@ -72,14 +72,10 @@ class NNLMEncoder(Encoder):
             yield from self.hidden.parameters()
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> NNLMStates:
         """`positions` are the ascending indices of the tokens that need the last layer; None: all."""
-        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        rows = to_lengths(lengths)
         vectors = self.embedding(tokens)
         windows = self.window_positions(tokens, rows)
         x = self.window_vectors(
@@ -110,7 +106,7 @@ class NNLMEncoder(Encoder):
         return torch.tanh(self.hidden(x))
 
 
-class NNLMHead(nn.Module):
+class NNLMHead(TokenHead):
     """softmax(b + W x + U tanh(d + H x)); W x only if `direct`.
 
     U and W are stored as one matrix [U W], applied to the concatenated hidden layer and window.
@@ -130,13 +126,10 @@ class NNLMHead(nn.Module):
 
     def loss(self, states: NNLMStates, target: Tensor) -> Tensor:
         """Cross-entropy summed over supervised positions."""
-        supervised = (target >= 0).nonzero().squeeze(1)
+        supervised = supervised_tokens(target)
         return self.softmax.loss(
             self.read(states.last_at(supervised), states.select_windows(supervised)), target[supervised]
         )
-
-    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        return None if target is None else (target >= 0).nonzero().squeeze(1)
 
     def read(self, hidden: Tensor, windows: Tensor | None) -> Tensor:
         """The input of the softmax: (N, h), with the windows appended if they are directly connected."""

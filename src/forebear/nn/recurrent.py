@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from forebear.nn.char_cnn import CharCNNEmbedding
-from forebear.nn.encoder import BPTTState, Encoder, States
+from forebear.nn.encoder import BPTTState, Encoder, Lengths, States, to_lengths
 from forebear.nn.layers import DeferredLinear, deferred_linear, set_initial_values
 from forebear.nn.lstm_scan import NO_CLIP, ClipLimits, LSTMScan, TimeOrder, time_order
 from forebear.nn.nnlm import WordEmbedding
@@ -188,9 +188,8 @@ class LSTMLayer(RecurrentLayer):
     def run_time_ordered(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        gates, *initial_state = (
-            tensor.to(weight.dtype) for tensor in (self.input(x), *state)
-        )  # the recurrent weights may be in lower precision
+        # The recurrent weights may be in lower precision.
+        gates, *initial_state = (tensor.to(weight.dtype) for tensor in (self.input(x), *state))
         project = None if self.project is None else self.project.weight
         out, cells = LSTMScan.apply(gates, weight, project, *initial_state, order.sizes, self.clips)  # pyright: ignore
         return out, (cells,)
@@ -255,10 +254,8 @@ class RecurrentStack(nn.ModuleList):
 
     def __init__(self, layers: Sequence[RecurrentLayer], *, dropout: float = 0.0, skip: bool = False) -> None:
         super().__init__(layers)
-        self.skip, self._layer_dropout = (
-            skip,
-            (LockedDropout(dropout),),
-        )  # in a tuple: a ModuleList holds layers only
+        self.skip = skip
+        self._layer_dropout = (LockedDropout(dropout),)  # in a tuple: a ModuleList holds layers only
 
     def train(self, mode: bool = True) -> RecurrentStack:
         self._layer_dropout[0].train(mode)
@@ -298,8 +295,35 @@ class RecurrentStack(nn.ModuleList):
         return [layer for layer in self if isinstance(layer, RecurrentLayer)]
 
 
-class RecurrentEncoder(Encoder):
-    """Word vectors and recurrent layers. Sequences may have any length.
+class RecurrentLMEncoder(Encoder):
+    """Word vectors and `layers`, whose last states predict the next token. Sequences may have any length."""
+
+    max_length = None
+    embedding: WordEmbedding | CharCNNEmbedding  # pyright: ignore[reportIncompatibleVariableOverride]
+    layers: RecurrentStack
+
+    @property
+    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return len(self.layers)
+
+    def state_size(self, length: int) -> int:
+        """Numbers stored per sequence during decoding, for any length."""
+        return self.layers.state_size()
+
+    def advance(self, tokens: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
+        """One token of each sequence: (B,) → (B, D) head inputs, and the states."""
+        return self.layers.step(self.embedding(tokens), states)
+
+    def encode(
+        self, tokens: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None
+    ) -> tuple[Tensor, list[RecurrentState]]:
+        """(T, D) head inputs of sequences that continue from these states, and their final states."""
+        layers, final_states = self.layers(self.embedding(tokens), lengths, states)
+        return layers[-1], final_states
+
+
+class RecurrentEncoder(RecurrentLMEncoder):
+    """Recurrent layers from left to right.
 
     dropout       of the vectors and of the output, with one mask per sequence
     word_dropout  share of word types without a vector at a training step (AWD-LSTM's embedding dropout)
@@ -308,8 +332,7 @@ class RecurrentEncoder(Encoder):
     gradient is not (truncated BPTT).
     """
 
-    sees, max_length = "past", None
-    embedding: WordEmbedding | CharCNNEmbedding
+    sees = "past"
     carried: BPTTState
 
     def __init__(
@@ -330,10 +353,6 @@ class RecurrentEncoder(Encoder):
         return self.layers.recurrent_layers()[-1].out
 
     @property
-    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return len(self.layers)
-
-    @property
     def widths(self) -> tuple[int, ...]:
         """Sizes of all layers; only layers of equal size can be mixed."""
         return (self.embedding.width, *(layer.out for layer in self.layers.recurrent_layers()))
@@ -347,14 +366,14 @@ class RecurrentEncoder(Encoder):
     def forward(
         self,
         tokens: Tensor,
-        lengths: Tensor | Sequence[int],
+        lengths: Lengths,
         segments: Tensor | None = None,
         positions: Tensor | None = None,
         streams: Tensor | None = None,
         fresh: Tensor | None = None,
     ) -> States:
         """`streams` (B,) are the stream indices of the sequences; `fresh` (B,) is true where a stream starts anew."""
-        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        rows = to_lengths(lengths)
         x = self.drop(self.input_vectors(tokens), rows)
         is_continued = self.training and streams is not None and fresh is not None
         states = self.carried.states_for(streams, fresh, self.layers.zero_state(len(rows), x)) if is_continued else None  # pyright: ignore[reportArgumentType]
@@ -370,35 +389,19 @@ class RecurrentEncoder(Encoder):
             return x
         return x * self.word_drop(x.new_ones(self.embedding.vocabulary, 1))[tokens]
 
-    def state_size(self, length: int) -> int:
-        """Numbers stored per sequence during decoding, for any length."""
-        return self.layers.state_size()
-
-    def advance(self, tokens: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
-        """One token of each sequence: (B,) → (B, D) head inputs, and the states."""
-        return self.layers.step(self.embedding(tokens), states)
-
-    def encode(
-        self, tokens: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None
-    ) -> tuple[Tensor, list[RecurrentState]]:
-        """(T, D) head inputs of sequences that continue from these states, and their final states."""
-        layers, final_states = self.layers(self.embedding(tokens), lengths, states)
-        return layers[-1], final_states
-
 
 # --- Bidirectional language model ---
 
 
-class BiLMEncoder(Encoder):
+class BiLMEncoder(RecurrentLMEncoder):
     """ELMo's encoder: two independent stacks over the same word vectors, one per direction.
 
-    A layer's vector is the concatenation of both directions; the embedding is repeated. Sequences may have any length.
+    A layer's vector is the concatenation of both directions; the embedding is repeated.
 
     borders  start and end token of a text
     """
 
-    sees, max_length = "all", None
-    embedding: WordEmbedding | CharCNNEmbedding
+    sees = "all"
 
     def __init__(
         self,
@@ -417,10 +420,6 @@ class BiLMEncoder(Encoder):
     def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return 2 * self.onward.recurrent_layers()[-1].out
 
-    @property
-    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return len(self.onward)
-
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
         """Parameters of the embedding and the first `layers` layers of both directions."""
         yield from self.embedding.parameters()
@@ -429,13 +428,9 @@ class BiLMEncoder(Encoder):
                 yield from layer.parameters()
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> States:
-        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        rows = to_lengths(lengths)
         return States(self.run_layers(tokens, rows)[0], rows)
 
     def run_layers(
@@ -455,22 +450,7 @@ class BiLMEncoder(Encoder):
         layers.append(torch.cat((self.drop(forward[-1], lengths), self.drop(backward[-1], lengths)), 1))
         return layers, (forward_states, backward_states)
 
-    def state_size(self, length: int) -> int:
-        """Numbers stored per sequence during decoding, for any length."""
-        return self.layers.state_size()
-
-    def advance(self, tokens: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
-        """One token of each sequence, forward direction: (B,) → (B, D) inputs of the head `next`, and the states."""
-        return self.onward.step(self.embedding(tokens), states)
-
-    def encode(
-        self, tokens: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None
-    ) -> tuple[Tensor, list[RecurrentState]]:
-        """(T, D) inputs of the head `next` of sequences that continue from these states, and their final states."""
-        layers, final_states = self.onward(self.embedding(tokens), lengths, states)
-        return layers[-1], final_states
-
     @property
-    def layers(self) -> RecurrentStack:
-        """The forward stack."""
+    def layers(self) -> RecurrentStack:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The forward stack, whose states the head `next` reads."""
         return self.onward

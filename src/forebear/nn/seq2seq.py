@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,21 +14,14 @@ from forebear.errors import ForebearError
 from forebear.nn.attention import AdditiveScore, BilinearScore, ConcatScore, DotProductScore, attend_with_scores
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encode_rows import length_batches, to_tensor
-from forebear.nn.encoder import Encoder, States
+from forebear.nn.encoder import Encoder, EncoderDecoderBase, Lengths, States, to_lengths
 from forebear.nn.heads import LMHead
 from forebear.nn.kv_cache import EncoderMemory, IncrementalDecoder, SourceRows, TransformerDecodingState
 from forebear.nn.layers import DeferredLinear, deferred_linear
 from forebear.nn.model import Model
 from forebear.nn.recurrent import LockedDropout, LSTMLayer, RecurrentState
-from forebear.nn.transformer import EncoderDecoder, to_lengths
-from forebear.nn.weight_packing import (
-    LinearFn,
-    PackFn,
-    pack_for_matrix,
-    pack_for_vector,
-    packed_linear,
-    packed_lm_head,
-)
+from forebear.nn.transformer import EncoderDecoder
+from forebear.nn.weight_packing import LinearFn, PackedDecoder, PackFn, packed_linear, packed_lm_head
 
 INIT_SCALE = 6.0  # LSTM states start far below 1, so that usual initial weights would give almost nothing
 
@@ -99,7 +92,8 @@ class Seq2SeqDecoder(nn.Module):
         look: GlobalAttention | None = None,
     ) -> None:
         super().__init__()
-        self.embedding, self.depth, self.inner, self.dropout = embedding, depth, inner, LockedDropout(dropout)
+        self.embedding, self.width, self.depth, self.inner = embedding, embedding.width, depth, inner
+        self.dropout = LockedDropout(dropout)
         self.scored = None if scored is embedding else scored
         self.layers = nn.ModuleList(LSTMLayer(inner if number else embedding.width, inner) for number in range(depth))
         is_same_size = look is not None or inner == scored.width
@@ -158,40 +152,18 @@ class GlobalAttention(nn.Module):
         return attend_with_scores(self.similarity(queries, keys), keys, allowed)
 
 
-class RecurrentEncoderDecoder(Encoder):
-    """Encoder and decoder. The states are the decoder's, for the same heads as other encoders."""
+class RecurrentEncoderDecoder(EncoderDecoderBase):
+    """Without attention, the final states of the encoder's layers are all that the decoder knows of the source."""
 
-    has_decoder = True
-    sees = "past"
-    embedding = None  # there are two
-
-    def __init__(self, reader: Seq2SeqEncoder, writer: Seq2SeqDecoder) -> None:
-        super().__init__()
-        self.reader, self.writer = reader, writer
-
-    @property
-    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.writer.embedding.width
-
-    @property
-    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.writer.depth
-
-    @property
-    def max_length(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.writer.embedding.positions
+    reader: Seq2SeqEncoder
+    writer: Seq2SeqDecoder
 
     def state_size(self, length: int) -> int:
         """Numbers stored per sequence during decoding, for a source of this length."""
         return 2 * self.depth * self.writer.inner
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        source: Tensor,
-        source_lengths: Tensor | Sequence[int],
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths, positions: Tensor | None = None
     ) -> States:
         """Sequence i is decoded from sequence i of the `source`. `positions` is ignored: all are computed."""
         rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
@@ -209,11 +181,7 @@ class AttentionEncoderDecoder(RecurrentEncoderDecoder):
         return super().state_size(length) + length * (self.writer.inner + self.width)
 
     def attention_maps(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        source: Tensor,
-        source_lengths: Tensor | Sequence[int],
+        self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths
     ) -> dict[str, list[list[Tensor]]]:
         """Attention weights for inspection: "cross" has one layer with the (1, n, m) weights of each sequence."""
         rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
@@ -245,28 +213,46 @@ def unpad_rows(x: Tensor, lengths: Sequence[int]) -> Tensor:
     return flat if mask.all() else flat.index_select(0, mask.nonzero().squeeze(1).to(x.device))
 
 
-# --- Scoring by teacher forcing, for all encoder–decoders ---
+# --- Translation ---
 
 
-def teacher_forced_log_probs(
-    model: Model, head: LMHead, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int
-) -> list[np.ndarray]:
-    """log P of each target token given its source and the tokens before it; `start` precedes the first."""
-    log_probs: list[np.ndarray] = [np.empty(0)] * len(targets)
-    for batch in length_batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
-        source_rows, target_rows = [sources[number] for number in batch], [targets[number] for number in batch]
-        decoder_inputs = [np.concatenate(([start], target[:-1])) for target in target_rows]
-        lengths = [len(target) for target in target_rows]
-        states = model.encoder(
-            to_tensor(model, np.concatenate(decoder_inputs)),
-            lengths,
-            to_tensor(model, np.concatenate(source_rows)),
-            [len(source) for source in source_rows],
-        )
-        scores = head.log_probs(states.last, to_tensor(model, np.concatenate(target_rows)))
-        for number, row_scores in zip(batch, scores.float().cpu().split(lengths), strict=True):
-            log_probs[number] = row_scores.numpy()
-    return log_probs
+class BaseSeq2Seq:
+    """Scores and generates translations: ids and numpy outside, torch inside. The model must not be trained."""
+
+    encoder_type: ClassVar[type[Encoder]]
+    example: ClassVar[str]  # a model of this kind
+    encoder: Any
+
+    def __init__(self, model: Model) -> None:
+        encoder, head = model.encoder, dict(model.heads.items()).get("translation")
+        if not isinstance(encoder, self.encoder_type) or not isinstance(head, LMHead):
+            raise ForebearError("this model does not translate", hint=f"ask one that was trained to: {self.example}")
+        self.model, self.encoder, self.head = model.eval(), encoder, head
+
+    @property
+    def max_length(self) -> int:
+        """Maximum number of source tokens."""
+        return self.encoder.max_length
+
+    @torch.inference_mode()
+    def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
+        """log P of each target token given its source and the tokens before it; `start` precedes the first."""
+        log_probs: list[np.ndarray] = [np.empty(0)] * len(targets)
+        sizes = [len(source) + len(target) for source, target in zip(sources, targets, strict=True)]
+        for batch in length_batches(sizes):
+            source_rows, target_rows = [sources[number] for number in batch], [targets[number] for number in batch]
+            decoder_inputs = [np.concatenate(([start], target[:-1])) for target in target_rows]
+            lengths = [len(target) for target in target_rows]
+            states = self.encoder(
+                to_tensor(self.model, np.concatenate(decoder_inputs)),
+                lengths,
+                to_tensor(self.model, np.concatenate(source_rows)),
+                [len(source) for source in source_rows],
+            )
+            scores = self.head.log_probs(states.last, to_tensor(self.model, np.concatenate(target_rows)))
+            for number, row_scores in zip(batch, scores.cpu().split(lengths), strict=True):
+                log_probs[number] = row_scores.numpy()
+        return log_probs
 
 
 # --- Recurrent translation ---
@@ -279,24 +265,11 @@ def teacher_forced_log_probs(
 Gates = Callable[[Tensor, Tensor], Tensor]  # input and state h → (B, 4 · inner)
 
 
-class RecurrentSeq2Seq:
-    """Scores and generates translations: ids and numpy outside, torch inside. The model must not be trained."""
+class RecurrentSeq2Seq(BaseSeq2Seq):
+    """Translation with a recurrent decoder; targets may have any length."""
 
-    def __init__(self, model: Model) -> None:
-        encoder, head = model.encoder, dict(model.heads.items()).get("translation")
-        if not isinstance(encoder, RecurrentEncoderDecoder) or not isinstance(head, LMHead):
-            raise ForebearError("this model does not translate", hint="ask one that was trained to: seq2seq")
-        self.model, self.encoder, self.head = model.eval(), encoder, head
-
-    @property
-    def max_length(self) -> int:
-        """Maximum number of source tokens; targets are unlimited."""
-        return self.encoder.max_length
-
-    @torch.inference_mode()
-    def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
-        """log P of each target token given its source and the tokens before it; `start` precedes the first."""
-        return teacher_forced_log_probs(self.model, self.head, sources, targets, start)
+    encoder_type, example = RecurrentEncoderDecoder, "seq2seq"
+    encoder: RecurrentEncoderDecoder
 
     @torch.inference_mode()
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> Seq2SeqDecodingState:
@@ -315,28 +288,15 @@ class RecurrentSeq2Seq:
         return PackedRecurrentDecoder(self.encoder.writer, self.head)
 
 
-class PackedRecurrentDecoder:
+class PackedRecurrentDecoder(PackedDecoder):
     """A decoder and its head with packed weights, for one token of many hypotheses at a time."""
 
     def __init__(self, writer: Seq2SeqDecoder, head: LMHead) -> None:
         self.writer, self.head = writer, head
 
-    def packed_layers(self, rows: int) -> tuple[list[Gates], LinearFn, LinearFn]:
-        """The layers, the map from the last state to the output and the output projection, packed for this many
-        sequences.
-        """
-        return self._for_one_row if rows == 1 else self._for_rows
-
-    @cached_property
-    def _for_one_row(self) -> tuple[list[Gates], LinearFn, LinearFn]:
-        return self._pack_layers(pack_for_vector)
-
-    @cached_property
-    def _for_rows(self) -> tuple[list[Gates], LinearFn, LinearFn]:
-        return self._pack_layers(pack_for_matrix)
-
     @torch.inference_mode()
-    def _pack_layers(self, pack: PackFn) -> tuple[list[Gates], LinearFn, LinearFn]:
+    def pack_layers(self, pack: PackFn) -> tuple[list[Gates], LinearFn, LinearFn]:
+        """The layers, the map from the last state to the output, and the output projection."""
         writer = self.writer
         output_layer = writer.narrow if writer.look is None else writer.look.own
         output = _identity if output_layer is None else packed_linear(output_layer, pack)
@@ -439,23 +399,11 @@ def seq2seq_for(model: Model) -> TransformerSeq2Seq | RecurrentSeq2Seq:
     return RecurrentSeq2Seq(model) if recurrent else TransformerSeq2Seq(model)
 
 
-class TransformerSeq2Seq:
-    """Scores and generates translations: ids and numpy outside, torch inside. The model must not be trained."""
+class TransformerSeq2Seq(BaseSeq2Seq):
+    """Translation with a Transformer decoder and a KV cache."""
 
-    def __init__(self, model: Model) -> None:
-        encoder, head = model.encoder, dict(model.heads.items()).get("translation")
-        if not isinstance(encoder, EncoderDecoder) or not isinstance(head, LMHead):
-            raise ForebearError("this model does not translate", hint="ask one that was trained to: transformer")
-        self.model, self.encoder, self.head = model.eval(), encoder, head
-
-    @property
-    def max_length(self) -> int:
-        return self.encoder.max_length
-
-    @torch.inference_mode()
-    def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
-        """log P of each target token given its source and the tokens before it; `start` precedes the first."""
-        return teacher_forced_log_probs(self.model, self.head, sources, targets, start)
+    encoder_type, example = EncoderDecoder, "transformer"
+    encoder: EncoderDecoder
 
     @torch.inference_mode()
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> TransformerDecodingState:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from forebear.nn.encoder import States
+from forebear.nn.encoder import States, TokenHead, supervised_tokens
 from forebear.nn.layers import deferred_linear, set_initial_values
 
 # --- Cross-entropy over the whole vocabulary, without ever holding all scores ---
@@ -271,7 +271,7 @@ def _cluster_scores(group: TailCluster, x: Tensor) -> Tensor:
     return group.scores(group.narrow(x))
 
 
-class SoftmaxHead(nn.Module):
+class SoftmaxHead(TokenHead):
     """Language-model head with its own softmax, or one `shared` with another head.
 
     first  start of the states' slice that is read: heads of two directions may share a softmax
@@ -294,11 +294,8 @@ class SoftmaxHead(nn.Module):
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Cross-entropy summed over supervised positions."""
-        positions = (target >= 0).nonzero().squeeze(1)
+        positions = supervised_tokens(target)
         return self._shared_softmax[0].loss(self._select_inputs(states.last_at(positions)), target[positions])
-
-    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        return None if target is None else (target >= 0).nonzero().squeeze(1)
 
     def transform_states(self, x: Tensor) -> Tensor:
         return x

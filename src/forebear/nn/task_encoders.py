@@ -6,14 +6,14 @@ in both directions ("recurrent"). In a pair of texts each word first attends to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from forebear.errors import InputError
-from forebear.nn.encoder import Encoder, ScalarMix, States, TokenVectors
+from forebear.nn.encoder import Encoder, Lengths, ScalarMix, States, TokenVectors, to_lengths
 from forebear.nn.layers import Initializable, deferred_linear
 from forebear.nn.nnlm import WordEmbedding
 from forebear.nn.recurrent import LSTMLayer
@@ -125,13 +125,9 @@ class TaskEncoder(Encoder):
         yield from self.embedding.parameters() if layers < 1 else self.parameters()
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> States:
-        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        rows = to_lengths(lengths)
         x = self.dropout(self.embedding(tokens))
         y, texts = x, rows
         if self.pairs:
@@ -253,11 +249,7 @@ class ScalarMixEncoder(Encoder):
         yield from self.inner.parameters() if layers < 1 else self.parameters()
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> States:
         states: States = self.inner(tokens, lengths)
         rows, token_ids = states.lengths, torch.arange(len(tokens), device=tokens.device)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from forebear.errors import InputError
 from forebear.nn.attention import CrossAttention, SelfAttention
 from forebear.nn.embedding import InputEmbedding
-from forebear.nn.encoder import Encoder, States
+from forebear.nn.encoder import Encoder, EncoderDecoderBase, Lengths, States, to_lengths
 from forebear.nn.layers import ACTIVATIONS, deferred_layer_norm, deferred_linear
 
 NormPosition = Literal["pre", "post"]
@@ -22,6 +22,8 @@ class TransformerBlock(nn.Module):
     """Self-attention and a feed-forward layer with residual connections; LayerNorm before ("pre") or after ("post")
     each.
     """
+
+    has_cross_attention: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -39,18 +41,16 @@ class TransformerBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
-        past_only = sees == "past"
         self.attention = SelfAttention(
-            width, heads, past_only=past_only, dropout=attention_dropout, output_scale=output_scale
+            width, heads, past_only=sees == "past", dropout=attention_dropout, output_scale=output_scale
         )
-        self.attention_norm, self.feedforward_norm = (
-            deferred_layer_norm(width, epsilon),
-            deferred_layer_norm(width, epsilon),
-        )
-        self.expand, self.contract = (
-            deferred_linear(width, inner),
-            deferred_linear(inner, width, width=width, scale=output_scale),
-        )
+        crosses = self.has_cross_attention
+        self.cross = CrossAttention(width, heads, output_scale=output_scale) if crosses else None
+        self.attention_norm = deferred_layer_norm(width, epsilon)
+        self.cross_norm = deferred_layer_norm(width, epsilon) if crosses else None
+        self.feedforward_norm = deferred_layer_norm(width, epsilon)
+        self.expand = deferred_linear(width, inner)
+        self.contract = deferred_linear(inner, width, width=width, scale=output_scale)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], positions: Tensor | None = None) -> Tensor:
         """(T, D) → (T, D), or (len(positions), D) for these tokens only."""
@@ -81,6 +81,8 @@ class Transformer(Encoder):
     """
 
     has_attention = True
+    block_class: ClassVar[type[TransformerBlock]] = TransformerBlock
+    sums_per_block: ClassVar[int] = 2  # residual connections
     embedding: InputEmbedding
 
     def __init__(
@@ -107,11 +109,10 @@ class Transformer(Encoder):
             )
         self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
         self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon
-        # Each of the 2·depth residual sums adds variance: GPT-2 scales the output layers by the inverse root of their
-        # number.
-        scale = (2 * depth) ** -0.5 if norm == "pre" else 1.0
+        # Each residual sum adds variance: GPT-2 scales the output layers by the inverse root of their number.
+        scale = (self.sums_per_block * depth) ** -0.5 if norm == "pre" else 1.0
         self.blocks = nn.ModuleList(
-            TransformerBlock(
+            self.block_class(
                 width,
                 heads,
                 inner,
@@ -142,14 +143,10 @@ class Transformer(Encoder):
             yield from self.final_norm.parameters()
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> States:
         """`positions` are the ascending indices of the tokens that need the last layer; None: all."""
-        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        rows = to_lengths(lengths)
         positions = positions if self.sees == "all" else None  # causal models are supervised at every token
         x = self.embedding(tokens, rows, segments)
         layers = [x if self.project is None else self.project(x)]
@@ -160,9 +157,7 @@ class Transformer(Encoder):
             layers[-1] = self.final_norm(layers[-1])
         return States(layers, rows, positions)
 
-    def attention_maps(
-        self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None
-    ) -> list[list[Tensor]]:
+    def attention_maps(self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None) -> list[list[Tensor]]:
         """Attention weights for inspection: for each layer the (H, n, n) weights of each sequence."""
         states = self(tokens, lengths, segments)
         maps = []
@@ -176,34 +171,16 @@ class Transformer(Encoder):
 # --- Encoder–decoder ---
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(TransformerBlock):
     """Causal self-attention, cross-attention and a feed-forward layer, each with a residual connection."""
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        inner: int,
-        *,
-        norm_place: NormPosition,
-        activation: Activation,
-        dropout: float,
-        epsilon: float,
-        output_scale: float,
-    ) -> None:
-        super().__init__()
-        self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
-        self.attention = SelfAttention(width, heads, past_only=True, output_scale=output_scale)
-        self.cross = CrossAttention(width, heads, output_scale=output_scale)
-        self.attention_norm, self.cross_norm, self.feedforward_norm = (
-            deferred_layer_norm(width, epsilon) for _ in range(3)
-        )
-        self.expand, self.contract = (
-            deferred_linear(width, inner),
-            deferred_linear(inner, width, width=width, scale=output_scale),
-        )
+    has_cross_attention = True
+    cross: CrossAttention
+    cross_norm: nn.LayerNorm
 
-    def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
+    ) -> Tensor:
         """(T, D) targets and (S, D) memory → (T, D)."""
         if self.norm_place == "pre":
             x = x + self.dropout(self.attention(self.attention_norm(x), lengths))
@@ -213,10 +190,7 @@ class DecoderBlock(nn.Module):
         x = self.cross_norm(x + self.dropout(self.cross(x, lengths, memory, memory_lengths)))
         return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
 
-    def feedforward(self, x: Tensor) -> Tensor:
-        return self.contract(ACTIVATIONS[self.activation](self.expand(x)))
-
-    def attention_weights(
+    def attention_weights(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Self-attention (H, n, n) and cross-attention (H, n, m) weights of each sequence."""
@@ -229,49 +203,19 @@ class DecoderBlock(nn.Module):
         )
 
 
-class TransformerDecoder(nn.Module):
+class TransformerDecoder(Transformer):
     """The decoder of the Transformer: causal blocks with cross-attention.
 
     Dropout as in the paper: of residual branches, not of attention weights.
     """
 
-    def __init__(
-        self,
-        embedding: InputEmbedding,
-        *,
-        depth: int,
-        width: int,
-        heads: int,
-        inner: int,
-        norm: NormPosition,
-        activation: Activation,
-        dropout: float = 0.0,
-        epsilon: float = 1e-5,
-    ) -> None:
-        super().__init__()
-        self.embedding, self.width, self.depth, self.heads = embedding, width, depth, heads
-        self.norm_place, self.activation, self.epsilon = norm, activation, epsilon
-        scale = (3 * depth) ** -0.5 if norm == "pre" else 1.0  # as in `Transformer`, with three sums per block
-        self.blocks = nn.ModuleList(
-            DecoderBlock(
-                width,
-                heads,
-                inner,
-                norm_place=norm,
-                activation=activation,
-                dropout=dropout,
-                epsilon=epsilon,
-                output_scale=scale,
-            )
-            for _ in range(depth)
-        )
-        self.final_norm = deferred_layer_norm(width, epsilon) if norm == "pre" else None
+    block_class = DecoderBlock
+    sums_per_block = 3
 
-    @property
-    def max_length(self) -> int:
-        return self.embedding.positions
+    def __init__(self, embedding: InputEmbedding, **options: Any) -> None:
+        super().__init__(embedding, sees="past", attention_dropout=0.0, **options)
 
-    def forward(
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, tokens: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> States:
         layers = [self.embedding(tokens, lengths)]
@@ -282,47 +226,22 @@ class TransformerDecoder(nn.Module):
         return States(layers, lengths)
 
 
-class EncoderDecoder(Encoder):
-    """Encoder and decoder. The states are the decoder's, for the same heads as other encoders."""
+class EncoderDecoder(EncoderDecoderBase):
+    """The original Transformer."""
 
-    has_attention, has_decoder = True, True
-    sees = "past"
-    embedding = None  # there are two
-
-    def __init__(self, reader: Transformer, writer: TransformerDecoder) -> None:
-        super().__init__()
-        self.reader, self.writer = reader, writer
-
-    @property
-    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.writer.width
-
-    @property
-    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.writer.depth
-
-    @property
-    def max_length(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.writer.max_length
+    has_attention = True
+    reader: Transformer
+    writer: TransformerDecoder
 
     def forward(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        source: Tensor,
-        source_lengths: Tensor | Sequence[int],
-        positions: Tensor | None = None,
+        self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths, positions: Tensor | None = None
     ) -> States:
         """Sequence i attends to sequence i of the `source`. `positions` is ignored: all are computed."""
         rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
         return self.writer(tokens, rows, self.reader(source, source_rows).last, source_rows)
 
     def attention_maps(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | Sequence[int],
-        source: Tensor,
-        source_lengths: Tensor | Sequence[int],
+        self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths
     ) -> dict[str, list[list[Tensor]]]:
         """Attention weights for inspection: for each layer the weights of each sequence.
 
@@ -331,18 +250,10 @@ class EncoderDecoder(Encoder):
         rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
         memory = self.reader(source, source_rows).last
         states = self.writer(tokens, rows, memory, source_rows)
-        maps: dict[str, list[list[Tensor]]] = {
-            "read": self.reader.attention_maps(source, source_rows),
-            "written": [],
-            "cross": [],
-        }
+        written, cross = [], []
         for block, x in zip(self.writer.blocks, states.layers[:-1], strict=True):
             assert isinstance(block, DecoderBlock)
             self_weights, cross_weights = block.attention_weights(x, rows, memory, source_rows)
-            maps["written"].append(self_weights)
-            maps["cross"].append(cross_weights)
-        return maps
-
-
-def to_lengths(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
-    return tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+            written.append(self_weights)
+            cross.append(cross_weights)
+        return {"read": self.reader.attention_maps(source, source_rows), "written": written, "cross": cross}

@@ -9,7 +9,10 @@ A layer with fewer outputs than inputs is as fast in its own layout for one row.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +41,26 @@ def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
     return (
         embedding.fast_product(head.bias) if isinstance(embedding, QuantizedEmbedding) else pack(head.weight, head.bias)
     )
+
+
+class PackedDecoder(ABC):
+    """A decoder whose weights are packed at first use: in one layout for a single sequence, in another for several."""
+
+    def packed_layers(self, rows: int) -> Any:
+        """What `pack_layers` returns, packed for this many sequences at a time."""
+        return self._for_one_row if rows == 1 else self._for_rows
+
+    @abstractmethod
+    def pack_layers(self, pack: PackFn) -> Any:
+        """The layers as functions."""
+
+    @cached_property
+    def _for_one_row(self) -> Any:
+        return self.pack_layers(pack_for_vector)
+
+    @cached_property
+    def _for_rows(self) -> Any:
+        return self.pack_layers(pack_for_matrix)
 
 
 def pack_for_vector(weight: Tensor, bias: Tensor | None) -> LinearFn:
