@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from forebear.inspection.attention import (
     attention_view,
 )
 from forebear.inspection.token_labels import label_notes
+from forebear.reports.page import html_page, html_table, read_assets
 from forebear.reports.plotting import (
     ACCENT,
     INK,
@@ -379,46 +379,39 @@ def _legend(
 # --- HTML page ---
 
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # no network access
-)
 ROWS = 20  # rows of the table shown without scripts
 WEIGHT_LEVELS = 65535  # quantization levels of a weight: two bytes
 
 
 def attention_page(views: Sequence[tuple[AttentionView, int | None]], title: str) -> str:
     """The HTML page. Each view is shown initially; a number beside it limits its data to that many edges per head."""
-    style, script = (
-        files("forebear.inspection").joinpath(name).read_text("utf-8") for name in ("attention.css", "attention.js")
-    )
+    style, script = (read_assets("forebear.inspection", name) for name in ("attention.css", "attention.js"))
     data = json.dumps([_view_data(view, top) for view, top in views], ensure_ascii=False).replace("<", "\\u003c")
-    html = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
-        f"{''.join(_section(number, view, top) for number, (view, top) in enumerate(views))}</main>"
-        f'<script type="application/json" id="maps">{data}</script><script>{script}</script></body></html>\n'
-    )
-    return html.encode("utf-8", "replace").decode("utf-8")
+    sections = "".join(_section(number, view, top) for number, (view, top) in enumerate(views))
+    scripts = f'<script type="application/json" id="maps">{data}</script><script>{script}</script>'
+    return html_page(title, f"<h1>{escape(title)}</h1>{sections}", style, scripts)
 
 
 def _section(number: int, view: AttentionView, top: int | None) -> str:
     """The part that works without scripts; the script fills the rest."""
-    rows = "".join(
-        f"<tr><td class=number>{edge.panel.layer}</td><td class=number>{edge.panel.head}</td>"
-        f"<td>{escape(view.attention_map.rows[edge.row])}</td><td>{escape(view.attention_map.columns[edge.column])}</td>"
-        f"<td class=number>{edge.weight:.3f}</td></tr>"
+    attention_map = view.attention_map
+    rows = (
+        (
+            str(edge.panel.layer),
+            str(edge.panel.head),
+            escape(attention_map.rows[edge.row]),
+            escape(attention_map.columns[edge.column]),
+            f"{edge.weight:.3f}",
+        )
         for edge in view.strongest_edges(min(top or ROWS, ROWS))
     )
-    head = "<thead><tr><th class=number>layer</th><th class=number>head</th><th>token</th><th>looks at</th>"
     return (
-        f'<section data-map="{number}"><h2>{escape(view.attention_map.name)}</h2>'
-        f'<p class="about">{escape(_description(view.attention_map))}</p>'
+        f'<section data-map="{number}"><h2>{escape(attention_map.name)}</h2>'
+        f'<p class="about">{escape(_description(attention_map))}</p>'
         '<div class="live"></div><noscript><p class="about">Choosing layers and heads needs scripts to be allowed; '
         "what is below is there without.</p></noscript>"
         f"<details><summary>The strongest edges of {escape(view.description)}</summary>"
-        f"<table>{head}<th class=number>weight</th></tr></thead><tbody>{rows}</tbody></table></details></section>"
+        f"{html_table(('#layer', '#head', 'token', 'looks at', '#weight'), rows)}</details></section>"
     )
 
 
@@ -437,37 +430,28 @@ def _description(attention_map: AttentionMap) -> str:
 
 def _view_data(view: AttentionView, top: int | None) -> dict[str, Any]:
     """All weights, two bytes each; for long texts only the strongest edges of each head."""
-    first = view.panels[0]
-    start = (
-        {"layer": first.layer, "head": first.head} if len(view.panels) == 1 else {"layer": first.layer, "head": "mean"}
-    )
-    data = view.attention_map.to_dict() | {"columns": list(view.attention_map.columns), "start": start}
+    attention_map, first = view.attention_map, view.panels[0]
+    start = {"layer": first.layer, "head": first.head if len(view.panels) == 1 else "mean"}
+    data = attention_map.to_dict() | {"columns": list(attention_map.columns), "start": start}
     if top is None:
-        levels = np.rint(view.attention_map.weights * WEIGHT_LEVELS).astype("<u2")
-        return data | {"weights": base64.b64encode(levels.tobytes()).decode()} | _rollout_data(view.attention_map)
-    edges = [edge for panel_view in _all_panels(view.attention_map) for edge in panel_view.strongest_edges(top)]
+        data["weights"] = _encode_weights(attention_map.weights)
+        if attention_map.kind != "cross":
+            data["rollout"] = _encode_weights(np.stack(list(attention_rollouts(attention_map))))
+        return data
+    edges = [edge for panel_view in _all_panels(attention_map) for edge in panel_view.strongest_edges(top)]
     rows = [[edge.panel.layer, edge.panel.head, edge.row, edge.column, round(edge.weight, 4)] for edge in edges]
     return data | {"edges": rows}
 
 
-def _rollout_data(attention_map: AttentionMap) -> dict[str, Any]:
-    if attention_map.kind == "cross":
-        return {}
-    levels = np.rint(np.stack(list(attention_rollouts(attention_map))) * WEIGHT_LEVELS).astype("<u2")
-    return {"rollout": base64.b64encode(levels.tobytes()).decode()}
+def _encode_weights(weights: np.ndarray) -> str:
+    return base64.b64encode(np.rint(weights * WEIGHT_LEVELS).astype("<u2").tobytes()).decode()
 
 
 def _all_panels(attention_map: AttentionMap) -> list[AttentionView]:
     """A view of every head, every layer mean and every rollout."""
     heads: list[HeadChoice] = [*range(1, attention_map.heads + 1), "mean"]
-    views = [
-        attention_view(attention_map, layer, head) for layer in range(1, attention_map.layers + 1) for head in heads
-    ]
-    rollouts = enumerate(attention_rollouts(attention_map), 1) if attention_map.kind != "cross" else ()
-    return [
-        *views,
-        *(
-            AttentionView(attention_map, (AttentionPanel(layer, "roll-out", weights),), 1)
-            for layer, weights in rollouts
-        ),
-    ]
+    layers = range(1, attention_map.layers + 1)
+    views = [attention_view(attention_map, layer, head) for layer in layers for head in heads]
+    rollouts = attention_rollouts(attention_map) if attention_map.kind != "cross" else ()
+    panels = (AttentionPanel(layer, "roll-out", weights) for layer, weights in enumerate(rollouts, 1))
+    return [*views, *(AttentionView(attention_map, (panel,), 1) for panel in panels)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +20,7 @@ from forebear.inspection.attribution_targets import (
     trace_example,
 )
 from forebear.objectives.batch import TargetArrays
+from forebear.reports.page import html_page, html_table, read_assets
 from forebear.statistical.linear import LinearModel
 from forebear.tasks.task import Logits, predict_logits
 
@@ -254,41 +254,33 @@ def _words(trace: TokenTrace, values: np.ndarray) -> tuple[WordAttribution, ...]
 # --- HTML page: words colored by attribution ---
 
 
-CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # no scripts, no network access
 MAX_TABLE_WORDS = 30  # words in the table
 MIN_COLORED_SHARE = 0.02  # share of the strongest word; weaker words are not colored
 
 
 def attribution_page(attributions: Sequence[Attribution], run: str) -> str:
     """The HTML page with one section per attribution."""
-    style = files("forebear.inspection").joinpath("page.css").read_text("utf-8")
     title = f"Why {run} says so"
-    html = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
+    main = (
+        f"<h1>{escape(title)}</h1>"
         '<p class="key"><span class="word for" style="--s:.8">speaks for it</span> '
         '<span class="word against" style="--s:.8">speaks against it</span> '
         "The stronger the colour, the more, measured by the strongest word of each text.</p>"
-        f"{''.join(map(_section, attributions))}</main></body></html>\n"
+        f"{''.join(map(_section, attributions))}"
     )
-    return html.encode("utf-8", "replace").decode("utf-8")
+    return html_page(title, main, read_assets("forebear.inspection", "page.css"))
 
 
 def _section(attribution: Attribution) -> str:
-    probability = "" if attribution.probability is None else f' <span class="sure">{attribution.probability:.1%}</span>'
-    prediction = (
-        f' <span class="sure">the run itself says {escape(attribution.said)}</span>'
-        if attribution.said != attribution.target
-        else ""
-    )
+    heading = escape(attribution.target)
+    if attribution.probability is not None:
+        heading += f' <span class="sure">{attribution.probability:.1%}</span>'
+    if attribution.said != attribution.target:
+        heading += f' <span class="sure">the run itself says {escape(attribution.said)}</span>'
     texts = "".join(_text(attribution, number, part) for number, part in enumerate(attribution.parts))
     return (
-        f"<section><h2>{escape(attribution.target)}{probability}{prediction}</h2>{texts}"
-        f'<p class="about">{escape(attribution.description)}</p>'
-        f"<details><summary>Figures</summary>{_table(attribution)}{_features(attribution)}"
-        "</details></section>"
+        f'<section><h2>{heading}</h2>{texts}<p class="about">{escape(attribution.description)}</p>'
+        f"<details><summary>Figures</summary>{_tables(attribution)}</details></section>"
     )
 
 
@@ -315,33 +307,25 @@ def _word(word: WordAttribution, strongest: float) -> str:
     )
 
 
-def _table(attribution: Attribution) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(word.text)}</td><td class="number">{word.attribution:+.4f}</td>'
-        f"<td>{_bar(word, attribution.strongest_value)}</td></tr>"
+def _tables(attribution: Attribution) -> str:
+    """The strongest words, and the n-grams of a linear model."""
+    rows = (
+        (escape(word.text), f"{word.attribution:+.4f}", _bar(word, attribution.strongest_value))
         for word in attribution.strongest(MAX_TABLE_WORDS)
     )
-    num_hidden = len(attribution.words) - MAX_TABLE_WORDS
-    more = f'<p class="about">{num_hidden:,} words that say less are not listed.</p>' if num_hidden > 0 else ""
-    head = "<thead><tr><th>word</th><th class=number>adds</th><th></th></tr></thead>"
-    return f"<table>{head}<tbody>{rows}</tbody></table>{more}"
+    tables = html_table(("word", "#adds", ""), rows)
+    if (num_hidden := len(attribution.words) - MAX_TABLE_WORDS) > 0:
+        tables += f'<p class="about">{num_hidden:,} words that say less are not listed.</p>'
+    if attribution.features:
+        features = attribution.features[:MAX_TABLE_WORDS]
+        rows = ((escape(feature.text), escape(feature.position), f"{feature.value:+.4f}") for feature in features)
+        tables += html_table(("n-gram", "where", "#adds"), rows)
+    return tables
 
 
 def _bar(word: WordAttribution, strongest: float) -> str:
     direction = "for" if word.attribution > 0 else "against"
     return f'<span class="bar {direction}" style="width:{abs(word.attribution) / strongest:.1%}"></span>'
-
-
-def _features(attribution: Attribution) -> str:
-    if not attribution.features:
-        return ""
-    rows = "".join(
-        f"<tr><td>{escape(feature.text)}</td><td>{escape(feature.position)}</td>"
-        f'<td class="number">{feature.value:+.4f}</td></tr>'
-        for feature in attribution.features[:MAX_TABLE_WORDS]
-    )
-    head = "<thead><tr><th>n-gram</th><th>where</th><th class=number>adds</th></tr></thead>"
-    return f"<table>{head}<tbody>{rows}</tbody></table>"
 
 
 # --- Linear models: exact attribution by the weights of n-grams ---

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.embeddings.lexicon import WordNeighbors
-from forebear.inspection.attribution import CONTENT_SECURITY_POLICY
 from forebear.inspection.embedding_space import VectorNorms, WordProjection
 from forebear.inspection.occurrences import Occurrence
 from forebear.inspection.senses import RunSenses, SenseAnalysis
+from forebear.reports.page import html_page, html_table, read_assets
 from forebear.reports.plotting import (
     ACCENT,
+    BLUE,
     FAINT,
     INK,
     SOFT,
@@ -36,13 +36,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-BLUE = "#1c4f9c"
 CLUSTER_COLORS = ("#1c4f9c", "#c2410c", "#2f7d4f", "#7b3fa0", "#a16207", "#0e7490", "#be185d", "#4d5b6a")
 NEIGHBOR_COLUMNS = 3  # neighbor charts side by side
 MAX_DRAWN_WORDS = 20_000  # dots in a plot of norms; a random sample where there are more
 NAMED = 60  # labeled words in a plot of norms
 LETTERS = 8  # points
 HTML_HINT = ", or let a browser do it: --to FILE.html"
+
+
+def cluster_color(number: int) -> str:
+    return CLUSTER_COLORS[number % len(CLUSTER_COLORS)]
 
 
 def plot_neighbors(answers: Sequence[WordNeighbors], title: str, form: str) -> bytes:
@@ -73,19 +76,11 @@ def _bars(axes: Axes, answer: WordNeighbors, names: Sequence[str], max_cosine: f
     count_note = " (at the right: times seen)" if any(neighbor.count is not None for neighbor in answer.nearest) else ""
     axes.set(xlim=(min(low * 1.35, 0), max_cosine * 1.4), xlabel=f"cosine{count_note}")
     axes.set_xticks([tick for tick in axes.get_xticks() if min(low * 1.35, 0) <= tick <= 1])
+    count_style: Any = {"va": "center", "ha": "right", "fontsize": 7, "color": SOFT}
     for row, neighbor in zip(rows, answer.nearest, strict=True):
         count_text = "" if neighbor.count is None else f"  {neighbor.count:,}×"
         axes.text(max(neighbor.cosine, 0), row, f" {neighbor.cosine:.3f}", va="center", fontsize=7.5)
-        axes.text(
-            0.995,
-            row,
-            count_text,
-            va="center",
-            ha="right",
-            fontsize=7,
-            color=SOFT,
-            transform=axes.get_yaxis_transform(),
-        )
+        axes.text(0.995, row, count_text, transform=axes.get_yaxis_transform(), **count_style)
     axes.set_title(shorten_label(answer.text, 40), fontsize=10, loc="left", fontweight="bold")
     axes.tick_params(length=0)
     axes.grid(axis="x", color="#eceae6", lw=0.6)
@@ -102,8 +97,8 @@ def plot_projection(projection: WordProjection, title: str, form: str) -> bytes:
         side = 6.5 if len(names) <= 40 else 8.5 if len(names) <= 150 else 10.5
         figure = new_figure(side * 1.3, side)
         axes = figure.subplots()
-        colors = [CLUSTER_COLORS[group % len(CLUSTER_COLORS)] for group in projection.groups]
-        sizes = [26 if is_query and not all(projection.query_words) else 12 for is_query in projection.query_words]
+        colors = [cluster_color(group) for group in projection.groups]
+        sizes = [26 if is_highlighted else 12 for is_highlighted in projection.highlighted]
         axes.scatter(*projection.points.T, c=colors, s=sizes, lw=0, zorder=3)
         axes.set(xlabel=f"first component: {projection.explained_variance[0]:.1%} of the variance")
         axes.set(ylabel=f"second component: {projection.explained_variance[1]:.1%}")
@@ -117,12 +112,13 @@ def plot_projection(projection: WordProjection, title: str, form: str) -> bytes:
         suptitle = figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
         drawable = (index for index, name in enumerate(names) if name not in undrawable)
         order = sorted(drawable, key=lambda index: not projection.query_words[index])
-        styles = [(colors[index], projection.query_words[index] and not all(projection.query_words)) for index in order]
+        styles = [(colors[index], projection.highlighted[index]) for index in order]
         num_labeled = _draw_labels(figure, axes, projection.points[order], [names[index] for index in order], styles)
-        label_note = (
-            f"{num_labeled:,} of {len(names):,} words have room for their names; " if num_labeled < len(order) else ""
-        )
-        label_note += f"no font here has all characters of {len(names) - len(order):,}; " if undrawable else ""
+        label_note = ""
+        if num_labeled < len(order):
+            label_note = f"{num_labeled:,} of {len(names):,} words have room for their names; "
+        if undrawable:
+            label_note += f"no font here has all characters of {len(names) - len(order):,}; "
         suptitle.set_text(f"{title}\n{label_note}{subtitle}")  # replaces the placeholder, now that the layout is fixed
         return figure_bytes(figure, form)
 
@@ -141,15 +137,9 @@ def plot_norms(norms: VectorNorms, title: str, form: str) -> bytes:
         counts = np.maximum(norms.counts, 1)
         style: Any = {"s": 6, "lw": 0, "alpha": _dot_opacity(norms)[rows], "rasterized": True}
         axes.scatter(counts[rows], norms.lengths[rows], color=BLUE, **style)
-        band_centers = [math.sqrt(max(band.min_count, 1) * band.max_count) for band in norms.bands]
-        axes.plot(
-            band_centers,
-            [band.median for band in norms.bands],
-            color=ACCENT,
-            marker="o",
-            ms=4,
-            label="median of a band",
-        )
+        band_centers = [band.center for band in norms.bands]
+        medians = [band.median for band in norms.bands]
+        axes.plot(band_centers, medians, color=ACCENT, marker="o", ms=4, label="median of a band")
         edges = ([band.shortest for band in norms.bands], [band.longest for band in norms.bands])
         axes.fill_between(band_centers, *edges, color=ACCENT, alpha=0.12, lw=0, label="eight of ten words")
         axes.set_xscale("log")
@@ -158,13 +148,10 @@ def plot_norms(norms: VectorNorms, title: str, form: str) -> bytes:
         axes.set_ylim(0, float(norms.lengths.max()) * 1.08)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="best")
-        sample_note = (
-            "" if len(rows) == len(norms.words) else f"; {len(rows):,} of {len(norms.words):,} words are drawn"
-        )
-        figure.suptitle(
-            f"{title}\nSpearman's correlation of length and frequency: {norms.correlations[0]}{sample_note}",
-            fontsize=11,
-        )
+        subtitle = f"Spearman's correlation of length and frequency: {norms.correlations[0]}"
+        if len(rows) < len(norms.words):
+            subtitle += f"; {len(rows):,} of {len(norms.words):,} words are drawn"
+        figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
         points = np.stack((counts[labeled], norms.lengths[labeled]), 1).astype(float)
         _draw_labels(figure, axes, points, names, [(INK, False)] * len(names))
         return figure_bytes(figure, form)
@@ -174,9 +161,8 @@ def _dot_opacity(norms: VectorNorms) -> np.ndarray:
     """Opacity by band: rare words are so many that their dots overlap."""
     opacity = np.ones(len(norms.words))
     for band in norms.bands:
-        opacity[(norms.counts >= band.min_count) & (norms.counts <= band.max_count)] = min(
-            0.9, max(0.1, 11 / math.sqrt(band.words))
-        )
+        is_in_band = (norms.counts >= band.min_count) & (norms.counts <= band.max_count)
+        opacity[is_in_band] = min(0.9, max(0.1, 11 / math.sqrt(band.words)))
     return opacity
 
 
@@ -260,15 +246,8 @@ def _drawable_sentences(result: RunSenses, number: int) -> list[Occurrence]:
 
 
 def occurrence_context(occurrence: Occurrence, max_columns: int = SIDE) -> tuple[str, str, str]:
-    """Text before the word, the word, and text after it, each on one line and truncated."""
-    before, word, after = (
-        " ".join(piece.split())
-        for piece in (
-            occurrence.sentence[: occurrence.start],
-            occurrence.surface,
-            occurrence.sentence[occurrence.end :],
-        )
-    )
+    """Text before the word, the word, and text after it, each on one line and truncated; spaces between them stay."""
+    before, word, after = (" ".join(part.split()) for part in (occurrence.before, occurrence.surface, occurrence.after))
     return _truncate(before[::-1], max_columns)[::-1], word, _truncate(after, max_columns)
 
 
@@ -299,7 +278,7 @@ def _dots(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: bool
     for sense in analysis.labels or ("",):
         is_shown = np.array([not analysis.labels or occurrence.sense == sense for occurrence in result.occurrences])
         marker = MARKS[analysis.labels.index(sense) % len(MARKS)] if analysis.labels else "o"
-        colors = [CLUSTER_COLORS[owner % len(CLUSTER_COLORS)] for owner in result.clustering.labels[is_shown]]
+        colors = [cluster_color(cluster) for cluster in result.clustering.labels[is_shown]]
         style: Any = {"s": 30 if large else 12, "lw": 0.4, "edgecolors": "white", "alpha": 0.85, "zorder": 3}
         axes.scatter(*result.points[is_shown].T, c=colors, marker=marker, label=sense, **style)
     axes.margins(0.08)
@@ -317,21 +296,21 @@ def _dots(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: bool
 
 def _spellings(axes: Axes, result: RunSenses) -> None:
     """One dot per spelling of the word, where vectors depend on nothing else."""
-    counts = Counter(occurrence.surface for occurrence in result.occurrences)
-    first = {occurrence.surface: number for number, occurrence in reversed(list(enumerate(result.occurrences)))}
-    span = float(np.abs(result.points).max()) if result.clustering.num_distinct > 1 else 1.0
-    axes.set(xlim=(-2 * span, 2 * span), ylim=(-1, 1), xticks=[], yticks=[])
-    for surface, count in counts.items() if result.clustering.num_distinct > 1 else ((None, len(result.occurrences)),):
-        x, cluster = (0.0, 0) if surface is None else (float(result.points[first[surface], 0]), first[surface])
-        axes.scatter(
-            x,
-            0,
-            s=260,
-            color=CLUSTER_COLORS[int(result.clustering.labels[cluster]) % len(CLUSTER_COLORS)],
-            lw=0,
-            zorder=4,
-        )
-        label = f"{count:,} occurrences,\none vector" if surface is None else f"{count:,} × {surface}"
+    axes.set(ylim=(-1, 1), xticks=[], yticks=[])
+    if result.clustering.num_distinct == 1:
+        span = 1.0
+        dots = [(0.0, 0, f"{len(result.occurrences):,} occurrences,\none vector")]
+    else:
+        span = float(np.abs(result.points).max())
+        counts = Counter(occurrence.surface for occurrence in result.occurrences)
+        first = {occurrence.surface: number for number, occurrence in reversed(list(enumerate(result.occurrences)))}
+        dots = [
+            (float(result.points[first[surface], 0]), first[surface], f"{count:,} × {surface}")
+            for surface, count in counts.items()
+        ]
+    axes.set_xlim(-2 * span, 2 * span)
+    for x, number, label in dots:
+        axes.scatter(x, 0, s=260, color=cluster_color(result.clustering.labels[number]), lw=0, zorder=4)
         axes.text(x, -0.28, label, ha="center", va="top", fontsize=9, color=INK)
 
 
@@ -342,14 +321,11 @@ def cluster_summary(analysis: SenseAnalysis, result: RunSenses, separator: str =
         "1 group" if silhouette is None else f"{result.clustering.num_clusters} groups, silhouette {silhouette:.2f}"
     ]
     if analysis.labels and agreement is not None:
-        gold_agreement = agreement[0]
-        parts.append(f"purity {gold_agreement.purity:.2f} (by chance {gold_agreement.chance:.2f})")
-        merged_note = (
-            f", of joined groups {gold_agreement.merged_groups:.2f}"
-            if gold_agreement.groups > len(analysis.labels)
-            else ""
-        )
-        parts.append(f"Rand index {gold_agreement.rand:.2f}{merged_note}")
+        gold = agreement[0]
+        rand = f"Rand index {gold.rand:.2f}"
+        if gold.groups > len(analysis.labels):
+            rand += f", of joined groups {gold.merged_groups:.2f}"
+        parts += [f"purity {gold.purity:.2f} (by chance {gold.chance:.2f})", rand]
     return separator.join(parts)
 
 
@@ -360,40 +336,31 @@ def _concordance(axes: Axes, analysis: SenseAnalysis, sentences: Sequence[Sequen
     axes.set(xlim=(0, 1), ylim=(max(count, FEWEST), -0.5))
     y = 0.0
     for number, group in enumerate(sentences):
-        color, members = CLUSTER_COLORS[number % len(CLUSTER_COLORS)], analysis.result.groups[number].members
+        color, members = cluster_color(number), analysis.result.groups[number].members
         summary = f"{len(members):,} occurrences{analysis.label_counts(members)}"
-        _annotate_beside(
-            axes, axes.text(0, y, f"group {number + 1}", color=color, **_text_style(bold=True)), (summary, 8, SOFT)
-        )
+        heading = axes.text(0, y, f"group {number + 1}", color=color, **_text_style(bold=True))
+        _annotate_beside(axes, heading, summary, 8, SOFT)
         for occurrence in group:
             y += 1
             before, word_text, after = occurrence_context(occurrence)
             word = axes.text(0.5, y, word_text, ha="center", color=color, **_text_style(bold=True))
-            spaces = (
-                occurrence.sentence[: occurrence.start][-1:].isspace(),
-                occurrence.sentence[occurrence.end :][:1].isspace(),
-            )
-            _annotate_beside(axes, word, (after, 2.4 if spaces[1] else 0.4, INK))
-            _annotate_beside(axes, word, (before, -2.4 if spaces[0] else -0.4, INK))
+            _annotate_beside(axes, word, after, 2.4 if occurrence.after[:1].isspace() else 0.4, INK)
+            _annotate_beside(axes, word, before, -2.4 if occurrence.before[-1:].isspace() else -0.4, INK)
         y += GAP
 
 
-def _annotate_beside(axes: Axes, word: Text, label: tuple[str, float, str]) -> None:
+def _annotate_beside(axes: Axes, word: Text, text: str, points: float, color: str) -> None:
     """Text at a distance in points to the right (or left, if negative) of another text."""
-    text, points, color = label
     is_right = points > 0
     options: Any = {"xycoords": (word, "data"), "textcoords": "offset points", "annotation_clip": False}
-    anchor = (1 if is_right else 0, word.get_position()[1])
-    axes.annotate(
-        text, anchor, (points, 0), ha="left" if is_right else "right", color=color, **_text_style(), **options
-    )
+    options |= {"ha": "left" if is_right else "right", "color": color} | _text_style()
+    axes.annotate(text, (1 if is_right else 0, word.get_position()[1]), (points, 0), **options)
 
 
 def _text_style(*, bold: bool = False) -> Any:
     """Style of the concordance, excluded from the layout: a long sentence would leave no room for the rest."""
-    return {"fontsize": SENSES_PICTURE_LETTERS, "va": "baseline", "in_layout": False} | (
-        {"fontweight": "bold"} if bold else {}
-    )
+    style: Any = {"fontsize": SENSES_PICTURE_LETTERS, "va": "baseline", "in_layout": False}
+    return style | {"fontweight": "bold"} if bold else style
 
 
 # --- HTML pages without scripts: neighbor tables, and planes of labeled dots ---
@@ -418,43 +385,37 @@ class PlotPoint:
 
 
 def neighbors_page(answers: Sequence[WordNeighbors], title: str) -> str:
-    return words_page(
-        title, "How near each word is (cosine), and how often it was seen.", "".join(map(_neighbors_section, answers))
-    )
+    about = "How near each word is (cosine), and how often it was seen."
+    return words_page(title, about, "".join(map(_neighbors_section, answers)))
 
 
 def projection_page(projection: WordProjection, title: str) -> str:
-    low, high, plane_size = (
-        projection.points.min(0),
-        projection.points.max(0),
-        np.array((WIDE - 2 * EDGE, HIGH - 2 * EDGE)),
-    )
-    scale = float((plane_size / np.maximum(high - low, 1e-9)).min())  # one scale for both axes
-    positions = (projection.points - (low + high) / 2) * scale / plane_size + 0.5
-    has_neighbors = not all(projection.query_words)
-    dots = []
-    for word, (x, y), count, group, is_query in zip(
-        projection.words, positions, projection.counts, projection.groups, projection.query_words, strict=True
-    ):
-        tooltip = f"{word}{_count_suffix(count)}"
-        dots.append(
-            PlotPoint(
-                word,
-                float(x),
-                float(y),
-                tooltip,
-                CLUSTER_COLORS[group % len(CLUSTER_COLORS)],
-                is_query and has_neighbors,
-            )
+    dots = [
+        PlotPoint(word, *position, f"{word}{_count_suffix(count)}", cluster_color(group), is_highlighted)
+        for word, position, count, group, is_highlighted in zip(
+            projection.words,
+            scale_to_plane(projection.points),
+            projection.counts,
+            projection.groups,
+            projection.highlighted,
+            strict=True,
         )
+    ]
     about = (
         f"{len(dots):,} words: the directions in which their vectors, of length 1, differ most; to the right "
         f"{projection.explained_variance[0]:.1%} of the variance, upwards {projection.explained_variance[1]:.1%}. "
         "A dot that is pointed at tells its name."
     )
-    return words_page(
-        title, about, svg_plane(sorted(dots, key=lambda dot: not dot.is_query)) + _coordinates_table(projection)
-    )
+    plane = svg_plane(sorted(dots, key=lambda dot: not dot.is_query))
+    return words_page(title, about, plane + _coordinates_table(projection))
+
+
+def scale_to_plane(points: np.ndarray) -> list[tuple[float, float]]:
+    """Points (n, 2) from 0 to 1, with one scale for both axes."""
+    low, high = points.min(0), points.max(0)
+    plane_size = np.array((WIDE - 2 * EDGE, HIGH - 2 * EDGE))
+    scale = float((plane_size / np.maximum(high - low, 1e-9)).min())
+    return [(x, y) for x, y in ((points - (low + high) / 2) * scale / plane_size + 0.5).tolist()]
 
 
 def norms_page(norms: VectorNorms, title: str) -> str:
@@ -469,46 +430,40 @@ def norms_page(norms: VectorNorms, title: str) -> str:
         tooltip = f"{norms.words[row]}{_count_suffix(int(norms.counts[row]))}: {norms.lengths[row]:.3f}"
         position = float(log_counts[row]) / max_log_count, float(norms.lengths[row]) / longest
         dots.append(PlotPoint(norms.words[row], *position, tooltip, is_labeled=row in labeled))
-    level = [
-        (math.log10(math.sqrt(max(band.min_count, 1) * band.max_count)) / max_log_count, band.median / longest)
-        for band in norms.bands
-    ]
+    level = [(math.log10(band.center) / max_log_count, band.median / longest) for band in norms.bands]
     about = (
         f"{len(dots):,} of {len(norms.words):,} words: to the right how often a word was seen (logarithm, up to "
-        f"{int(norms.counts.max()):,} times), upwards how long its vector is (from 0 to {longest:.3g}); "
-        "the line is the "
-        f"median. Spearman's correlation of both: {norms.correlations[0]}; of a word's frequency and its neighbours': "
-        f"{norms.correlations[1]}."
+        f"{int(norms.counts.max()):,} times), upwards how long its vector is (from 0 to {longest:.3g}); the line is "
+        f"the median. Spearman's correlation of both: {norms.correlations[0]}; of a word's frequency and its "
+        f"neighbours': {norms.correlations[1]}."
     )
     return words_page(title, about, svg_plane(dots, level) + _bands(norms))
 
 
 def words_page(title: str, about: str, body: str, *styles: str) -> str:
     """A complete page; `styles` are extra style sheets of this package."""
-    style = "".join(
-        files("forebear.inspection").joinpath(name).read_text("utf-8") for name in ("page.css", "words.css", *styles)
-    )
-    html = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
-        f'<p class="about">{escape(about)}</p>{body}</main></body></html>\n'
-    )
-    return html.encode("utf-8", "replace").decode("utf-8")
+    main = f'<h1>{escape(title)}</h1><p class="about">{escape(about)}</p>{body}'
+    return html_page(title, main, read_assets("forebear.inspection", "page.css", "words.css", *styles))
 
 
 def _neighbors_section(answer: WordNeighbors) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(one.word)}</td><td><span class="bar {"for" if one.cosine >= 0 else "against"}" '
-        f'style="width:{abs(one.cosine):.1%}"></span></td><td class="number">{one.cosine:.3f}</td>'
-        f'<td class="number">{"" if one.count is None else f"{one.count:,}"}</td></tr>'
-        for one in answer.nearest
+    rows = (
+        (
+            escape(neighbor.word),
+            f'<span class="bar {"for" if neighbor.cosine >= 0 else "against"}" '
+            f'style="width:{abs(neighbor.cosine):.1%}"></span>',
+            f"{neighbor.cosine:.3f}",
+            _count_text(neighbor.count),
+        )
+        for neighbor in answer.nearest
     )
-    head = "<thead><tr><th>word</th><th></th><th class=number>cosine</th><th class=number>seen</th></tr></thead>"
     note = f'<p class="about">{escape(answer.note)}</p>' if answer.note else ""
-    table = f'<table class="near">{head}<tbody>{rows}</tbody></table>'
+    table = html_table(("word", "", "#cosine", "#seen"), rows, "near")
     return f"<section><h2>{escape(answer.text)}</h2>{note}{table}</section>"
+
+
+def _count_text(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
 
 
 def svg_plane(dots: Sequence[PlotPoint], level: Sequence[tuple[float, float]] = ()) -> str:
@@ -518,9 +473,7 @@ def svg_plane(dots: Sequence[PlotPoint], level: Sequence[tuple[float, float]] = 
     boxes = place_point_labels(positions, sizes, (0, 0, WIDE, HIGH), gap=5)
     line = " ".join(f"{x:.1f},{HIGH - y:.1f}" for x, y in (_svg_position(*point) for point in level))
     curve = f'<polyline class="level" points="{line}"/>' if level else ""
-    ordered = sorted(
-        zip(dots, positions, boxes, strict=True), key=lambda item: item[2] is not None
-    )  # labels above dots
+    ordered = sorted(zip(dots, positions, boxes, strict=True), key=lambda item: item[2] is not None)  # labels on top
     dots_svg = "".join(_dot(*item) for item in ordered)
     return f'<svg class="plane" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="words">{dots_svg}{curve}</svg>'
 
@@ -552,27 +505,25 @@ def _count_suffix(count: int | None) -> str:
 
 
 def _coordinates_table(projection: WordProjection) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(word)}</td><td class="number">{x:+.4f}</td><td class="number">{y:+.4f}</td>'
-        f'<td class="number">{"" if count is None else f"{count:,}"}</td></tr>'
-        for word, (x, y), count in zip(projection.words, projection.points.tolist(), projection.counts, strict=True)
-    )
-    head = "".join(f"<th class=number>{name}</th>" for name in ("first", "second", "seen"))
-    return _details_html("Figures", f"<thead><tr><th>word</th>{head}</tr></thead><tbody>{rows}</tbody>")
+    columns = zip(projection.words, projection.points.tolist(), projection.counts, strict=True)
+    rows = ((escape(word), f"{x:+.4f}", f"{y:+.4f}", _count_text(count)) for word, (x, y), count in columns)
+    return _details_html("Figures", html_table(("word", "#first", "#second", "#seen"), rows))
 
 
 def _bands(norms: VectorNorms) -> str:
-    def cells() -> Iterator[str]:
-        for band in norms.bands:
-            cosine = "" if band.cosine is None else f"{band.cosine:.3f}"
-            columns = (f"{band.min_count:,} to {band.max_count:,}", f"{band.words:,}", f"{band.median:.3f}")
-            figures = (*columns, f"{band.shortest:.3f} to {band.longest:.3f}", cosine)
-            yield "<tr>" + "".join(f'<td class="number">{one}</td>' for one in figures) + "</tr>"
-
-    names = ("times seen", "words", "median length", "eight of ten", "mean cosine of two")
-    head = "".join(f"<th class=number>{name}</th>" for name in names)
-    return _details_html("Bands", f"<thead><tr>{head}</tr></thead><tbody>{''.join(cells())}</tbody>")
+    rows = (
+        (
+            f"{band.min_count:,} to {band.max_count:,}",
+            f"{band.words:,}",
+            f"{band.median:.3f}",
+            f"{band.shortest:.3f} to {band.longest:.3f}",
+            "" if band.cosine is None else f"{band.cosine:.3f}",
+        )
+        for band in norms.bands
+    )
+    columns = ("#times seen", "#words", "#median length", "#eight of ten", "#mean cosine of two")
+    return _details_html("Bands", html_table(columns, rows))
 
 
 def _details_html(title: str, table: str) -> str:
-    return f"<details open><summary>{title}</summary><table>{table}</table></details>"
+    return f"<details open><summary>{title}</summary>{table}</details>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,11 @@ class FrequencyBand:
     shortest: float
     longest: float
     cosine: float | None
+
+    @property
+    def center(self) -> float:
+        """Geometric mean of the range of counts."""
+        return math.sqrt(max(self.min_count, 1) * self.max_count)
 
     def to_dict(self) -> dict[str, Any]:
         figures = {"median": self.median, "tenth": self.shortest, "nine_tenths": self.longest, "alike": self.cosine}
@@ -209,6 +215,11 @@ class WordProjection:
     groups: tuple[int, ...]
     query_words: tuple[bool, ...]
     notes: tuple[str, ...]
+
+    @property
+    def highlighted(self) -> tuple[bool, ...]:
+        """Which words were given, where they stand among their neighbors."""
+        return (False,) * len(self.words) if all(self.query_words) else self.query_words
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"explained_variance": [round(share, 6) for share in self.explained_variance]}

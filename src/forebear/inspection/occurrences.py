@@ -55,6 +55,14 @@ class Occurrence:
     def surface(self) -> str:
         return self.sentence[self.start : self.end]
 
+    @property
+    def before(self) -> str:
+        return self.sentence[: self.start]
+
+    @property
+    def after(self) -> str:
+        return self.sentence[self.end :]
+
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"sentence": self.sentence, "start": self.start, "end": self.end}
         return data | {"file": self.file, "line": self.line} | ({} if self.sense is None else {"sense": self.sense})

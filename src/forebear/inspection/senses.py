@@ -251,10 +251,7 @@ class RunSenses:
         by_context: dict[tuple[str, str], Occurrence] = {}
         for member in self.groups[group].members if max_count else ():
             occurrence = self.occurrences[member]
-            contexts = (
-                occurrence.sentence[: occurrence.start][-NEAR:].casefold(),
-                occurrence.sentence[occurrence.end :][:NEAR].casefold(),
-            )
+            contexts = occurrence.before[-NEAR:].casefold(), occurrence.after[:NEAR].casefold()
             by_context.setdefault(contexts, occurrence)
             if len(by_context) == max_count:
                 break

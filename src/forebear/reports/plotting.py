@@ -135,7 +135,7 @@ def _font_hint(missing: set[str]) -> str:
 # --- Figures: style and output ---
 
 
-INK, SOFT, FAINT, ACCENT = "#22201d", "#6f6a63", "#d9d4cc", "#c2410c"
+INK, SOFT, FAINT, ACCENT, BLUE = "#22201d", "#6f6a63", "#d9d4cc", "#c2410c", "#1c4f9c"
 DOTS_PER_INCH = 160  # resolution of bitmaps
 MAX_INCHES = 16.0  # maximum side length
 

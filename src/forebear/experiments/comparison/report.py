@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from forebear.experiments.comparison.cost_plot import COST_AXES, plot_task_comparison, plot_text_comparison
@@ -26,14 +25,12 @@ from forebear.experiments.comparison.verdict import (
     text_conclusions,
     text_headline,
 )
+from forebear.reports.page import html_page, read_assets
 from forebear.settings.units import format_bytes, format_count, format_duration
 
 # Row colors run from ochre (oldest model) to blue (newest), for light and dark backgrounds.
 LIGHT_COLORS = ((0x9A, 0x60, 0x0B), (0xB2, 0x3F, 0x5A), (0x78, 0x49, 0xA6), (0x2B, 0x56, 0xB5))
 DARK_COLORS = ((0xE6, 0xAE, 0x5F), (0xF0, 0x90, 0xA3), (0xC4, 0xA3, 0xEE), (0x93, 0xB6, 0xFF))
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # no network access from the page
-)
 PARETO_MARK = "◆"  # on the Pareto front
 COLUMNS = (
     ("year", ""),
@@ -95,7 +92,9 @@ def _page(comparison: Comparison, headline: str, conditions: Sequence[str], sect
     status = "" if comparison.finished else " This comparison is not finished: the same command goes on."
     subtitle = f'<p class="given">{" · ".join(filter(None, parts))}.{status}</p>'
     header = f"<header><h1>{escape(headline)}</h1>{subtitle}</header>"
-    return _html_page(headline, header + "".join(sections), len(comparison.rows))
+    style, script = (read_assets("forebear.experiments.comparison", name) for name in ("page.css", "page.js"))
+    style += _row_colors(len(comparison.rows))
+    return html_page(headline, header + "".join(sections), style, f"<script>{script}</script>")
 
 
 def _base_name(path: str) -> str:
@@ -166,21 +165,6 @@ def _footer(comparison: Comparison, folders: str, usage: str = "") -> str:
         f'<footer class="small"><p>{credit} All figures stand in <code>comparison.json</code>, {folders}, both beside'
         f" this page.{code}</p></footer>"
     )
-
-
-def _html_page(title: str, body: str, rows: int) -> str:
-    """A self-contained page around `body`, with a color for each row and no network access."""
-    style, script = (
-        files("forebear.experiments.comparison").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
-    )
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
-        f"<title>{escape(title)}</title><style>{style}{_row_colors(rows)}</style></head>"
-        f"<body><main>{body}</main><script>{script}</script></body></html>\n"
-    )
-    return page.encode("utf-8", "replace").decode("utf-8")  # a file name may hold characters that UTF-8 cannot encode
 
 
 def _row_colors(count: int) -> str:
