@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -106,6 +106,16 @@ def _letter_matrix(words: Sequence[str]) -> np.ndarray:
 
 SplitWords = Callable[[str], Sequence[str]]
 AnalogyMethod = Literal["add", "multiply"]
+
+
+class AnalogyOptions(TypedDict, total=False):
+    """Options of `Lexicon.analogy`."""
+
+    top: int
+    method: AnalogyMethod
+    approximate: bool
+
+
 ONEHOT_NOTE = "one-hot vectors: any other word is equally far (cosine 0), which is why later milestones exist"
 ZERO_VECTOR_NOTE, NO_OTHER_WORD_NOTE = "its vector is all zeros, and near to nothing", "there is no other word"
 COSMUL_EPSILON = 1e-6  # avoids division by zero in 3CosMul (Levy and Goldberg 2014)

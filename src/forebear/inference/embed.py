@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 
@@ -72,6 +72,21 @@ class TextEmbeddings:
     num_tokens: np.ndarray  # (texts,)
     num_truncated: np.ndarray  # (texts,)
 
+    @property
+    def columns(self) -> tuple[np.ndarray, list[int], list[int]]:
+        """Vector, used and truncated tokens of each text."""
+        return self.vectors, self.num_tokens.tolist(), self.num_truncated.tolist()
+
+
+class EmbeddingOptions(TypedDict, total=False):
+    """Options of `Run.embed`: those of `embed_with_words`, and `zeros` for texts without a known word (word tables)."""
+
+    layers: LayerChoice | None
+    pooling: EmbeddingPooling | None
+    long: LongTextPolicy | None
+    normalise: bool
+    zeros: bool
+
 
 def embed_with_words(
     model: Model,
@@ -92,15 +107,32 @@ def embed_with_words(
         long: "windows" averages windows of an overlong text by their tokens; "truncate" uses the first one.
         normalise: Whether to scale vectors to unit length.
     """
+    from forebear.nn.encode_rows import token_vectors
+
     texts = [texts] if isinstance(texts, str) else list(texts)
-    options: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
-    if words:
-        return _embed_tokens_and_words(model, tokenizer, texts, **options)
-    embeddings = embed_matrix(model, tokenizer, texts, **options)
-    rows = zip(
-        texts, embeddings.vectors, embeddings.num_tokens.tolist(), embeddings.num_truncated.tolist(), strict=True
-    )
-    return [EmbeddedText(text, vector, tokens, num_truncated) for text, vector, tokens, num_truncated in rows]
+    if not words:
+        embeddings = embed_matrix(
+            model, tokenizer, texts, layers=layers, pooling=pooling, long=long, normalise=normalise
+        )
+        return [EmbeddedText(*fields) for fields in zip(texts, *embeddings.columns, strict=True)]
+    mixture = _layer_mixture(model, layers, pooling, long)
+    clean_texts = [replace_surrogates(text) for text in texts]
+    encodings = [tokenizer.encode(text) for text in clean_texts]
+    counts = np.array([len(encoding.ids) for encoding in encodings], np.int64)
+    ids = np.concatenate([encoding.ids for encoding in encodings]) if encodings else np.zeros(0, np.int64)
+    special_tokens, rows, text_ids = _text_rows(model, tokenizer, clean_texts, ids, counts, long)
+    windows_by_text: list[list[np.ndarray]] = [[] for _ in texts]
+    for text_id, row_vectors in zip(text_ids, token_vectors(model, rows, mixture), strict=True):
+        windows_by_text[text_id].append(row_vectors)
+    results = []
+    for text, clean_text, encoding, windows in zip(texts, clean_texts, encodings, windows_by_text, strict=True):
+        inner_vectors = np.concatenate([special_tokens.inner(window) for window in windows])
+        pooled = [_pool(window, pooling) for window in windows]
+        vector = _normalize_if(np.average(pooled, axis=0, weights=[len(window) for window in windows]), normalise)
+        contextual_words = tuple(_contextual_words(clean_text, encoding, inner_vectors, normalise))
+        num_read = len(inner_vectors)
+        results.append(EmbeddedText(text, vector, num_read, len(encoding.ids) - num_read, contextual_words))
+    return results
 
 
 def embed_matrix(
@@ -116,15 +148,10 @@ def embed_matrix(
     """`embed_with_words` for many texts, without words: all vectors in one array."""
     from forebear.nn.encode_rows import pooled_vectors
 
-    require_choice("pooling", pooling, get_args(Pooling))
-    require_choice("long", long, get_args(LongTextPolicy))
-    mixture = layer_weights(model, layers)
+    mixture = _layer_mixture(model, layers, pooling, long)
     clean_texts = [replace_surrogates(text) for text in texts]
     ids, counts = tokenizer.encode_many(clean_texts)
-    reject_empty_texts(counts)
-    ids = _with_oov_ids(model, tokenizer, clean_texts, ids, counts)
-    special_tokens = _SpecialTokens.of(model, tokenizer)
-    rows, text_ids = special_tokens.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
+    special_tokens, rows, text_ids = _text_rows(model, tokenizer, clean_texts, ids, counts, long)
     if not rows:
         return TextEmbeddings(np.empty((0, model.encoder.width), np.float32), counts, counts)  # pyright: ignore
     vectors = pooled_vectors(model, rows, mixture, pooling)
@@ -139,62 +166,30 @@ def embed_matrix(
     return TextEmbeddings(vectors, num_read, counts - num_read)
 
 
-def _embed_tokens_and_words(
-    model: Model,
-    tokenizer: Tokenizer,
-    texts: list[str],
-    *,
-    layers: LayerChoice,
-    pooling: Pooling,
-    long: LongTextPolicy,
-    normalise: bool,
-) -> list[EmbeddedText]:
-    """`embed_with_words` with word vectors."""
-    from forebear.nn.encode_rows import token_vectors
-
+def _layer_mixture(model: Model, layers: LayerChoice, pooling: Pooling, long: LongTextPolicy) -> dict[int, float]:
+    """The weight of each layer, after checking all options."""
     require_choice("pooling", pooling, get_args(Pooling))
     require_choice("long", long, get_args(LongTextPolicy))
-    mixture = layer_weights(model, layers)
-    encodings = [tokenizer.encode(replace_surrogates(text)) for text in texts]
-    counts = np.array([len(encoding.ids) for encoding in encodings], np.int64)
+    return layer_weights(model, layers)
+
+
+def _text_rows(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    ids: np.ndarray,
+    counts: np.ndarray,
+    long: LongTextPolicy,
+) -> tuple[_SpecialTokens, list[np.ndarray], np.ndarray]:
+    """The special tokens around texts with these ids, all rows, and the text of each row."""
     reject_empty_texts(counts)
-    special_tokens = _SpecialTokens.of(model, tokenizer)
-    ids = np.concatenate([encoding.ids for encoding in encodings]) if encodings else np.zeros(0, np.int64)
-    ids = _with_oov_ids(model, tokenizer, list(map(replace_surrogates, texts)), ids, counts)
-    rows, text_ids = special_tokens.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
-    vectors_by_text: list[list[np.ndarray]] = [[] for _ in texts]
-    for text_id, row_vectors in zip(text_ids, token_vectors(model, rows, mixture), strict=True):
-        vectors_by_text[text_id].append(row_vectors)
-    results = []
-    for text, encoding, windows in zip(texts, encodings, vectors_by_text, strict=True):
-        inner_vectors = np.concatenate([special_tokens.inner(window) for window in windows])
-        vector = np.average(
-            [_pool(window, pooling) for window in windows], axis=0, weights=[len(window) for window in windows]
-        )
-        contextual_words = tuple(_contextual_words(replace_surrogates(text), encoding, inner_vectors, normalise))
-        results.append(
-            EmbeddedText(
-                text,
-                _normalize_if(vector, normalise),
-                len(inner_vectors),
-                len(encoding.ids) - len(inner_vectors),
-                contextual_words,
-            )
-        )
-    return results
-
-
-def _with_oov_ids(
-    model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
-) -> np.ndarray:
-    """The ids; for a character CNN, out-of-vocabulary words get ids of their own."""
     embedding = model.encoder.embedding
-    spelling = None if embedding is None else embedding.spelling
-    if spelling is None:
-        return ids
-    from forebear.data.tokenizers.char_ids import oov_ids
+    if embedding is not None and embedding.spelling is not None:  # words out of the vocabulary get ids of their own
+        from forebear.data.tokenizers.char_ids import oov_ids
 
-    return oov_ids(tokenizer, spelling, texts, ids, counts)
+        ids = oov_ids(tokenizer, embedding.spelling, texts, ids, counts)
+    special_tokens = _SpecialTokens.of(model, tokenizer)
+    return special_tokens, *special_tokens.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
 
 
 def require_choice(name: str, value: str, known: Sequence[str]) -> None:
@@ -252,13 +247,9 @@ class _SpecialTokens:
     @classmethod
     def of(cls, model: Model, tokenizer: Tokenizer) -> _SpecialTokens:
         encoder = model.encoder
-        roles = (
-            {} if encoder.sees == "text" else tokenizer.special_roles
-        )  # task encoders over words have no special tokens
+        roles = {} if encoder.sees == "text" else tokenizer.special_roles  # task encoders over words have none
         end = roles.get("end")
-        start = (
-            roles.get("start", end) if encoder.sees == "all" else end
-        )  # causal models start with the end-of-text token
+        start = roles.get("start", end) if encoder.sees == "all" else end  # causal models start with the end of a text
         start, end = encoder.borders or (start, end)
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()
@@ -294,7 +285,9 @@ def _normalize_if(vector: np.ndarray, normalise: bool) -> np.ndarray:
     return vector / max(float(np.linalg.norm(vector)), MIN_VECTOR_NORM) if normalise else vector
 
 
-def _contextual_words(text: str, encoding: TokenEncoding, vectors: np.ndarray, normalise: bool):
+def _contextual_words(
+    text: str, encoding: TokenEncoding, vectors: np.ndarray, normalise: bool
+) -> Iterator[ContextualWord]:
     """Each word with the mean of its token vectors; Chinese is segmented, whitespace skipped."""
     from forebear.data.segmentation import Segmenter
 
@@ -308,11 +301,9 @@ def _contextual_words(text: str, encoding: TokenEncoding, vectors: np.ndarray, n
     word_ids = np.searchsorted(ends, starts, side="right")
     for word in np.unique(word_ids).tolist():
         begin, end = int(ends[word - 1]) if word else 0, int(ends[word])
-        word_text = text[begin:end]
-        if word_text.strip():
-            yield ContextualWord(
-                word_text, begin, end, _normalize_if(vectors[word_ids == word].mean(axis=0), normalise)
-            )
+        if text[begin:end].strip():
+            vector = _normalize_if(vectors[word_ids == word].mean(axis=0), normalise)
+            yield ContextualWord(text[begin:end], begin, end, vector)
 
 
 # --- Word vectors of a run ---
@@ -334,9 +325,8 @@ def word_matcher(run: LoadedRun) -> WordMatcher:
     """The matcher of words in texts against the word vectors of the run."""
     from forebear.embeddings.phrases import PhraseModel
 
-    return WordMatcher(
-        run.word_table, run.tokenizer, run.network.phrases if isinstance(run.network, PhraseModel) else None
-    )
+    phrases = run.network.phrases if isinstance(run.network, PhraseModel) else None
+    return WordMatcher(run.word_table, run.tokenizer, phrases)
 
 
 def lexicon_for(run: LoadedRun) -> Lexicon:
@@ -358,29 +348,20 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
     if tokenizer.kind != "words":
         hint = "train with --tokenizer words; or search the sentences of a file: forebear neighbours --among FILE"
         raise InputError(f"its tokens are {tokenizer.kind}, not words", file=path, hint=hint)
-    if run.folder.spec.learning == "counting":
-        raise InputError(
-            "counts, and has no vectors", file=path, hint=f"it can be asked to: {', '.join(run.capabilities)}"
-        )
+    model = require_network(run)
     from forebear.nn.char_cnn import CharCNNEmbedding  # loads torch, which word tables do not need
 
-    ids = np.array(
-        [token_id for token_id in range(tokenizer.vocab_size) if token_id not in tokenizer.special_ids], np.int64
-    )
+    special_ids = tokenizer.special_ids
+    ids = np.array([token_id for token_id in range(tokenizer.vocab_size) if token_id not in special_ids], np.int64)
+    words = [tokenizer.id_to_token(token_id) for token_id in ids.tolist()]
     token_table = dict(run.network.named_parameters()).get(TOKEN_TABLE_TENSOR)
-    embedding = run.model.encoder.embedding
-    if token_table is None and isinstance(embedding, CharCNNEmbedding):
-        return WordVectors(
-            [tokenizer.id_to_token(int(token_id)) for token_id in ids],
-            embedding.word_table(ids),
-            compose=embedding.char_rows,
-        )
-    if token_table is None:
+    if token_table is not None:
+        return WordVectors(words, token_table.detach().float().numpy()[ids])
+    embedding = model.encoder.embedding
+    if not isinstance(embedding, CharCNNEmbedding):
         hint = "ask the run that it was made of, or one that was pretrained"
         raise InputError("has no table of words to be read", file=path, hint=hint)
-    return WordVectors(
-        [tokenizer.id_to_token(int(token_id)) for token_id in ids], token_table.detach().float().numpy()[ids]
-    )
+    return WordVectors(words, embedding.word_table(ids), compose=embedding.char_rows)
 
 
 # --- Embeddings by a run ---
@@ -394,20 +375,21 @@ def require_network(run: LoadedRun) -> Model:
     return run.network
 
 
-def embed_texts(run: LoadedRun, texts: Sequence[str], **how: Any) -> TextEmbeddings:
+def embed_texts(run: LoadedRun, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> TextEmbeddings:
     """Embed texts with the network of a run, or with its word vectors."""
     if is_word_table(run):
-        return run.pooled_texts.embed_texts(texts, **resolve_embedding_options(run, **how))
-    return embed_matrix(require_network(run), run.tokenizer, texts, **resolve_embedding_options(run, **how))
+        return run.pooled_texts.embed_texts(texts, **resolve_embedding_options(run, **options))
+    return embed_matrix(require_network(run), run.tokenizer, texts, **resolve_embedding_options(run, **options))
 
 
-def embed_with_run(run: LoadedRun, texts: Sequence[str], *, words: bool = False, **how: Any) -> list[EmbeddedText]:
+def embed_with_run(
+    run: LoadedRun, texts: Sequence[str], *, words: bool = False, **options: Unpack[EmbeddingOptions]
+) -> list[EmbeddedText]:
     """Embed texts and optionally their words with the network of a run, or with its word vectors."""
     if is_word_table(run):
-        return run.pooled_texts.embed(texts, words=words, **resolve_embedding_options(run, **how))
-    return embed_with_words(
-        require_network(run), run.tokenizer, texts, words=words, **resolve_embedding_options(run, **how)
-    )
+        return run.pooled_texts.embed(texts, words=words, **resolve_embedding_options(run, **options))
+    model = require_network(run)
+    return embed_with_words(model, run.tokenizer, texts, words=words, **resolve_embedding_options(run, **options))
 
 
 def resolve_embedding_options(
@@ -485,26 +467,18 @@ class PooledTexts:
         words_by_text: list[tuple[ContextualWord, ...] | None] = [None] * len(texts)
         if matches.spans is not None:
             rows_by_text = np.split(matches.rows, np.cumsum(matches.counts)[:-1])
-            text_rows = zip(texts, rows_by_text, matches.spans, strict=True)
             words_by_text = [
-                self._words(replace_surrogates(text), rows, spans, normalise) for text, rows, spans in text_rows
+                self._words(replace_surrogates(text), rows, spans, normalise)
+                for text, rows, spans in zip(texts, rows_by_text, matches.spans, strict=True)
             ]
-        fields = zip(
-            texts,
-            embeddings.vectors,
-            embeddings.num_tokens.tolist(),
-            embeddings.num_truncated.tolist(),
-            words_by_text,
-            strict=True,
-        )
-        return [EmbeddedText(*values) for values in fields]
+        return [EmbeddedText(*fields) for fields in zip(texts, *embeddings.columns, words_by_text, strict=True)]
 
     def _words(
         self, text: str, rows: np.ndarray, spans: list[tuple[int, int]], normalise: bool
     ) -> tuple[ContextualWord, ...]:
         known = rows != NO_WORD
         vectors = self._normalize_rows(self._vectors(rows[known]), normalise)
-        known_spans = (span for span, is_known in zip(spans, known.tolist(), strict=True) if is_known)
+        known_spans = (spans[index] for index in np.flatnonzero(known).tolist())
         word_vectors = zip(known_spans, vectors, strict=True)
         return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in word_vectors)
 
@@ -521,9 +495,8 @@ class PooledTexts:
         has_words = num_read > 0
         vectors = np.zeros((len(num_read), self._width), np.float32)
         if has_words.any():
-            vectors[has_words] = self._pool_rows(
-                rows, (np.cumsum(has_words) - 1)[text_ids], num_read[has_words], pooling
-            )
+            pooled_ids = (np.cumsum(has_words) - 1)[text_ids]
+            vectors[has_words] = self._pool_rows(rows, pooled_ids, num_read[has_words], pooling)
         return TextEmbeddings(self._normalize_rows(vectors, normalise), num_read, matches.counts - num_read)
 
     def _pool_rows(

@@ -15,7 +15,14 @@ from forebear.inference.next import BLANK_PATTERN
 from forebear.inference.predictor import eos_id, make_row
 from forebear.inference.prompt_templates import continuation_tokens
 from forebear.inference.prompting import score_options
-from forebear.inference.sampling import GENERATION_BATCH, AllowedTokens, require_positive, stop_strings
+from forebear.inference.sampling import (
+    GENERATION_BATCH,
+    AllowedTokens,
+    GenerationOptions,
+    require_positive,
+    sample_texts,
+    stop_strings,
+)
 from forebear.inference.stream_decode import GeneratedText, TextStream
 
 if TYPE_CHECKING:
@@ -24,9 +31,8 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import CausalLM
     from forebear.inference.prompting import PromptAnswer
 
-IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis(
-    (), -math.inf, -math.inf, is_finished=True
-)  # every continuation has probability 0
+# What stands for a search that found nothing: every continuation has probability 0.
+IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)
 MAX_CHARACTER_BYTES = 4  # maximum bytes, and so byte tokens, of a character
 
 
@@ -83,20 +89,22 @@ def _stop_condition(
 
     def over(source: int, ids: np.ndarray) -> bool:
         context = prompts[source] if len(ids) <= max_tokens else ids[-max_tokens - 1 : -max_tokens]
-        stream = TextStream(tokenizer, context, stop)
-        for token in ids[-max_tokens:].tolist():
-            stream.append(token)
-        return stream.stopped
+        return _decode(tokenizer, context, stop, ids[-max_tokens:].tolist()).stopped
 
     return over
+
+
+def _decode(tokenizer: Tokenizer, context: np.ndarray, stop: tuple[str, ...], ids: Sequence[int]) -> TextStream:
+    stream = TextStream(tokenizer, context, stop)
+    for token in ids:
+        stream.append(token)
+    return stream
 
 
 def _to_generated_text(
     tokenizer: Tokenizer, prompt: str, prompt_ids: np.ndarray, stop: tuple[str, ...], rank: int, hypothesis: Hypothesis
 ) -> GeneratedText:
-    stream = TextStream(tokenizer, prompt_ids, stop)
-    for token in hypothesis.ids:
-        stream.append(token)
+    stream = _decode(tokenizer, prompt_ids, stop, hypothesis.ids)
     stream.finish()
     stop_reason = "stop" if stream.stopped else "end" if hypothesis.is_finished else "length"
     return GeneratedText(prompt, rank, stream.text, hypothesis.ids, stop_reason, hypothesis.log_prob, hypothesis.score)
@@ -127,6 +135,16 @@ def _to_choice_text(tokenizer: Tokenizer, prompt: str, answer: PromptAnswer) -> 
 # --- Methods: sampling, beam search, choices ---
 
 
+class AllGenerationOptions(GenerationOptions, total=False):
+    """The options of all methods."""
+
+    samples: int
+    beams: int
+    best: int
+    length_penalty: float
+    choices: Sequence[str]
+
+
 # By the option that selects a method ("": sampling), the options it takes; others are rejected.
 METHOD_OPTIONS = {
     "": ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "samples", "length", "stop"),
@@ -151,14 +169,18 @@ def generation_method(options: dict[str, Any]) -> str:
     return method
 
 
+GENERATORS: dict[str, Callable[..., list[GeneratedText]]] = {
+    "": sample_texts,
+    "beams": beam_search_texts,
+    "choices": choose_continuations,
+}
+
+
 def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
     """All options of the selected method: the given ones, and defaults for the others."""
     method = generation_method(options)
-    defaults = {
-        name: parameter.default
-        for name, parameter in signature(_generator_for(method)).parameters.items()
-        if name in METHOD_OPTIONS[method]
-    }
+    parameters = signature(GENERATORS[method]).parameters.values()
+    defaults = {each.name: each.default for each in parameters if each.name in METHOD_OPTIONS[method]}
     resolved = defaults | {name: value for name, value in options.items() if value is not None}
     return {**resolved, "stop": list(resolved["stop"])} if "stop" in resolved else resolved
 
@@ -168,13 +190,4 @@ def generate_texts(
 ) -> list[GeneratedText]:
     """Continue each prompt with the method selected by the options."""
     given_options = {name: value for name, value in options.items() if value is not None}
-    return _generator_for(generation_method(given_options))(predictor, tokenizer, prompts, **given_options)
-
-
-def _generator_for(method: str) -> Callable[..., list[GeneratedText]]:
-    if not method:
-        from forebear.inference.sampling import sample_texts
-
-        return sample_texts
-
-    return beam_search_texts if method == "beams" else choose_continuations
+    return GENERATORS[generation_method(given_options)](predictor, tokenizer, prompts, **given_options)

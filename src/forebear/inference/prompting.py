@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -50,7 +51,7 @@ from forebear.inference.prompt_templates import (
     validate_options,
 )
 from forebear.inference.sampling import GenerationOptions, log_normalizers, require_positive, sample_texts
-from forebear.inference.stream_decode import GeneratedText, StopReason
+from forebear.inference.stream_decode import StopReason
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -86,9 +87,8 @@ def _score_tree(
             for number in numbers:
                 by_token.setdefault(tails[number][depth], []).append(number)
             for token, continuing in by_token.items():
-                log_probs[continuing] += (
-                    float(scores[row, token]) - normalizers[row] if scores[row, token] > -np.inf else -np.inf
-                )
+                is_possible = scores[row, token] > -np.inf
+                log_probs[continuing] += float(scores[row, token]) - normalizers[row] if is_possible else -np.inf
                 if remaining := [number for number in continuing if len(tails[number]) > depth + 1]:
                     branches.append((row, token, remaining))
         if branches:
@@ -135,19 +135,15 @@ def lm_scores(
 ) -> list[list[LMScore]]:
     """Scores of each wording of each prompt, computed in common batches."""
     spans = [list(_counted_spans(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in prompts]
-    all_spans = [span for prompt_spans in spans for span in prompt_spans]
-    log_probs = (
-        _masked_log_probs(scorer, all_spans)
-        if is_masked_lm(scorer)
-        else _causal_log_probs(scorer, tokenizer, all_spans)
-    )
+    all_spans = list(chain.from_iterable(spans))
+    if is_masked_lm(scorer):
+        log_probs = _masked_log_probs(scorer, all_spans)
+    else:
+        log_probs = _causal_log_probs(scorer, tokenizer, all_spans)
     values = iter(log_probs.tolist())
     return [
-        [
-            LMScore(next(values) - span.spelling, span.end - span.begin, span.bytes, span.unknown)
-            for span in prompt_spans
-        ]
-        for prompt_spans in spans
+        [LMScore(next(values) - span.spelling, span.end - span.begin, span.bytes, span.unknown) for span in group]
+        for group in spans
     ]
 
 
@@ -158,31 +154,22 @@ def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
 
 def _counted_spans(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[_CountedSpan]:
     start, rows = fit.frame.start, [encoding.ids for encoding in fit.pieces]
-    word_ranges = [
-        _word_tokens(encoding, start, words) for encoding, words in zip(fit.pieces, fit.wordings, strict=True)
-    ]
+    wordings = list(zip(fit.pieces, fit.wordings, strict=True))
+    word_ranges = [_word_tokens(encoding, start, words) for encoding, words in wordings]
     # Words may change the tokenization around them: then tokens that differ count too.
     before = min(_common_prefix_length(rows), *(word_range.start for word_range in word_ranges))
     num_after = min(
         _common_prefix_length([row[::-1] for row in rows]),
         *(len(row) - word_range.stop for row, word_range in zip(rows, word_ranges, strict=True)),
     )
-    for encoding, words, word_range in zip(fit.pieces, fit.wordings, word_ranges, strict=True):
+    for (encoding, words), word_range in zip(wordings, word_ranges, strict=True):
         text, end = fit.frame.full_text(words), len(encoding.ids) - (0 if to_the_end else num_after)
         unknown_bytes = unknown_token_bytes(text, encoding, tokenizer.unk_id)
         is_unknown = encoding.ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
-        spelling_nats = oov_spelling_bits(
-            int(is_unknown[before:end].sum()), int(unknown_bytes[before:end].sum())
-        ) * math.log(2)
-        counted_text = text[start:].lstrip() if to_the_end else words.lstrip()
-        yield _CountedSpan(
-            encoding.ids,
-            before,
-            end,
-            utf8_size(counted_text),
-            spelling_nats,
-            int(is_unknown[word_range.start : word_range.stop].sum()),
-        )
+        spelling_bits = oov_spelling_bits(int(is_unknown[before:end].sum()), int(unknown_bytes[before:end].sum()))
+        num_bytes = utf8_size(text[start:].lstrip() if to_the_end else words.lstrip())
+        num_unknown = int(is_unknown[word_range.start : word_range.stop].sum())
+        yield _CountedSpan(encoding.ids, before, end, num_bytes, spelling_bits * math.log(2), num_unknown)
 
 
 def _word_tokens(encoding: TokenEncoding, start: int, words: str) -> range:
@@ -212,9 +199,8 @@ def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence
             scored_whole += numbers
             continue
         tails = [spans[number].ids[first.begin :].tolist() for number in numbers]
-        log_probs[numbers] = continuation_log_probs(
-            predictor, make_row(first.ids[: first.begin], end, ends=False), tails
-        )
+        prefix = make_row(first.ids[: first.begin], end, ends=False)
+        log_probs[numbers] = continuation_log_probs(predictor, prefix, tails)
     rows = [make_row(spans[number].ids, end, ends=False) for number in scored_whole]
     row_scores = (scores for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
     for number, scores in zip(scored_whole, row_scores, strict=True):
@@ -288,14 +274,15 @@ class OptionScore:
             "name": self.name,
             "probability": self.probability,
             "score": finite_or_none(self.score),
+            "log_probability": finite_or_none(self.log_prob),
+            "wording": self.verbalizer,
+            "whole": self.prompt,
+            "tokens": self.tokens,
+            "bytes": self.bytes,
+            "unknown_tokens": self.num_unknown,
         }
-        result |= {"log_probability": finite_or_none(self.log_prob), "wording": self.verbalizer, "whole": self.prompt}
-        result |= {"tokens": self.tokens, "bytes": self.bytes, "unknown_tokens": self.num_unknown}
-        return (
-            result
-            if self.neutral_log_probability is None
-            else {**result, "neutral": finite_or_none(self.neutral_log_probability)}
-        )
+        neutral = self.neutral_log_probability
+        return result if neutral is None else {**result, "neutral": finite_or_none(neutral)}
 
 
 @dataclass(frozen=True)
@@ -325,15 +312,27 @@ class PromptAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        best = self.best
-        result: dict[str, Any] = {"text": self.text, "answer": None if best is None else best.name}
-        result |= {
+        return {
+            "text": self.text,
+            "answer": None if self.best is None else self.best.name,
             "tied": self.is_tied,
             "cut_tokens": self.num_truncated,
             "shots": self.shots,
             "pseudo": self.is_pseudo_likelihood,
+            "answers": [answer.to_dict() for answer in self.answers],
         }
-        return {**result, "answers": [answer.to_dict() for answer in self.answers]}
+
+
+class PromptOptions(TypedDict, total=False):
+    """Options of `score_options`."""
+
+    labels: LabelSpec | None
+    choices: Sequence[str] | None
+    template: str | None
+    shots: Shots
+    calibrate: bool | None
+    neutral: str | None
+    per: ScoreUnit
 
 
 def score_options(
@@ -358,41 +357,36 @@ def score_options(
     A text too long for the run's context loses what lies farthest from the answer; `cut` says how many tokens.
     """
     if (labels is None) == (choices is None):
-        message = "neither labels nor choices" if labels is None else "both labels and choices"
-        raise InputError(
-            f"{message} to choose from", hint='give --labels "good,bad", or --choices "this one" "that one"'
-        )
+        message = f"{'neither labels nor' if labels is None else 'both labels and'} choices to choose from"
+        raise InputError(message, hint='give --labels "good,bad", or --choices "this one" "that one"')
     if per not in get_args(ScoreUnit):
         raise InputError(f"per is {per!r}", hint=f"choose one of {', '.join(get_args(ScoreUnit))}")
     calibrates = labels is not None if calibrate is None else calibrate
     if neutral is not None and not calibrates:
         raise InputError("a neutral text changes nothing without calibration", hint="add --calibrate, or leave it out")
     neutral_text = replace_surrogates(neutral or "") if calibrates else None
+    shot_texts: list[str] = []
     if labels is None:
         if template is not None or shots:
             raise InputError("choices take no template and no examples", hint="write the text out, or give --labels")
-        options = validate_options(
-            [AnswerOption(name, (name,)) for name in choices or ()], "choice", "an argument for each"
-        )
-        prompt_scorer = _PromptScorer(
-            scorer, tokenizer, options, _choice_framer(scorer, tokenizer, options), (), neutral_text, per
-        )
+        choice_options = [AnswerOption(name, (name,)) for name in choices or ()]
+        options = validate_options(choice_options, "choice", "an argument for each")
+        framer = _choice_framer(scorer, tokenizer, options)
     else:
         options = parse_labels(labels)
         parsed = _parse_template(template, options)
         _check_shot_labels(shots, options)
         wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
         shot_texts = parsed.render_shots(shots, {option.name: option.wordings[0] for option in options})
-        prompt_scorer = _PromptScorer(
-            scorer, tokenizer, options, lambda text: (parsed.frame(text), wordings), shot_texts, neutral_text, per
-        )
-    texts = [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
-    groups = range(0, len(texts), BATCH_TEXTS)
-    return [
-        answer
-        for first in groups
-        for answer in prompt_scorer.answer_texts(texts[first : first + BATCH_TEXTS], first + 1)
-    ]
+
+        def framer(text: str) -> FramedOptions:
+            return parsed.frame(text), wordings
+
+    prompt_scorer = _PromptScorer(scorer, tokenizer, options, framer, shot_texts, neutral_text, per)
+    clean_texts, answers = _clean_texts(texts), []
+    for first in range(0, len(clean_texts), BATCH_TEXTS):
+        answers += prompt_scorer.answer_texts(clean_texts[first : first + BATCH_TEXTS], first + 1)
+    return answers
 
 
 def _parse_template(template: str | None, options: Sequence[AnswerOption]) -> PromptTemplate:
@@ -423,9 +417,8 @@ def _choice_framer(
             raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
         if blanks:
             return PromptFrame(left=text[: blanks[0].start()], right=text[blanks[0].end() :]), names
-        return PromptFrame(left=text, continues=not is_masked_lm(scorer)), tuple(
-            " " * _is_apart(text, name) + name for name in names
-        )
+        spaced_names = tuple(" " * _is_apart(text, name) + name for name in names)
+        return PromptFrame(left=text, continues=not is_masked_lm(scorer)), spaced_names
 
     return frame_text
 
@@ -433,12 +426,9 @@ def _choice_framer(
 def _is_apart(text: str, words: str) -> bool:
     """Whether a space belongs between text and words."""
     before, after = text[-1:], words[0]
-    return not (
-        before.isspace()
-        or after.isspace()
-        or after in CLOSING_PUNCTUATION
-        or max(before, after) >= FIRST_WIDE_CHARACTER
-    )
+    if before.isspace() or after.isspace() or after in CLOSING_PUNCTUATION:
+        return False
+    return max(before, after) < FIRST_WIDE_CHARACTER
 
 
 @dataclass
@@ -475,16 +465,11 @@ class _PromptScorer:
         neutral = [self._fit_neutral(fit) for fit in uncalibrated.values()]
         scores = lm_scores(self.scorer, self.tokenizer, [*prompts, *neutral])
         self.neutral_cache |= dict(zip(uncalibrated, scores[len(prompts) :], strict=True))
-        return [self._to_answer(*one) for one in zip(texts, prompts, scores, strict=False)]
+        return [self._to_answer(*columns) for columns in zip(texts, prompts, scores, strict=False)]
 
     def _fit_shots(self, text: str, number: int) -> FittedPrompt:
-        try:
-            if not text.strip():
-                raise InputError("this text is empty", hint="leave it out, or write some text")
+        with _numbered_text(text, number):
             return fit_with_shots(self.shots, *self.frame_text(text), self.tokenizer, self.limit)
-        except InputError as error:
-            error.line = number
-            raise
 
     def _fit_neutral(self, fit: FittedPrompt) -> FittedPrompt:
         """The same prompt around the neutral text, for calibration."""
@@ -551,9 +536,16 @@ class PromptReply:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        result: dict[str, Any] = {"text": self.text, "answer": self.answer, "written": self.generated_text}
-        result |= {"tokens": self.tokens, "ended": self.stop_reason, "prompt": self.prompt}
-        return {**result, "cut_tokens": self.num_truncated, "shots": self.shots}
+        return {
+            "text": self.text,
+            "answer": self.answer,
+            "written": self.generated_text,
+            "tokens": self.tokens,
+            "ended": self.stop_reason,
+            "prompt": self.prompt,
+            "cut_tokens": self.num_truncated,
+            "shots": self.shots,
+        }
 
 
 def summarize(
@@ -575,18 +567,16 @@ def summarize(
     require_positive(sentences=sentences, length=length)
     if cue is not None and not cue.strip():
         raise InputError("the cue is empty", hint=f"write one, such as {ENGLISH_CUE!r}, or leave it out")
-    texts, prompts = _clean_texts(texts), []
-    for number, text in enumerate(texts, 1):
-        lead = "\n" + replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
-        prompts.append(
-            _fit_text(
-                (), PromptFrame(left=text.rstrip(), lead=lead), tokenizer, _prompt_limit(predictor, length), number
-            )
-        )
+
+    def frame_text(text: str) -> PromptFrame:
+        lead = replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
+        return PromptFrame(left=text.rstrip(), lead=f"\n{lead}")
+
+    def first_sentences(written: str) -> str:
+        return "".join(split_sentences(written)[:sentences]).strip()
+
     how: GenerationOptions = {"length": length, "temperature": 1.0, "top_k": top_k, "top_p": 1.0, "seed": seed}
-    generated = sample_texts(predictor, tokenizer, [_prompt_text(fit) for fit in prompts], **how)
-    answers = ("".join(split_sentences(generation.text.strip())[:sentences]).strip() for generation in generated)
-    return [_to_reply(*generation) for generation in zip(texts, prompts, generated, answers, strict=True)]
+    return _continue_prompts(predictor, tokenizer, texts, frame_text, first_sentences, (), how)
 
 
 def generate_replies(
@@ -609,61 +599,63 @@ def generate_replies(
         hint = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
         raise InputError("without examples a run does not know that it is asked", hint=hint)
     chinese = is_chinese(*(part for shot in shots for part in shot))
-    parsed = PromptTemplate.parse(
-        template if template is not None else CHINESE_QA_TEMPLATE if chinese else ENGLISH_QA_TEMPLATE
-    )
+    default_template = CHINESE_QA_TEMPLATE if chinese else ENGLISH_QA_TEMPLATE
+    parsed = PromptTemplate.parse(default_template if template is None else template)
     if parsed.label_first or parsed.after.strip():
-        raise InputError(
-            "{label} is not at the end of the template", hint=f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
-        )
-    shot_texts, stops = parsed.render_shots(shots), ["\n", *([parsed.before.strip()] if parsed.before.strip() else [])]
-    texts, prompts = _clean_texts(texts), []
-    for number, text in enumerate(texts, 1):
-        frame = PromptFrame(
-            head=parsed.before, left=text, lead=parsed.between.rstrip()
-        )  # a space belongs to what follows it
-        prompts.append(_fit_text(shot_texts, frame, tokenizer, _prompt_limit(predictor, length), number))
+        hint = f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
+        raise InputError("{label} is not at the end of the template", hint=hint)
+
+    def frame_text(text: str) -> PromptFrame:  # a space between belongs to what follows it
+        return PromptFrame(head=parsed.before, left=text, lead=parsed.between.rstrip())
+
+    stops = ["\n", *filter(None, [parsed.before.strip()])]
     how: GenerationOptions = {"length": length, "temperature": 0.0, "stop": stops}
-    generated = sample_texts(predictor, tokenizer, [_prompt_text(fit) for fit in prompts], **how)
+    return _continue_prompts(predictor, tokenizer, texts, frame_text, str, parsed.render_shots(shots), how)
+
+
+def _continue_prompts(
+    predictor: CausalLM,
+    tokenizer: Tokenizer,
+    texts: str | Sequence[str],
+    frame_text: Callable[[str], PromptFrame],
+    extract_answer: Callable[[str], str],
+    shots: Sequence[str],
+    how: GenerationOptions,
+) -> list[PromptReply]:
+    """Generate after the frame of each text, shortened so that all new tokens have room."""
+    limit = None if predictor.max_length is None else predictor.max_length - how.get("length", 0)
+    texts, fitted = _clean_texts(texts), []
+    for number, text in enumerate(texts, 1):
+        with _numbered_text(text, number):
+            fitted.append(fit_with_shots(shots, frame_text(text), ("",), tokenizer, limit))
+    prompts = [fit.frame.full_text("") for fit in fitted]
+    generated = sample_texts(predictor, tokenizer, prompts, **how)
     return [
-        _to_reply(text, fit, generation, generation.text.strip())
-        for text, fit, generation in zip(texts, prompts, generated, strict=True)
+        PromptReply(
+            text,
+            extract_answer(generation.text.strip()),
+            generation.text,
+            len(generation.ids),
+            generation.stop_reason,
+            prompt,
+            fit.num_truncated,
+            fit.shots,
+        )
+        for text, fit, prompt, generation in zip(texts, fitted, prompts, generated, strict=True)
     ]
 
 
-def _clean_texts(texts: str | Sequence[str]) -> list[str]:
-    return [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
-
-
-def _prompt_limit(predictor: CausalLM, length: int) -> int | None:
-    """Maximum prompt length that leaves room for `length` new tokens."""
-    return None if predictor.max_length is None else predictor.max_length - length
-
-
-def _fit_text(
-    shots: Sequence[str], frame: PromptFrame, tokenizer: Tokenizer, limit: int | None, number: int
-) -> FittedPrompt:
+@contextmanager
+def _numbered_text(text: str, number: int) -> Iterator[None]:
+    """Errors carry the number of the text, also that it is empty."""
     try:
-        if not frame.left.strip():
+        if not text.strip():
             raise InputError("this text is empty", hint="leave it out, or write some text")
-        return fit_with_shots(shots, frame, ("",), tokenizer, limit)
+        yield
     except InputError as error:
         error.line = number
         raise
 
 
-def _prompt_text(fit: FittedPrompt) -> str:
-    return fit.frame.full_text("")
-
-
-def _to_reply(text: str, fit: FittedPrompt, generated: GeneratedText, answer: str) -> PromptReply:
-    return PromptReply(
-        text,
-        answer,
-        generated.text,
-        len(generated.ids),
-        generated.stop_reason,
-        _prompt_text(fit),
-        fit.num_truncated,
-        fit.shots,
-    )
+def _clean_texts(texts: str | Sequence[str]) -> list[str]:
+    return [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]

@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
     from forebear.data.io.reader import TextFormat
     from forebear.embeddings.evaluation import AnalogyEval, NeighborEval, SimilarityEval
-    from forebear.embeddings.lexicon import Analogy, AnalogyMethod, Lexicon, WordNeighbors
+    from forebear.embeddings.lexicon import Analogy, AnalogyMethod, AnalogyOptions, Lexicon, WordNeighbors
     from forebear.embeddings.word_table import WordVectors
-    from forebear.inference.embed import EmbeddedText, EmbeddingPooling, LayerChoice, LongTextPolicy, PooledTexts
+    from forebear.inference.embed import EmbeddedText, EmbeddingOptions, PooledTexts
     from forebear.inference.fill import FilledText
+    from forebear.inference.generate import AllGenerationOptions
     from forebear.inference.measure import ProgressFn, TaskEvaluation, TextEvaluation
     from forebear.inference.next import NextTokens
     from forebear.inference.predictor import CausalLM, Seq2Seq
-    from forebear.inference.prompt_templates import LabelSpec, Shots
-    from forebear.inference.prompting import PromptAnswer, PromptReply, ScoreUnit
+    from forebear.inference.prompt_templates import Shots
+    from forebear.inference.prompting import PromptAnswer, PromptOptions, PromptReply
     from forebear.inference.sampling import GenerationOptions
     from forebear.inference.score import ScoredText
     from forebear.inference.similarity import OutlierResult, SentenceNeighbors, Similarity
@@ -127,11 +128,15 @@ class LoadedRun:
     def num_parameters(self) -> int:
         return self.network.num_parameters
 
+    def _require_head(self, head: str, complaint: str) -> None:
+        """Raise InputError if it has no such head."""
+        if head not in self.heads:
+            raise InputError(complaint, file=self.folder.path, hint=self._capabilities_hint())
+
     @cached_property
     def predictor(self) -> CausalLM:
         """The causal language model behind score, next, generate and measure."""
-        if "next" not in self.heads:
-            raise InputError("does not predict the next token", file=self.folder.path, hint=self._capabilities_hint())
+        self._require_head("next", "does not predict the next token")
         if self.folder.spec.learning == "counting":
             return self.network
         from forebear.nn.causal_lm import causal_lm_for
@@ -141,8 +146,7 @@ class LoadedRun:
     @cached_property
     def masked_lm(self) -> MaskedLM:
         """The masked language model behind fill, and behind score and measure as pseudo-likelihood."""
-        if "token" not in self.heads:
-            raise InputError("does not find hidden tokens", file=self.folder.path, hint=self._capabilities_hint())
+        self._require_head("token", "does not find hidden tokens")
         from forebear.nn.masked_lm import MaskedLM
 
         start, end, mask = (self.tokenizer.special_roles[role] for role in ("start", "end", "mask"))
@@ -151,8 +155,7 @@ class LoadedRun:
     @cached_property
     def translator(self) -> Seq2Seq:
         """The sequence-to-sequence model behind translate."""
-        if "translation" not in self.heads:
-            raise InputError("does not translate", file=self.folder.path, hint=self._capabilities_hint())
+        self._require_head("translation", "does not translate")
         from forebear.nn.seq2seq import seq2seq_for
 
         return seq2seq_for(self.network)
@@ -223,32 +226,20 @@ class WithVectors(LoadedRun):
     """The commands of a run that use vectors of words and texts."""
 
     def embed(
-        self,
-        texts: str | Sequence[str],
-        *,
-        layers: LayerChoice | None = None,
-        pooling: EmbeddingPooling = "mean",
-        words: bool = False,
-        long: LongTextPolicy | None = None,
-        normalise: bool = True,
-        zeros: bool = False,
+        self, texts: str | Sequence[str], *, words: bool = False, **options: Unpack[EmbeddingOptions]
     ) -> list[EmbeddedText]:
-        """Embed each text, and optionally each of its words.
+        """Embed each text, and with `words` each of its words in context.
 
-        Args:
+        Options:
             layers: Layer, list of layers, or weights by layer; default: the last. Word tables have no layers.
-            pooling: How token vectors are combined; "sif" is for word tables.
-            words: Whether to return contextual word vectors too.
-            long: How texts beyond the maximum length are handled: "windows" or "truncate".
-            normalise: Whether to scale vectors to unit length.
+            pooling: How token vectors are combined (default "mean"); "sif" is for word tables.
+            long: How texts beyond the maximum length are handled: "windows" (default) or "truncate".
+            normalise: Whether to scale vectors to unit length (default True).
             zeros: Whether a text without known words gets zeros instead of an error (word tables only).
         """
         from forebear.inference.embed import embed_with_run
 
-        text_list = [texts] if isinstance(texts, str) else list(texts)
-        options: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
-        options["zeros"] = zeros
-        return embed_with_run(self, text_list, words=words, **options)
+        return embed_with_run(self, [texts] if isinstance(texts, str) else list(texts), words=words, **options)
 
     def vector(self, word: str) -> np.ndarray:
         """(D,) the trained vector of a word, or the mean of several; `word_table` has all of them."""
@@ -262,24 +253,18 @@ class WithVectors(LoadedRun):
 
     @overload
     def neighbours(
-        self,
-        texts: str | Sequence[str],
-        *,
-        among: str | os.PathLike[str] | Sequence[str],
-        top: int | None = None,
-        approximate: bool = False,
-        **how: Any,
+        self, texts: str | Sequence[str], *, among: str | os.PathLike[str] | Sequence[str], **how: Any
     ) -> list[SentenceNeighbors]: ...
 
     def neighbours(
         self,
         texts: str | Sequence[str],
         *,
-        among: str | os.PathLike[str] | Sequence[str] | None = None,
+        among: Any = None,
         top: int | None = None,
         approximate: bool = False,
         **how: Any,
-    ) -> list[SentenceNeighbors] | list[WordNeighbors]:
+    ) -> Any:
         """Find the nearest texts `among` others or the lines of a file (default 5), or the nearest words (default 10).
 
         `how` takes the options of `embed`, and `vectors`, a file of embeddings of the searched texts.
@@ -304,19 +289,13 @@ class WithVectors(LoadedRun):
 
         return find_outlier(self, texts, **how)
 
-    def analogy(
-        self,
-        first: str,
-        second: str,
-        third: str,
-        *,
-        top: int = 5,
-        method: AnalogyMethod = "add",
-        approximate: bool = False,
-    ) -> Analogy:
-        """Complete the analogy first : second = third : ? with words of the vocabulary."""
+    def analogy(self, first: str, second: str, third: str, **options: Unpack[AnalogyOptions]) -> Analogy:
+        """Complete the analogy first : second = third : ? with words of the vocabulary.
+
+        Options: `top` (5), `method` ("add" or "multiply") and `approximate`.
+        """
         self.require("analogy")
-        return self.lexicon.analogy(first, second, third, top=top, method=method, approximate=approximate)
+        return self.lexicon.analogy(first, second, third, **options)
 
     def measure_words(
         self,
@@ -409,23 +388,14 @@ class Run(WithVectors):
 
         return next_tokens(self.predictor, self.vocabulary_tokenizer, text, top=top, ends=ends, among=among, why=why)
 
-    def ask(
-        self,
-        texts: str | Sequence[str],
-        *,
-        labels: LabelSpec | None = None,
-        choices: Sequence[str] | None = None,
-        template: str | None = None,
-        shots: Shots = (),
-        calibrate: bool | None = None,
-        neutral: str | None = None,
-        per: ScoreUnit = "total",
-    ) -> list[PromptAnswer]:
-        """Choose among labels or choices by prompting, without training on the task."""
+    def ask(self, texts: str | Sequence[str], **options: Unpack[PromptOptions]) -> list[PromptAnswer]:
+        """Choose among `labels` or `choices` by prompting, without training on the task.
+
+        Other options: template, shots, calibrate, neutral, and per ("total", "token" or "byte").
+        """
         from forebear.inference.prompting import score_options
 
-        options = {"template": template, "shots": shots, "calibrate": calibrate, "neutral": neutral, "per": per}
-        return score_options(self.scorer, self.vocabulary_tokenizer, texts, labels=labels, choices=choices, **options)
+        return score_options(self.scorer, self.vocabulary_tokenizer, texts, **options)
 
     def summarise(self, texts: str | Sequence[str], *, cue: str | None = None, sentences: int = 3) -> list[PromptReply]:
         """Summarize each text by continuing it after a cue (TL;DR:)."""
@@ -440,32 +410,16 @@ class Run(WithVectors):
         return generate_replies(self.predictor, self.vocabulary_tokenizer, texts, shots=shots, template=template)
 
     def generate(
-        self,
-        prompts: str | Sequence[str] = "",
-        *,
-        length: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        repetition_penalty: float | None = None,
-        stop: str | Sequence[str] | None = None,
-        seed: int | None = None,
-        samples: int | None = None,
-        beams: int | None = None,
-        best: int | None = None,
-        length_penalty: float | None = None,
-        choices: Sequence[str] | None = None,
+        self, prompts: str | Sequence[str] = "", **options: Unpack[AllGenerationOptions]
     ) -> list[GeneratedText]:
-        """Continue each prompt by up to `length` (100) tokens.
+        """Continue each prompt by up to `length` (100) tokens; no `stop` string is part of the text.
 
-        By default by sampling: temperature 0.8, top_p 0.95, reproducible by `seed` (0), `samples` for each prompt. With
-        `beams`, by beam search, returning the `best` (1) hypotheses. With `choices`, with the most probable choice.
+        By default by sampling: `temperature` 0.8, `top_k`, `top_p` 0.95, `repetition_penalty`, reproducible by `seed`
+        (0), `samples` for each prompt. With `beams`, by beam search with `length_penalty`, returning the `best` (1)
+        hypotheses. With `choices`, with the most probable choice.
         """
         from forebear.inference.generate import generate_texts
 
-        options = {"length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop}
-        options |= {"repetition_penalty": repetition_penalty, "seed": seed, "samples": samples}
-        options |= {"beams": beams, "best": best, "length_penalty": length_penalty, "choices": choices}
         return generate_texts(self.predictor, self.vocabulary_tokenizer, prompts, **options)
 
     def stream(self, prompt: str = "", **how: Unpack[GenerationOptions]) -> Iterator[str]:
@@ -496,7 +450,7 @@ class Run(WithVectors):
         if self.task is not None:
             hint = "run.examine(FILE) measures how well it does the task"
             raise InputError(f"was adapted to {self.task.name}", file=self.folder.path, hint=hint)
-        from forebear.inference.measure import evaluate_text, prepare_texts
+        from forebear.inference.measure import evaluate_masked_lm, evaluate_text, prepare_texts
 
         max_bytes = None if limit is None else parse_count(limit, "limit")
         if max_bytes is not None and max_bytes < 1:
@@ -504,8 +458,6 @@ class Run(WithVectors):
         subset = prepare_texts(self, texts, reading, workers, preparing)
         subset = subset if max_bytes is None else subset.first(max_bytes)
         if "token" in self.heads:
-            from forebear.inference.measure import evaluate_masked_lm
-
             objective = self.folder.spec.objective(self.tokenizer)
             assert isinstance(objective, MaskedTokens)
             evaluation = evaluate_masked_lm(self.masked_lm, self.tokenizer, objective, subset, progress=progress)
