@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class ForebearError(Exception):
@@ -47,6 +47,13 @@ class UserInterrupt(ForebearError):
     """The user pressed Ctrl-C; what was finished is kept."""
 
     exit_code = 130
+
+
+def require_choice(setting: str, value: object, choices: Iterable[str]) -> None:
+    """An InputError that names the choices unless the value is one of them."""
+    known = tuple(choices)
+    if value not in known:
+        raise InputError(f"{setting} is {value!r}", hint=f"choose one of {', '.join(known)}")
 
 
 def join_errors(faults: Sequence[str], most: int = 8) -> str:

@@ -94,13 +94,9 @@ class TextSource:
         return EntityDictionary.from_file(self.entities) if self.entities is not None else None
 
     def to_dict(self) -> dict[str, Any]:
-        fields_dict = {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths]}
-        files = {
-            name: os.path.abspath(fields_dict[name])
-            for name in ("user_dict", "entities")
-            if fields_dict[name] is not None
-        }
-        return {**fields_dict, **files}
+        named_files = {"user_dict": self.user_dict, "entities": self.entities}
+        files = {name: os.path.abspath(path) for name, path in named_files.items() if path is not None}
+        return {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths], **files}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> TextSource:
@@ -143,17 +139,13 @@ def prepare_source(
         corpus = Corpus.open(source.paths[0])
         _check_tokenizer(corpus, tokenizer, vocabulary)
         return corpus
-    segmenter, entity_dictionary = source.segmenter(), source.entity_dictionary()
+    segmenter, entities = source.segmenter(), source.entity_dictionary()
     tokenizer, single_pass = tokenizer or default, None
     if not isinstance(tokenizer, Tokenizer):
         size = vocabulary
         if vocabulary is None:
-            size = suggest_vocab_size(
-                str(tokenizer), sum(source_file.file_stamp()[2] for source_file in find_sources(source.paths))
-            )
-        options = (
-            TokenizerTrainingOptions(size=size) if str(tokenizer) in TOKENIZER_KINDS else TokenizerTrainingOptions()
-        )
+            size = suggest_vocab_size(str(tokenizer), sum(file.file_stamp()[2] for file in find_sources(source.paths)))
+        options = TokenizerTrainingOptions(size=size if str(tokenizer) in TOKENIZER_KINDS else None)
         if tokenizer == WHITESPACE or (tokenizer == "words" and least_count is not None):
             options = replace(options, size=MAX_VOCAB_SIZE if size is None else size, min_count=least_count or 1)
         if tokenizer == "bytepair" and "mask" in needs:  # by default it has a single special token, as in GPT-2
@@ -169,7 +161,7 @@ def prepare_source(
         reading=source.reading,
         sentences=source.sentences,  # pyright: ignore[reportArgumentType] - prepare_corpus checks it
         segmenter=segmenter,
-        entities=entity_dictionary,
+        entities=entities,
         workers=workers,
         progress=progress,
         once=single_pass,
@@ -181,13 +173,10 @@ def _check_tokenizer(
 ) -> None:
     """Raises if the corpus has another tokenizer than the one asked for."""
     corpus_tokenizer = corpus.tokenizer
-    if tokenizer is None or tokenizer == corpus_tokenizer.kind:
-        same = True
-    elif tokenizer in TOKENIZER_KINDS:
-        same = False
-    else:
-        wanted_tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
-        same = wanted_tokenizer.digest == corpus_tokenizer.digest
+    same = tokenizer is None or tokenizer == corpus_tokenizer.kind
+    if not same and tokenizer not in TOKENIZER_KINDS:
+        expected = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
+        same = expected.digest == corpus_tokenizer.digest
     if not same or vocabulary not in (None, corpus_tokenizer.vocab_size):
         tokenizer_info = f"{corpus_tokenizer.kind}, {corpus_tokenizer.vocab_size:,} entries"
         description = f"this corpus was cut by another tokenizer ({tokenizer_info})"
@@ -265,16 +254,8 @@ class TokenizerTrainingOptions:
     specials: Mapping[str, str] | None = None
 
     def identity(self) -> dict[str, Any]:
-        """The part of a tokenizer's cache key; its names are data and stay when fields are renamed."""
-        return {
-            "size": self.size,
-            "min_count": self.min_count,
-            "lower": self.lower,
-            "normalise": self.normalise,
-            "split": self.split,
-            "limit": self.limit,
-            "specials": self.specials,
-        }
+        """The part of a tokenizer's cache key: a field that is renamed keeps its old name here."""
+        return asdict(self)
 
 
 def tokenizer_for(
@@ -354,50 +335,42 @@ def _train(
     num_bytes = max_characters = 0
     for source in find_sources(paths):
         size = source.file_stamp()[2]
-        num_bytes, max_characters = (
-            num_bytes + size,
-            max_characters + size * (COMPRESSED if is_compressed(source) else 1),
-        )
+        num_bytes += size
+        max_characters += size * (COMPRESSED if is_compressed(source) else 1)
     if kind == WHITESPACE:
         kind, learning = "words", replace(learning, split=WHITESPACE)
     options = {**asdict(learning), "segmenter": segmenter or AUTO_SEGMENTER}
     documents_info = document_hashes(paths, reading) if held_out else None
     if documents_info is not None:
         max_characters = int(documents_info[1].sum())
+    if max_characters > learning.limit:  # perhaps, as a character has at least one byte: count characters first
+        all_documents = reading.documents_in(find_sources(paths), Ledger())
+        options["total_characters"] = sum(len(document.text) for document in all_documents)
     if (
-        max_characters > learning.limit
-    ):  # perhaps too much, as a character has at least one byte: count characters first
-        options["total_characters"] = sum(
-            len(document.text) for document in reading.documents_in(find_sources(paths), Ledger())
-        )
-    is_single_pass = (
-        once is not None
-        and documents_info is None
-        and kind == "words"
-        and max_characters <= min(once.max_bytes, learning.limit)
-    )
-    ledger = once.ledger if once is not None and is_single_pass else Ledger()
+        documents_info is not None
+        or kind != "words"
+        or (once is not None and max_characters > min(once.max_bytes, learning.limit))
+    ):
+        once = None
+    ledger = once.ledger if once is not None else Ledger()
     read = _report_progress(
         reading.documents_in(find_sources(paths, ledger), ledger),
         lambda: progress and progress(ledger.position, num_bytes),
     )
     if reading.format == "tagged":  # the words are marked in the source
         options["segmenter"] = None
-    if once is not None and is_single_pass:
+    if once is not None:
         return train_tokenizer(kind, once.record_texts(read), once=once, **options), ledger.fingerprint
     training_documents: Iterable[Document] = read
     if documents_info is not None:
         hashes, sizes = documents_info
         is_held_out = held_out_mask(hashes, held_out)
-        by_content = is_held_out.any() and not is_held_out.all()
-        training_documents = (
-            _exclude_held_out(read, is_held_out)
-            if by_content
-            else _first_bytes(read, int(sizes.sum() * (1 - held_out)))
-        )
-    return train_tokenizer(
-        kind, map(_with_separators if kind == "words" else _text, training_documents), **options
-    ), ledger.fingerprint
+        if is_held_out.any() and not is_held_out.all():
+            training_documents = _exclude_held_out(read, is_held_out)
+        else:
+            training_documents = _first_bytes(read, int(sizes.sum() * (1 - held_out)))
+    texts = map(_with_separators if kind == "words" else _text, training_documents)
+    return train_tokenizer(kind, texts, **options), ledger.fingerprint
 
 
 def _exclude_held_out(documents: Iterable[Document], is_held_out: np.ndarray) -> Iterator[Document]:
@@ -405,9 +378,8 @@ def _exclude_held_out(documents: Iterable[Document], is_held_out: np.ndarray) ->
     number = -1
     for document in documents:
         number += not document.part
-        if (
-            number >= len(is_held_out) or not is_held_out[number]
-        ):  # a file may have grown since its documents were split
+        # A file may have grown since its documents were split.
+        if number >= len(is_held_out) or not is_held_out[number]:
             yield document
 
 
@@ -443,11 +415,9 @@ def _text(document: Document) -> str:
 
 def _with_separators(document: Document) -> str:
     """The text with separators between its words, if the source marks them."""
-    return (
-        document.text
-        if not document.words
-        else insert_separators(document.text, np.array(document.words[:-1], np.int64))
-    )
+    if not document.words:
+        return document.text
+    return insert_separators(document.text, np.array(document.words[:-1], np.int64))
 
 
 def _report_progress(documents: Iterable[Document], on_progress: Callable[[], object]) -> Iterator[Document]:
@@ -473,7 +443,9 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
                     num_isolated += match["alone"] is not None
                 num_characters += len(document.text)
                 if num_characters >= PRETOKENIZED_SAMPLE:
-                    return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED * num_marks
+                    break
+            if num_characters >= PRETOKENIZED_SAMPLE:
+                break
     except ForebearError:
         return False  # the error is reported when the text is read
     return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED * num_marks
@@ -533,27 +505,21 @@ def _train_pair(
     defaults = ["characters" if is_chinese else default for is_chinese in chinese]
     source_choice, target_choice = options.source_tokenizer, options.target_tokenizer
     assert not isinstance(source_choice, TokenizerPair)
-    joint = (
+    is_joint = (
         target_choice is None
         and options.target_vocab_size is None
         and (source_choice is not None or defaults[0] == defaults[1])
     )
     with tempfile.TemporaryDirectory(prefix="forebear-pairs-") as folder:
         training_files = _training_side_files(files, held_out, Path(folder))
-        if joint:
-            tokenizer = _tokenizer_for_side(
-                source_choice or defaults[0], training_files, options.source_vocab_size, progress
-            )
-            return TokenizerPair(tokenizer, tokenizer)
-        return TokenizerPair(
-            _tokenizer_for_side(source_choice or defaults[0], training_files[:1], options.source_vocab_size, progress),
-            _tokenizer_for_side(
-                target_choice or source_choice or defaults[1],
-                training_files[1:],
-                options.target_vocab_size or options.source_vocab_size,
-                progress,
-            ),
-        )
+        source_files, target_files = (training_files, []) if is_joint else (training_files[:1], training_files[1:])
+        source_kind, source_size = source_choice or defaults[0], options.source_vocab_size
+        source = _tokenizer_for_side(source_kind, source_files, source_size, progress)
+        if is_joint:
+            return TokenizerPair(source, source)
+        target_kind = target_choice or source_choice or defaults[1]
+        target_size = options.target_vocab_size or source_size
+        return TokenizerPair(source, _tokenizer_for_side(target_kind, target_files, target_size, progress))
 
 
 def _tokenizer_for_side(
@@ -580,9 +546,7 @@ def _training_side_files(files: AlignedFiles, held_out: float, folder: Path) -> 
     for path in files.paths:
         training_files.append(str(folder / Path(path).name))
         with open(path, encoding="utf-8") as lines, open(training_files[-1], "w", encoding="utf-8") as training_file:
-            training_file.writelines(
-                line for line, held_out_line in zip(lines, is_held_out, strict=True) if not held_out_line
-            )
+            training_file.writelines(line for line, skip in zip(lines, is_held_out, strict=True) if not skip)
     return training_files
 
 

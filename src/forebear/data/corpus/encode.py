@@ -14,7 +14,7 @@ from forebear.data.io.documents import Document
 from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.sentences import SentenceMode, document_lines, split_sentences
 from forebear.data.tokenizers.offsets import sum_by_index, text_lengths, utf8_offsets
-from forebear.errors import ForebearError, InputError
+from forebear.errors import ForebearError, require_choice
 
 if TYPE_CHECKING:
     from forebear.data.segmentation import Segmenter
@@ -33,10 +33,7 @@ class DocumentEncoder:
     entities: EntityDictionary | None = None
 
     def __post_init__(self) -> None:
-        if self.sentences not in get_args(SentenceMode):
-            raise InputError(
-                f"--sentences is {self.sentences!r}", hint=f"choose one of {', '.join(get_args(SentenceMode))}"
-            )
+        require_choice("--sentences", self.sentences, get_args(SentenceMode))
 
     @property
     def is_fast(self) -> bool:
@@ -268,9 +265,8 @@ def _sentences_without_tokens(
         line_ends = 0  # line ends of this document so far
         for text in pieces[number : number + length]:
             if number in empty:
-                leading = text[: len(text) - len(text.lstrip())].count(
-                    "\n"
-                )  # white space before a sentence belongs to it
+                # White space before a sentence belongs to it.
+                leading = text.count("\n", 0, len(text) - len(text.lstrip()))
                 yield document, document.line_at(line_ends + (leading if text.strip() else 0)), text
             line_ends += text.count("\n")
             number += 1

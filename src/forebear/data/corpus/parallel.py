@@ -10,7 +10,7 @@ import re
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -23,7 +23,17 @@ from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, he
 from forebear.data.io.atomic import atomic_folder, cache_folder, explain_disk_errors, sync_file, write_json
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger, utf8_size
-from forebear.data.io.reader import INVISIBLE_CHARS, TextFormat, numbered_lines
+from forebear.data.io.reader import (
+    INVISIBLE_CHARS,
+    TextFormat,
+    available_fields,
+    is_column_number,
+    named_column,
+    numbered_column,
+    numbered_lines,
+    parse_json_line,
+    record_text,
+)
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,10 +100,10 @@ class ParallelFormat:
     on_bad_bytes: OnBadBytes = "fail"
 
     def identity(self) -> dict[str, str]:
-        """The part of a cache key; its names are data and stay when fields are renamed."""
-        return {"columns": self.columns, "encoding": self.encoding, "on_bad_bytes": self.on_bad_bytes}
+        """The part of a cache key: a field that is renamed keeps its old name here."""
+        return asdict(self)
 
-    def read_pairs(self, paths: Sequence[str], ledger: Ledger) -> Iterator[tuple[int, str, str]]:
+    def read_pairs(self, paths: Sequence[str], ledger: Ledger) -> Iterator[Row]:
         """(line, source, target) of all pairs; rows with an empty side are dropped.
 
         Raises:
@@ -112,8 +122,8 @@ class ParallelFormat:
         first, last = sources[0], sources[-1]
         rows = self._two_files(first, last, ledger) if len(sources) == 2 else self._one_file(first, ledger)
         stage, name = ledger.stage("read"), sources[0].name
-        for line, *texts in rows:
-            source_text, target_text = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in texts)
+        for line, *sides in rows:
+            source_text, target_text = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in sides)
             units = {
                 "documents": 1,
                 "characters": len(source_text) + len(target_text),
@@ -174,14 +184,11 @@ class ParallelFormat:
         for line, text, _ in numbered_lines(blocks):
             if not text.strip():
                 continue
-            try:
-                record = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                hint = "one JSON object a line is expected"
-                raise InputError(f"not a JSON value: {error}", file=name, line=line, hint=hint) from error
+            record = parse_json_line(text, name, line)
             fields = fields or _fields_of(record, name, line)
-            texts = [_field(record, field, name, line) for field in fields]
-            yield line, texts[0], texts[1]
+            hint = "name the two fields with --columns, or mend the record"
+            source_text, target_text = (record_text(record, field, name, line, hint=hint) for field in fields)
+            yield line, source_text, target_text
 
     def _from_table(self, blocks: TextBlocks, form: str) -> Iterator[Row]:
         name, names = blocks.source.name, self._column_names()
@@ -233,17 +240,12 @@ def _columns(first: list[str], names: tuple[str, str] | None, file: str, line: i
             raise InputError(description, file=file, line=line, hint="divide the sides by a tab, or give two files")
         cells = tuple(cell.strip().lower() for cell in first[:2])
         return (0, 1), cells in SIDE_NAMES or (cells[0] != cells[1] and all(map(LANGUAGE_CODE.fullmatch, cells)))
-    if all(name.isdecimal() and name.isascii() for name in names):
-        columns = int(names[0]) - 1, int(names[1]) - 1
-        if not all(0 <= column < len(first) for column in columns):
-            description = f"there is no column {max(map(int, names))}; the first row has {len(first)}"
-            raise InputError(description, file=file, line=line, hint="count from 1")
-        return columns, False
-    for name in names:
-        if name not in first:
-            description = f"no column is called {name!r}; the first row is: {' | '.join(first)[:200]}"
-            raise InputError(description, file=file, line=line, hint="give --columns by name, or by number from 1")
-    return (first.index(names[0]), first.index(names[1])), True
+    source_name, target_name = names
+    if is_column_number(source_name) and is_column_number(target_name):
+        return (numbered_column(source_name, first, file, line), numbered_column(target_name, first, file, line)), False
+    hint = "give --columns by name, or by number from 1"
+    source_column, target_column = (named_column(name, first, file, line, hint=hint) for name in names)
+    return (source_column, target_column), True
 
 
 def _fields_of(record: Any, file: str, line: int) -> tuple[str, str]:
@@ -259,25 +261,9 @@ def _fields_of(record: Any, file: str, line: int) -> tuple[str, str]:
         texts = [name for name, value in record.items() if isinstance(value, str)]
         if len(texts) == 2:
             return texts[0], texts[1]
-    available = ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
+    description = f"which fields are the two sides? The record has: {available_fields(record)}"
     hint = "name the two fields: --columns de,en (inner ones as translation.de,translation.en)"
-    raise InputError(f"which fields are the two sides? The record has: {available}", file=file, line=line, hint=hint)
-
-
-def _field(record: Any, field: str, file: str, line: int) -> str:
-    value = record
-    for key in field.split("."):
-        if not isinstance(value, dict) or key not in value:
-            available = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
-            hint = "name two that there are with --columns"
-            raise InputError(f"there is no field {field!r}; there is: {available}", file=file, line=line, hint=hint)
-        value = value[key]
-    if not isinstance(value, str):
-        description = f"field {field!r} is {json.dumps(value)[:40]}, not text"
-        raise InputError(
-            description, file=file, line=line, hint="name the two fields with --columns, or mend the record"
-        )
-    return value
+    raise InputError(description, file=file, line=line, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -304,14 +290,8 @@ class AlignedFiles:
 def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles:
     """The pairs of these files, read once and cached by their content and format."""
     text = sources_digest(find_sources(paths))
-    identity = json.dumps(
-        [
-            PAIRS_FORMAT,
-            text,
-            reading.identity(),
-            [TextFormat().format_of(source_file) for source_file in find_sources(paths)],
-        ]
-    )
+    formats = [TextFormat().format_of(source_file) for source_file in find_sources(paths)]
+    identity = json.dumps([PAIRS_FORMAT, text, reading.identity(), formats])
     folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):
         if not (folder / METADATA_FILE).is_file():
@@ -374,11 +354,9 @@ class TokenizerPair:
 
     def describe(self) -> dict[str, Any]:
         description = {"kind": self.kind, "size": self.vocab_size, "digest": self.digest}
-        return (
-            description
-            if self.is_shared
-            else description | {"source": self.source.describe(), "target": self.target.describe()}
-        )
+        if not self.is_shared:
+            description |= {"source": self.source.describe(), "target": self.target.describe()}
+        return description
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Writes the source's tokenizer to `file`, and the target's next to it if it is another one."""

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from forebear.data.entities import ENTITY_TAGS, EntityCollector
@@ -23,7 +23,7 @@ from forebear.data.io.documents import (
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.unicode import SURROGATES
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 
 LATIN = re.compile("[A-Za-z0-9]")
 
@@ -51,13 +51,8 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
         if not line.strip():
             blocks.ledger.add_structure("blank lines", line + end)
             continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"not a JSON value: {error}", file=name, line=number, hint="one JSON object a line is expected"
-            ) from error
-        text = _field(record, field, name, number)
+        record = parse_json_line(line, name, number)
+        text = record_text(record, field, name, number, hint="name the text's field with --field")
         if SURROGATES.search(text):
             text = _without_surrogates(text, blocks, number)
         blocks.ledger.add_structure_count(
@@ -83,26 +78,30 @@ def _without_surrogates(text: str, blocks: TextBlocks, line: int) -> str:
     return SURROGATES.sub(replacement, text)
 
 
-def _field(record: Any, field: str, file: str, line: int) -> str:
+def parse_json_line(text: str, file: str, line: int) -> Any:
+    """The value of a line of JSONL."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        hint = "one JSON object a line is expected"
+        raise InputError(f"not a JSON value: {error}", file=file, line=line, hint=hint) from error
+
+
+def record_text(record: Any, field: str, file: str, line: int, *, hint: str) -> str:
+    """The text in a field of a record; a field inside another is written with a dot between their names."""
     value = record
     for key in field.split("."):
         if not isinstance(value, dict) or key not in value:
-            available = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
-            raise InputError(
-                f"the record has no field {field!r}; it has: {available}",
-                file=file,
-                line=line,
-                hint="name the text's field with --field",
-            )
+            description = f"the record has no field {field!r}; it has: {available_fields(value)}"
+            raise InputError(description, file=file, line=line, hint=hint)
         value = value[key]
     if not isinstance(value, str):
-        raise InputError(
-            f"field {field!r} is {json.dumps(value)[:40]}, not text",
-            file=file,
-            line=line,
-            hint="name the text's field with --field",
-        )
+        raise InputError(f"field {field!r} is {json.dumps(value)[:40]}, not text", file=file, line=line, hint=hint)
     return value
+
+
+def available_fields(record: Any) -> str:
+    return ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
 
 
 def _words(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
@@ -172,26 +171,31 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
 
 def _column(first: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
     """The index of the text column, and whether this first row is a header."""
-    if column_name.isdecimal() and column_name.isascii():  # a column by number: there is no header
-        if not 1 <= int(column_name) <= len(first):
-            raise InputError(
-                f"there is no column {column_name}; the first row has {len(first)}",
-                file=file,
-                line=line,
-                hint="count from 1",
-            )
-        return int(column_name) - 1, False
-    name = column_name or "text"
-    if name in first:
-        return first.index(name), True
-    if not column_name and len(first) == 1:
+    if is_column_number(column_name):  # there is no header
+        return numbered_column(column_name, first, file, line), False
+    if not column_name and len(first) == 1 and first != ["text"]:
         return 0, False
-    raise InputError(
-        f"no column is called {name!r}; the first row is: {' | '.join(first)[:200]}",
-        file=file,
-        line=line,
-        hint="give --column NAME, or its number from 1 where there is no header",
-    )
+    hint = "give --column NAME, or its number from 1 where there is no header"
+    return named_column(column_name or "text", first, file, line, hint=hint), True
+
+
+def is_column_number(column: str) -> bool:
+    return column.isdecimal() and column.isascii()
+
+
+def numbered_column(column: str, first: list[str], file: str, line: int) -> int:
+    """The index of a column by its number, counted from 1; `first` is the first row."""
+    if not 1 <= int(column) <= len(first):
+        description = f"there is no column {column}; the first row has {len(first)}"
+        raise InputError(description, file=file, line=line, hint="count from 1")
+    return int(column) - 1
+
+
+def named_column(column: str, header: list[str], file: str, line: int, *, hint: str) -> int:
+    if column not in header:
+        description = f"no column is called {column!r}; the first row is: {' | '.join(header)[:200]}"
+        raise InputError(description, file=file, line=line, hint=hint)
+    return header.index(column)
 
 
 def strip_word_tags(document: Document, ledger: Ledger) -> Document:
@@ -265,22 +269,11 @@ class TextFormat:
 
     def __post_init__(self) -> None:
         for name, choices in (("documents", DocumentBoundary), ("format", FileFormat), ("on_bad_bytes", OnBadBytes)):
-            if getattr(self, name) not in get_args(choices):
-                option = name.replace("_", "-")
-                raise InputError(
-                    f"--{option} is {getattr(self, name)!r}", hint=f"choose one of {', '.join(get_args(choices))}"
-                )
+            require_choice(f"--{name.replace('_', '-')}", getattr(self, name), get_args(choices))
 
     def identity(self) -> dict[str, str]:
-        """The part of a corpus's key; its names are data and stay when fields are renamed."""
-        return {
-            "documents": self.documents,
-            "format": self.format,
-            "field": self.field,
-            "column": self.column,
-            "encoding": self.encoding,
-            "on_bad_bytes": self.on_bad_bytes,
-        }
+        """The part of a corpus's key: a field that is renamed keeps its old name here."""
+        return asdict(self)
 
     def documents_in(self, sources: Iterable[SourceFile], ledger: Ledger) -> Iterator[Document]:
         """All documents of all files, in order. The ledger is complete when the iterator is exhausted."""
