@@ -26,7 +26,7 @@ from forebear.embeddings.knn import (
 )
 from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word_table import WordVectors
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 
 # --- Spelling suggestions ---
 
@@ -301,8 +301,7 @@ class Lexicon:
             method: "add" for 3CosAdd (nearest to second - first + third, as unit vectors), "multiply" for 3CosMul.
         """
         _require_positive_top(top)
-        if method not in get_args(AnalogyMethod):
-            raise InputError(f"method is {method!r}", hint=f"choose one of {', '.join(get_args(AnalogyMethod))}")
+        require_choice("method", method, get_args(AnalogyMethod))
         query = (first, second, third)
         matches = self.find_all(query)
         excluded = tuple(dict.fromkeys(row for match in matches for row in match.rows))

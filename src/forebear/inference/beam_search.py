@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 from forebear.inference.sampling import log_normalizers, require_positive
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def beam_search(
         over: Whether the tokens (n,) of a source end it, as a stop string does.
     """
     validate_beams(beams, best, penalty)
-    if stopping not in get_args(Stopping):
-        raise InputError(f"stopping is {stopping!r}", hint=f"choose one of {', '.join(get_args(Stopping))}")
+    require_choice("stopping", stopping, get_args(Stopping))
     if len(lengths) != sources or min(lengths, default=1) < 1:
         raise InputError(f"lengths {list(lengths)} for {sources} sources", hint="give each 1 token or more")
     max_lengths, finished = np.array(lengths, np.int64), [_FinishedHypotheses(beams, penalty) for _ in range(sources)]

@@ -16,7 +16,7 @@ from forebear.data.unicode import replace_surrogates
 from forebear.embeddings.knn import BLOCK_BYTES, MIN_NORM, row_blocks
 from forebear.embeddings.lexicon import NO_WORD, Lexicon, WordMatcher, WordMatches
 from forebear.embeddings.word_table import WordVectors
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 from forebear.numerics import unit_rows
 
 if TYPE_CHECKING:
@@ -190,11 +190,6 @@ def _text_rows(
         ids = oov_ids(tokenizer, embedding.spelling, texts, ids, counts)
     special_tokens = _SpecialTokens.of(model, tokenizer)
     return special_tokens, *special_tokens.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
-
-
-def require_choice(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise InputError(f"{name} is {value!r}", hint=f"choose one of {', '.join(known)}")
 
 
 def reject_empty_texts(counts: np.ndarray) -> None:

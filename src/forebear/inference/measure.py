@@ -20,7 +20,7 @@ from forebear.data.labeled.split import SplitLeakage
 from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.unicode import replace_surrogates
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 from forebear.inference.predictor import (
     eos_id,
     make_row,
@@ -262,8 +262,7 @@ def _scoring_units(
     from forebear.data.corpus.subset import Subset
 
     end = eos_id(tokenizer)
-    if unit not in TEXT_UNITS:
-        raise InputError(f"the unit is {unit!r}", hint=f"choose one of {', '.join(TEXT_UNITS)}")
+    require_choice("the unit", unit, TEXT_UNITS)
     if isinstance(source, Subset):
         require_same_tokenizer(source, tokenizer)
         return _subset_units(source, end, unit), source.num_bytes

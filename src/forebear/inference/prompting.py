@@ -20,7 +20,7 @@ import numpy as np
 from forebear.data.io.ledger import utf8_size
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 from forebear.inference.measure import finite_or_none
 from forebear.inference.next import BLANK_PATTERN
 from forebear.inference.predictor import (
@@ -359,8 +359,7 @@ def score_options(
     if (labels is None) == (choices is None):
         message = f"{'neither labels nor' if labels is None else 'both labels and'} choices to choose from"
         raise InputError(message, hint='give --labels "good,bad", or --choices "this one" "that one"')
-    if per not in get_args(ScoreUnit):
-        raise InputError(f"per is {per!r}", hint=f"choose one of {', '.join(get_args(ScoreUnit))}")
+    require_choice("per", per, get_args(ScoreUnit))
     calibrates = labels is not None if calibrate is None else calibrate
     if neutral is not None and not calibrates:
         raise InputError("a neutral text changes nothing without calibration", hint="add --calibrate, or leave it out")

@@ -13,7 +13,7 @@ import numpy as np
 from forebear.data.segmentation import has_han
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 from forebear.inference.beam_search import Hypothesis, beam_search, validate_beams
 from forebear.inference.predictor import eos_id
 
@@ -107,8 +107,7 @@ def translate_texts(
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     validate_beams(beams, best, penalty)
-    if sentences not in get_args(TranslationUnit):
-        raise InputError(f"sentences is {sentences!r}", hint=f"choose one of {', '.join(get_args(TranslationUnit))}")
+    require_choice("sentences", sentences, get_args(TranslationUnit))
     if length is not None and length < 1:
         raise InputError(f"length is {length}", hint="give a length of at least 1, or leave it out")
     target_eos, source_eos = eos_id(tokenizers.target), eos_id(tokenizers.source)

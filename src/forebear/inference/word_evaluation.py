@@ -18,7 +18,7 @@ from forebear.embeddings.evaluation import (
     table_similarity_eval,
 )
 from forebear.embeddings.lexicon import AnalogyMethod
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 from forebear.inference.embed import embed_texts, has_word_vectors
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def evaluate_words(
 ) -> list[SimilarityEval | AnalogyEval]:
     """What each file says of the run's vectors; all are read before anything is computed."""
     run.require("similarity")
-    if method not in get_args(AnalogyMethod):
-        raise InputError(f"method is {method!r}", hint=f"choose one of {', '.join(get_args(AnalogyMethod))}")
+    require_choice("method", method, get_args(AnalogyMethod))
     if most_frequent is not None and most_frequent < 0:
         raise InputError(f"--most-frequent is {most_frequent}", hint="give a number of words, or 0 for all")
     contents = [read_word_eval_file(file, encoding) for file in files]

@@ -28,7 +28,7 @@ from forebear.data.labeled.row_to_example import (
     check_format,
 )
 from forebear.data.labeled.split import SplitLeakage, example_labels, split_examples, split_leakage
-from forebear.errors import InputError
+from forebear.errors import InputError, require_choice
 
 __all__ = ["TASKS", "FormatGuess", "LabeledFormat", "RejectedRow", "detect_format", "format_like", "read_examples"]
 
@@ -74,8 +74,7 @@ def read_examples(
         ("on-bad-rows", on_bad_rows, get_args(OnBadRows)),
         ("on-bad-bytes", on_bad_bytes, get_args(OnBadBytes)),
     ):
-        if value not in choices:
-            raise InputError(f"--{option} is {value!r}", hint=f"choose one of {', '.join(choices)}")
+        require_choice(f"--{option}", value, choices)
     if known is not None and task in ("answering", "choice"):
         raise ValueError(f"{task} has no labels that could be known")
     if labels == "wanted" and form.label is None and form.kind != "squad":
