@@ -62,6 +62,11 @@ def join_errors(faults: Sequence[str], most: int = 8) -> str:
     return "; ".join(faults[:most]) + more
 
 
+def list_names(names: Sequence[str], most: int) -> str:
+    """The first `most` names between commas, and an ellipsis if there are more."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
 def printable_path(path: str | os.PathLike[str]) -> str:
     """The path as one printable line, whatever bytes its name has."""
     text = os.fspath(path)

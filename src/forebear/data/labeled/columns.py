@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from forebear.data.labeled.row_to_example import (
     BadRowError,
@@ -19,10 +19,11 @@ from forebear.data.labeled.row_to_example import (
     parse_choices,
     parse_json_list,
 )
-from forebear.errors import InputError
+from forebear.errors import InputError, list_names
 
 LABEL_SEPARATORS = ("|", ";", "；", "、", ",", "，", " ")
 MAX_LABEL_LENGTH = 60  # characters
+MAX_NAMES = 12  # classes or tags that a note lists
 
 ID_NAME = re.compile(
     r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL
@@ -61,22 +62,10 @@ OTHER_NAMES = (
     "id idx index guid text_b text1 text2 texta textb sentence1 sentence2 sentence_a sentence_b sent2 s1 s2 "
     "hypothesis question1 question2 query1 query2 string split genre 句子1 句子2 文本1 文本2"
 ).split()
-HEADER_NAMES = frozenset(
-    [
-        *TEXT_NAMES,
-        *LABEL_NAMES,
-        *QUESTION_NAMES,
-        *PASSAGE_NAMES,
-        *ANSWER_NAMES,
-        *START_NAMES,
-        *WORD_NAMES,
-        *TAG_NAMES,
-        *CHOICE_LIST_NAMES,
-        *RIGHT_CHOICE_NAMES,
-        *CHOICE_TEXT_NAMES,
-        *OTHER_NAMES,
-    ]
-)
+HEADER_NAMES = frozenset[str]().union(
+    TEXT_NAMES, LABEL_NAMES, QUESTION_NAMES, PASSAGE_NAMES, ANSWER_NAMES, START_NAMES, WORD_NAMES, TAG_NAMES,
+    CHOICE_LIST_NAMES, RIGHT_CHOICE_NAMES, CHOICE_TEXT_NAMES, OTHER_NAMES,
+)  # fmt: skip
 # Names that are also usual labels: one of them alone does not make a row a header.
 HEADER_OR_LABEL_NAMES = frozenset(
     "pos ner bio y tag answer answers question query comment document body message title topic gold right correct "
@@ -177,20 +166,15 @@ def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
     for column in sorted(by_name, key=lambda column: LABEL_NAMES.index(column.name)):
         if column.list_values or not column.text_values or max(map(len, column.text_values)) <= MAX_LABEL_LENGTH:
             return column
-    candidates = [column for column in columns if column.may_be_label(max_mean_length)]
-    candidates = [column for column in candidates if not (column.name and column.name in TEXT_NAMES)]
-    positions = {id(column): number for number, column in enumerate(columns)}
-    # A column with a single value is the label only if the file is sorted by label.
-    sort_keys = {
-        id(column): (
-            column.num_distinct < 2,
-            column.num_distinct / len(column.text_values),
-            column.mean_length,
-            -positions[id(column)],
-        )
-        for column in candidates
-    }
-    return min(candidates, key=lambda column: sort_keys[id(column)], default=None)
+    # A column with a single value is the label only if the file is sorted by label; the last of equal columns is taken.
+    candidates = [
+        column for column in reversed(columns) if column.may_be_label(max_mean_length) and column.name not in TEXT_NAMES
+    ]
+
+    def sort_key(column: ColumnSample) -> tuple[bool, float, float]:
+        return column.num_distinct < 2, column.num_distinct / len(column.text_values), column.mean_length
+
+    return min(candidates, key=sort_key, default=None)
 
 
 def find_text_pair(columns: Sequence[ColumnSample]) -> tuple[ColumnSample, ColumnSample] | None:
@@ -200,11 +184,10 @@ def find_text_pair(columns: Sequence[ColumnSample]) -> tuple[ColumnSample, Colum
     for first, second in PAIR_NAMES:
         if first in by_name and second in by_name:
             return by_name[first], by_name[second]
-    for index, first in enumerate(texts):
-        for second in texts[index + 1 :]:
-            differences = [pair for pair in zip(first.name, second.name, strict=False) if pair[0] != pair[1]]
-            if len(first.name) == len(second.name) and differences in ([("1", "2")], [("a", "b")], [("一", "二")]):
-                return first, second
+    for first, second in combinations(texts, 2):
+        differences = [pair for pair in zip(first.name, second.name, strict=False) if pair[0] != pair[1]]
+        if len(first.name) == len(second.name) and differences in ([("1", "2")], [("a", "b")], [("一", "二")]):
+            return first, second
     return None
 
 
@@ -230,11 +213,8 @@ def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
     for family, members in families.items():
         marks = [mark for mark, _ in members]
         runs = any(marks == list(run[: len(marks)]) for run in ("01234567", "12345678", "abcdefgh", "一二三四"))
-        if (
-            runs
-            and len(marks) >= 2
-            and (family in CHOICE_NAMES or (family == "" and marks[0] == "a" and len(marks) > 2))
-        ):
+        are_choices = family in CHOICE_NAMES or (family == "" and marks[0] == "a" and len(marks) > 2)
+        if runs and len(marks) >= 2 and are_choices:
             return [column for _, column in members]
     return []
 
@@ -252,27 +232,36 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     columns = [
         ColumnSample(index, tuple(row[index] for row in rest if index < len(row))) for index in range(len(cells))
     ]
-    for cell, column in zip(cells, columns, strict=True):
-        if column.numeric_values and not ColumnSample(0, (cell,)).numeric_values:
-            return True
+    if any(
+        column.numeric_values and not ColumnSample(0, (cell,)).numeric_values
+        for cell, column in zip(cells, columns, strict=True)
+    ):
+        return True
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
-    for index, column in enumerate(columns):
-        has_few_values = column.may_be_label(max_mean_length) and column.num_distinct <= len(column.text_values) / 2
-        if (
-            has_few_values
-            and looks_like_names
-            and cells[index] not in values_below[index]
-            and max_mean_length > 2 * max(map(len, cells))
-        ):
-            return True
-    return False
+    if not looks_like_names or max_mean_length <= 2 * max(map(len, cells)):
+        return False
+    return any(
+        cell not in below
+        and column.may_be_label(max_mean_length)
+        and 2 * column.num_distinct <= len(column.text_values)
+        for cell, below, column in zip(cells, values_below, columns, strict=True)
+    )
 
 
 # --- Hints from options, and the notes on detected roles ---
 
-# The task, the format with all column roles, and notes (the first says which column has which role).
-ColumnAssignment = tuple[str, LabeledFormat, list[str]]
+
+class FormatGuess(NamedTuple):
+    """The detected task and file format, with notes; the first says which column has which role."""
+
+    task: str
+    file_format: LabeledFormat
+    notes: list[str]
+
+    def with_prefix(self, description: str) -> FormatGuess:
+        """With the kind of file before the first note."""
+        return self._replace(notes=[description + self.notes[0], *self.notes[1:]])
 
 
 @dataclass(frozen=True)
@@ -304,28 +293,40 @@ class ColumnHints:
         if 1 <= number <= len(columns):
             return columns[number - 1]
         names = ", ".join(str(column.column) for column in columns)
-        raise InputError(
-            f"there is no column {reference!r}; there are: {names[:300]}", file=self.file, hint="choose one"
-        )
+        message = f"there is no column {reference!r}; there are: {names[:300]}"
+        raise InputError(message, file=self.file, hint="choose one")
+
+    def find_texts(self, columns: Sequence[ColumnSample]) -> list[ColumnSample]:
+        """The text columns that were asked for."""
+        return [self.find_column(columns, text) for text in self.text_columns]
+
+    def find_label(self, columns: Sequence[ColumnSample], names: Sequence[str] = ()) -> ColumnSample | None:
+        """The label column that was asked for; otherwise the column with the earliest of these names."""
+        if self.label_column is not None:
+            return self.find_column(columns, self.label_column)
+        return find_column_named(columns, names)
 
 
 def column_name(column: ColumnSample) -> str:
     return f"column {column.column}" if isinstance(column.column, int) else repr(column.column)
 
 
-def _find_id_column(columns: list[ColumnSample], used: Sequence[ColumnSample | None]) -> ColumnRef | None:
-    """The column of example ids (distinct values, an id-like name), if there is exactly one."""
-    names = [column for column in columns if column not in used and column.name and column.is_id]
-    names = [column for column in names if column.text_values and column.num_distinct == len(column.text_values)]
-    return names[0].column if len(names) == 1 else None
-
-
 def finish_assignment(
-    columns: list[ColumnSample], form: LabeledFormat, roles: list[tuple[ColumnSample, str]], notes: list[str]
-) -> tuple[LabeledFormat, list[str]]:
-    """The format with its id column, and notes: the role of each column, then the unused columns."""
+    task: str,
+    columns: list[ColumnSample],
+    form: LabeledFormat,
+    roles: list[tuple[ColumnSample, str]],
+    notes: Sequence[str] = (),
+) -> FormatGuess:
+    """The guess with the column of ids, if there is exactly one, and notes on used and unused columns."""
     used = [column for column, _ in roles]
-    id_column = _find_id_column(columns, used)
+    ids = [
+        column.column
+        for column in columns
+        if column not in used and column.name and column.is_id and column.text_values
+        and column.num_distinct == len(column.text_values)
+    ]  # fmt: skip
+    id_column = ids[0] if len(ids) == 1 else None
     description = ", ".join(
         f"{column_name(column)} {'is ' * (index == 0)}{role}" for index, (column, role) in enumerate(roles)
     )
@@ -334,9 +335,8 @@ def finish_assignment(
         for column in columns
         if column not in used and column.column != id_column and not _shares_field(column, used)
     ]
-    if unused:
-        notes = [*notes, f"not used: {', '.join(map(column_name, unused))}"]
-    return replace(form, name=id_column), [description, *notes]
+    unused_notes = [f"not used: {', '.join(map(column_name, unused))}"] if unused else []
+    return FormatGuess(task, replace(form, name=id_column), [description, *notes, *unused_notes])
 
 
 def _shares_field(column: ColumnSample, used: list[ColumnSample]) -> bool:
@@ -348,89 +348,74 @@ def _shares_field(column: ColumnSample, used: list[ColumnSample]) -> bool:
 # --- Roles of tagging, question answering and multiple choice ---
 
 
-def assign_tagging_columns(
-    columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
-) -> ColumnAssignment | None:
+def assign_tagging_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess | None:
     """Lists of words and of equally many tags; or a text and one tag for each character."""
-    tags = hints.find_column(columns, hints.label_column) if hints.label_column is not None else None
-    words = hints.find_column(columns, hints.text_columns[0]) if hints.text_columns else None
-    lists = [column for column in columns if column.list_values and column is not words]
+    tags = hints.find_label(columns)
+    texts = [hints.find_column(columns, text) for text in hints.text_columns[:1]]
+    lists = [column for column in columns if column.list_values and column not in texts]
     tags = tags or find_column_named(lists, TAG_NAMES)
     if tags is None:
         return None
-    candidates = (
-        [words] if words else [column for column in columns if column is not tags and _is_aligned(column, tags)]
-    )
+    candidates = texts or [column for column in columns if column is not tags and _is_aligned(column, tags)]
     words = find_column_named(candidates, WORD_NAMES) or (candidates[0] if candidates else None)
     if words is None or not _is_aligned(words, tags):
         return None
-    tag_counts = Counter(str(tag) for row_tags in tags.list_values for tag in row_tags)
-    examples = ", ".join(sorted(tag_counts)[:12]) + (", …" if len(tag_counts) > 12 else "")
-    roles = [(words, "the words"), (tags, f"the tags ({len(tag_counts)} in the first rows: {examples})")]
-    form = replace(form, texts=(words.column,), label=tags.column)
-    return "tagging", *finish_assignment(columns, form, roles, [])
+    names = sorted({str(tag) for row_tags in tags.list_values for tag in row_tags})
+    roles = [(words, "the words"), (tags, f"the tags ({len(names)} in the first rows: {list_names(names, MAX_NAMES)})")]
+    return finish_assignment("tagging", columns, replace(form, texts=(words.column,), label=tags.column), roles)
 
 
 def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
-    pairs = [
-        (row_words, row_tags)
-        for row_words, row_tags in zip(words.values, tags.values, strict=True)
-        if row_words and row_tags
-    ]
     aligned = [
         isinstance(row_words, list | str) and isinstance(row_tags, list) and len(row_words) == len(row_tags)
-        for row_words, row_tags in pairs
+        for row_words, row_tags in zip(words.values, tags.values, strict=True)
+        if row_words and row_tags
     ]
     return bool(aligned) and sum(aligned) >= 0.9 * len(aligned)
 
 
-def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment | None:
+def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess | None:
     """A question and a passage by name, and answers that occur in the passage."""
     if hints.text_columns:
         if len(hints.text_columns) != 2 or hints.task != "answering":
             return None
-        question, passage = (hints.find_column(columns, text) for text in hints.text_columns)
+        question, passage = hints.find_texts(columns)
     else:
         texts = [column for column in columns if column.is_text]
         question = find_column_named(texts, QUESTION_NAMES)
         passage = find_column_named([column for column in texts if column is not question], PASSAGE_NAMES)
     if question is None or passage is None:
         return None
-    answer = (
-        hints.find_column(columns, hints.label_column)
-        if hints.label_column is not None
-        else find_column_named(columns, ANSWER_NAMES)
-    )
+    answer = hints.find_label(columns, ANSWER_NAMES)
     if answer is None and (hints.task is None and find_column_named(columns, LABEL_NAMES) is not None):
         return None  # question, passage and label: sentence pairs
     if answer is not None and hints.task is None and answer.text_values and not _answers_in_passage(answer, passage):
         return None  # answers such as yes and no
-    roles = [(question, "the question"), (passage, "the passage")]
-    start = find_column_named(columns, START_NAMES)
-    notes = [] if answer is not None else ["no column looks like an answer"]
-    if answer is not None:
+    roles, notes = [(question, "the question"), (passage, "the passage")], []
+    form = replace(form, texts=(question.column, passage.column))
+    if answer is None:
+        notes.append("no column looks like an answer")
+    else:
         roles.append((answer, "the answer"))
-        if start is not None:
+        form = replace(form, label=answer.column)
+        if (start := find_column_named(columns, START_NAMES)) is not None:
             roles.append((start, "where it begins"))
+            form = replace(form, start=start.column)
         elif answer.text_values:
             notes.append("nothing says where an answer begins: it is taken where it first stands in the passage")
-    form = replace(form, texts=(question.column, passage.column), label=answer.column if answer else None)
-    form = replace(form, start=start.column if start and answer else None)
-    return "answering", *finish_assignment(columns, form, roles, notes)
+    return finish_assignment("answering", columns, form, roles, notes)
 
 
 def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
-    pairs = [pair for pair in zip(answer.values, passage.values, strict=True) if pair[0]]
     occurs = [
         isinstance(answer_text, str) and isinstance(passage_text, str) and answer_text in passage_text
-        for answer_text, passage_text in pairs
+        for answer_text, passage_text in zip(answer.values, passage.values, strict=True)
+        if answer_text
     ]
     return sum(occurs) >= len(occurs) / 2
 
 
-def assign_choice_columns(
-    columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
-) -> ColumnAssignment | None:
+def assign_choice_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess | None:
     """A text, choices (one list column, or one column each), and the right choice."""
     lists = [
         column for column in columns if column.list_values or any(isinstance(value, dict) for value in column.values)
@@ -445,35 +430,24 @@ def assign_choice_columns(
         choices = columns[1:-1]  # no names: the text, the choices, the right one
     rest = [column for column in columns if column not in choices]
     text_columns = [column for column in rest if column.is_text]
-    texts = [hints.find_column(columns, text) for text in hints.text_columns]
-    if (
-        not texts
-        and (text := find_column_named(text_columns, CHOICE_TEXT_NAMES) or (text_columns[0] if text_columns else None))
-        is not None
-    ):
-        texts = [text]
+    named_text = find_column_named(text_columns, CHOICE_TEXT_NAMES)
+    texts = hints.find_texts(columns) or ([named_text] if named_text else text_columns[:1])
     if not choices or not texts:
         return None
-    right = (
-        hints.find_column(columns, hints.label_column)
-        if hints.label_column is not None
-        else find_column_named(rest, RIGHT_CHOICE_NAMES)
-    )
+    right = hints.find_label(columns) or find_column_named(rest, RIGHT_CHOICE_NAMES)
     if right is None and not columns[0].name and columns[-1] in rest:
         right = columns[-1]
     right = None if right in texts else right
     roles = [(text, "the text") for text in texts]
     roles += [(choices[0], "the choices")] if len(choices) == 1 else [(column, "a choice") for column in choices]
-    notes: list[str] = [] if right else ["no column looks like the right choice"]
-    if right is not None:
-        first, base_note = _detect_first_choice(right, choices)
-        form = replace(form, first=first)
-        roles.append((right, f"the right one ({base_note})"))
     form = replace(
         form, texts=tuple(column.column for column in texts), choices=tuple(column.column for column in choices)
     )
-    form = replace(form, label=right.column if right else None)
-    return "choice", *finish_assignment(columns, form, roles, notes)
+    if right is None:
+        return finish_assignment("choice", columns, form, roles, ["no column looks like the right choice"])
+    first, base_note = _detect_first_choice(right, choices)
+    form = replace(form, first=first, label=right.column)
+    return finish_assignment("choice", columns, form, [*roles, (right, f"the right one ({base_note})")])
 
 
 def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tuple[str, str]:
@@ -495,12 +469,8 @@ def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tu
         in_range = [number is not None and 0 <= number < count for number, count in zip(numbers, counts, strict=True)]
         # If 0 is never right in many rows, counting starts at 1 even though no index exceeds the last choice.
         never_zero = first == "0" and len(values) >= 20 and 0 not in numbers
-        if (
-            values
-            and all(in_range)
-            and not never_zero
-            and not (num_spelled_out == len(values) and right.num_distinct > max(counts))
-        ):
+        are_texts = num_spelled_out == len(values) and right.num_distinct > max(counts, default=0)
+        if values and all(in_range) and not never_zero and not are_texts:
             return first, note
     if num_spelled_out and num_spelled_out >= len(values) / 2:
         return "", "spelled out"
@@ -509,50 +479,47 @@ def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tu
 
 # --- Roles of classification; choice of the task ---
 
-ASSIGNERS: dict[str, Callable[[list[ColumnSample], ColumnHints, LabeledFormat], ColumnAssignment | None]] = {
+ASSIGNERS: dict[str, Callable[[list[ColumnSample], ColumnHints, LabeledFormat], FormatGuess | None]] = {
     "tagging": assign_tagging_columns,
     "choice": assign_choice_columns,
     "answering": assign_qa_columns,
 }
 
 
-def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
+def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
     """The task and the format with all column roles; the first note names the role of each column."""
+    for task, assign in ASSIGNERS.items():
+        if hints.task in (None, task) and (guess := assign(columns, hints, form)) is not None:
+            return guess
     if hints.task in ASSIGNERS:
-        assignment = ASSIGNERS[hints.task](columns, hints, form)
-        return assignment or _likely_task_error(columns, hints, form)
-    if hints.task is None:
-        for assign in ASSIGNERS.values():
-            if (assignment := assign(columns, hints, form)) is not None:
-                return assignment
+        raise _unfit_task_error(columns, hints, form)
     return _assign_classification_columns(columns, hints, form)
 
 
-def _likely_task_error(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
-    """Refuse a task that does not fit the columns, naming one that does."""
+def _unfit_task_error(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> InputError:
+    """An error for a task that does not fit the columns, naming one that does."""
     requirement = {
         "tagging": "a list of words and a list of tags",
         "choice": "a text and at least two choices",
         "answering": "a question, a passage and an answer",
     }[hints.task or ""]
     try:
-        likely_task = assign_columns(columns, replace(hints, task=None), form)[0]
+        likely_task = assign_columns(columns, replace(hints, task=None), form).task
     except InputError:
         likely_task = ""
     hint = "name the columns with --text-column, --choice-column and --label-column"
     if likely_task and likely_task != hints.task:
         hint = f"the likely task is {likely_task}: --task {likely_task}; or {hint}"
     names = ", ".join(str(column.column) for column in columns)
-    raise InputError(f"{hints.task} needs {requirement}; the columns are: {names[:300]}", file=hints.file, hint=hint)
+    return InputError(f"{hints.task} needs {requirement}; the columns are: {names[:300]}", file=hints.file, hint=hint)
 
 
-def _assign_classification_columns(
-    columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
-) -> ColumnAssignment:
+def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
     """Roles for classification of one text or of a text pair."""
-    named_columns = [hints.find_column(columns, text) for text in hints.text_columns]
-    label = hints.find_column(columns, hints.label_column) if hints.label_column is not None else None
-    label = label or find_label_column([column for column in columns if column not in named_columns])
+    named_columns = hints.find_texts(columns)
+    label = hints.find_label(columns) or find_label_column(
+        [column for column in columns if column not in named_columns]
+    )
     texts = named_columns or find_text_columns([column for column in columns if column is not label])
     if hints.task == "pairs" and len(texts) == 1 and not named_columns:
         rest = [column for column in columns if column.is_text and column not in (label, *texts)]
@@ -562,15 +529,12 @@ def _assign_classification_columns(
     task = hints.task or {1: "classification", 2: "pairs"}.get(len(texts), "")
     if len(texts) != {"classification": 1, "pairs": 2}.get(task):
         raise _text_count_error(texts, hints)
-    notes: list[str] = []
-    roles = [(texts[0], "the text")] if len(texts) == 1 else [(texts[0], "the first text"), (texts[1], "the second")]
+    roles = list(zip(texts, ["the text"] if len(texts) == 1 else ["the first text", "the second"], strict=True))
+    form = replace(form, texts=tuple(text.column for text in texts))
     if label is None:
-        notes.append("no column looks like a label")
-    else:
-        form, description = _describe_label(label, hints, form)
-        roles.append((label, description))
-    form = replace(form, texts=tuple(text.column for text in texts), label=label.column if label else None)
-    return task, *finish_assignment(columns, form, roles, notes)
+        return finish_assignment(task, columns, form, roles, ["no column looks like a label"])
+    form, description = _describe_label(label, hints, replace(form, label=label.column))
+    return finish_assignment(task, columns, form, [*roles, (label, description)])
 
 
 def _text_count_error(texts: list[ColumnSample], hints: ColumnHints) -> InputError:
@@ -585,46 +549,35 @@ def _text_count_error(texts: list[ColumnSample], hints: ColumnHints) -> InputErr
 
 def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat) -> tuple[LabeledFormat, str]:
     """The format with the type of the label (one class, several, a number), and a description."""
-    is_number = (
-        hints.is_regression if hints.is_regression is not None else bool(label.numeric_values) and label.has_decimals
-    )
-    is_json_list = (
-        form.kind in ("tsv", "csv")
-        and bool(label.text_values)
-        and all(_is_json_list(cell) for cell in label.text_values)
-    )
-    if hints.multi_label or label.list_values or is_json_list:
+    cells, lists = label.text_values, label.list_values
+    if not lists and form.kind in ("tsv", "csv") and cells and all(map(_is_json_list, cells)):
+        lists = tuple(map(parse_json_list, cells))
+    if hints.multi_label or lists:
         separator = hints.multi_label if isinstance(hints.multi_label, str) else ""
-        if not separator and not label.list_values and not is_json_list:
-            separator = next(
-                (candidate for candidate in LABEL_SEPARATORS if any(candidate in cell for cell in label.text_values)),
-                ",",
-            )
-        form = replace(form, answer="several", separator=separator)
+        if not separator and not lists:
+            separator = next((mark for mark in LABEL_SEPARATORS if any(mark in cell for cell in cells)), ",")
         if separator:
-            parts = [part.strip() for cell in label.text_values for part in cell.split(separator)]
+            parts = [part.strip() for cell in cells for part in cell.split(separator)]
         else:
-            lists = label.list_values or [parse_json_list(cell) for cell in label.text_values]
             parts = [str(part) for labels in lists for part in labels]
         separator_note = f" between {separator!r}" if separator else ", a list"
-        return (
-            form,
-            f"the labels{separator_note} ({_describe_classes(Counter(filter(None, parts)), len(label.values))})",
-        )
-    if is_number:
-        return replace(form, answer="number"), f"the label, a number (such as {', '.join(label.text_values[:3])})"
-    return form, f"the label ({_describe_classes(Counter(label.text_values), len(label.values))})"
+        description = _describe_classes([*filter(None, parts)], len(label.values))
+        return replace(form, answer="several", separator=separator), f"the labels{separator_note} ({description})"
+    looks_numeric = bool(label.numeric_values) and label.has_decimals
+    if looks_numeric if hints.is_regression is None else hints.is_regression:
+        return replace(form, answer="number"), f"the label, a number (such as {', '.join(cells[:3])})"
+    return form, f"the label ({_describe_classes(cells, len(label.values))})"
 
 
-def _describe_classes(counts: Counter[str], rows: int) -> str:
-    examples = ", ".join(sorted(counts)[:12]) + (", …" if len(counts) > 12 else "")
-    return f"{len(counts)} class{'es' * (len(counts) != 1)} in the first {rows} rows: {examples}"
+def _describe_classes(labels: Sequence[str], num_rows: int) -> str:
+    names = sorted(set(labels))
+    count = f"{len(names)} class{'es' * (len(names) != 1)}"
+    return f"{count} in the first {num_rows} rows: {list_names(names, MAX_NAMES)}"
 
 
 def _is_json_list(cell: str) -> bool:
-    if cell[:1] != "[":
-        return False
     try:
-        return bool(parse_json_list(cell)) or True
+        parse_json_list(cell)
     except BadRowError:
         return False
+    return True

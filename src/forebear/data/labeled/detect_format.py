@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from forebear.data.io.files import OnBadBytes, Paths, SourceFile, TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger
-from forebear.data.labeled.columns import ColumnHints, ColumnSample, assign_columns, is_header
+from forebear.data.labeled.columns import MAX_NAMES, ColumnHints, ColumnSample, FormatGuess, assign_columns, is_header
 from forebear.data.labeled.readers import (
     DOCUMENT,
     GAP,
@@ -27,7 +27,7 @@ from forebear.data.labeled.readers import (
     json_lines,
 )
 from forebear.data.labeled.row_to_example import LABELED_FORMATS, ONLY_FOR, TASKS, LabeledFileKind, LabeledFormat
-from forebear.errors import InputError
+from forebear.errors import InputError, list_names
 
 MAX_ROWS = 1000  # looked at; with hundreds of classes, fewer rows show each class only once
 TAGGED_FORMAT_HELP = "give a sentence a line, word/tag word/tag, or a word and its tag a line"
@@ -39,14 +39,6 @@ COMMENT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a comment line before a sente
 DELIMITERS = (",", ";", "|")
 CONLL_SUFFIX = re.compile(r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$")  # files with one word and tag per line
 ALIKE, MOSTLY = 0.9, 0.75  # share of lines of one width: in tagged files; with clear tags
-
-
-class FormatGuess(NamedTuple):
-    """The detected task and file format, with notes on what was detected."""
-
-    task: str
-    file_format: LabeledFormat
-    notes: list[str]
 
 
 def detect_format(
@@ -83,19 +75,15 @@ def detect_format(
     if kind is not None and kind not in LABELED_FORMATS:
         raise InputError(f"no kind of file is called {kind!r}", hint=f"choose one of {', '.join(LABELED_FORMATS)}")
     head = FileHead.read(next(find_sources(paths)), encoding, on_bad_bytes)
+    file = head.source.name
     detected_kind, delimiter = (
         head.detect_kind(task) if kind is None else (kind, head.as_table(is_csv=True)[1] if kind == "csv" else "")
     )
     only_task = ONLY_FOR.get(detected_kind)
     if task is not None and only_task not in (None, task):
-        hint = f"the likely task is {only_task}: --task {only_task}"
-        raise InputError(
-            f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}",
-            file=head.source.name,
-            hint=hint,
-        )
-    texts, choices = tuple(text_columns), tuple(choice_columns)
-    hints = ColumnHints(head.source.name, task, texts, label_column, choices, several, number)
+        message = f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}"
+        raise InputError(message, file=file, hint=f"the likely task is {only_task}: --task {only_task}")
+    hints = ColumnHints(file, task, tuple(text_columns), label_column, tuple(choice_columns), several, number)
     form = LabeledFormat(detected_kind, encoding=encoding)
     if detected_kind == "squad":
         return FormatGuess("answering", form, [LABELED_FORMATS["squad"]])
@@ -103,9 +91,8 @@ def detect_format(
         return _detect_slash_tags(head, form)
     if detected_kind == "conll":
         if kind is None and head.is_prose and any(len(split_cells(line)) > 1 for line in head.first_lines):
-            raise InputError(
-                "this looks like plain text, whose words have no tags", file=head.source.name, hint=TAGGED_FORMAT_HELP
-            )
+            message = "this looks like plain text, whose words have no tags"
+            raise InputError(message, file=file, hint=TAGGED_FORMAT_HELP)
         return _detect_conll(head, hints, form)
     if detected_kind in ("json", "jsonl"):
         return _detect_json_fields(head, hints, form)
@@ -118,18 +105,16 @@ def format_like(path: str, form: LabeledFormat) -> LabeledFormat:
         return form
     head = FileHead.read(next(find_sources(path)), form.encoding, "replace")
     detected_kind = head.tag_columns() or ("conll" if head.is_named_so else None)
-    return (
-        form
-        if detected_kind in (None, form.kind)
-        else detect_format(path, "tagging", kind=detected_kind, encoding=form.encoding).file_format
-    )
+    if detected_kind in (None, form.kind):
+        return form
+    return detect_format(path, "tagging", kind=detected_kind, encoding=form.encoding).file_format
 
 
 def _detect_conll(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
     blocks = sentence_blocks(head.first_lines)
     comments = any(COMMENT.match(group[0]) for group in blocks)
     rows = [split_cells(line) for group in blocks for line in group if not (comments and COMMENT.match(line))]
-    width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 1
+    width, _ = common_width(rows)
     is_universal = width == 10 and all(re.fullmatch(r"\d+(?:[-.]\d+)?", row[0]) for row in rows if len(row) == width)
     word = hints.locate(hints.text_columns[0] if hints.text_columns else 2 if is_universal else 1, width)
     label_column = hints.label_column if hints.label_column is not None else 4 if is_universal else width
@@ -143,19 +128,15 @@ def _detect_conll(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> Fo
 
 
 def _detect_slash_tags(head: FileHead, form: LabeledFormat) -> FormatGuess:
-    tag_counts: Counter[str] = Counter()
-    for token in (token for line in head.first_lines for token in line.split()):
-        _, slash, tag = token.rpartition("/")
-        tag_counts.update([tag.partition("]")[0]] if slash else [])
+    parts = (token.rpartition("/") for line in head.first_lines for token in line.split())
+    tag_counts = Counter(tag.partition("]")[0] for _, slash, tag in parts if slash)
     description = f"{LABELED_FORMATS['tagged']}: {_describe_tags(tag_counts)}"
     return FormatGuess("tagging", replace(form, texts=(1,), label=2, width=2), [description])
 
 
 def _describe_tags(tag_counts: Counter[str]) -> str:
-    examples = ", ".join(sorted(tag_counts)[:12]) + (", …" if len(tag_counts) > 12 else "")
-    return (
-        f"{len(tag_counts)} tag{'s' * (len(tag_counts) != 1)} among the first {tag_counts.total():,} words: {examples}"
-    )
+    count = f"{len(tag_counts)} tag{'s' * (len(tag_counts) != 1)}"
+    return f"{count} among the first {tag_counts.total():,} words: {list_names(sorted(tag_counts), MAX_NAMES)}"
 
 
 def _detect_json_fields(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
@@ -174,8 +155,7 @@ def _detect_json_fields(head: FileHead, hints: ColumnHints, form: LabeledFormat)
     if not names:
         raise InputError("its objects have no fields", file=head.source.name, hint='write {"text": …, "label": …}')
     columns = [ColumnSample(name, tuple(json_field(record, name) for record in objects)) for name in names]
-    task, form, notes = assign_columns(columns, hints, form)
-    return FormatGuess(task, form, [f"{LABELED_FORMATS[form.kind]}: {notes[0]}", *notes[1:]])
+    return assign_columns(columns, hints, form).with_prefix(f"{LABELED_FORMATS[form.kind]}: ")
 
 
 def _detect_table(head: FileHead, hints: ColumnHints, form: LabeledFormat, header: bool | None) -> FormatGuess:
@@ -183,20 +163,19 @@ def _detect_table(head: FileHead, hints: ColumnHints, form: LabeledFormat, heade
     if form.kind == "csv":
         rows = head.split_rows(form.delimiter)[: MAX_ROWS + 1]
     else:
-        rows = [line.split("\t") for line in head.first_lines if line and not line.isspace()][: MAX_ROWS + 1]
+        rows = [line.split("\t") for line in head.filled_lines][: MAX_ROWS + 1]
     has_header = is_header(rows[0], rows[1:]) if header is None else header
     first, data_rows = rows[0], rows[1:] if has_header else rows[:MAX_ROWS]
     if has_header and not data_rows:
         raise InputError("there is a header, and no row below it", file=file, hint="name a file with examples in it")
-    width = len(first) if has_header else Counter(map(len, rows)).most_common(1)[0][0]
+    width = len(first) if has_header else common_width(rows)[0]
     data_rows = [row for row in data_rows if len(row) == width]
     names: list[str | int] = [cell.strip() for cell in first] if has_header else [*range(1, width + 1)]
     columns = [ColumnSample(name, tuple(row[place] for row in data_rows)) for place, name in enumerate(names)]
     form = replace(form, header=has_header, width=0 if has_header else width)
-    task, form, notes = assign_columns(columns, hints, form)
     delimiter_name = DELIMITER_NAMES.get("\t" if form.kind == "tsv" else form.delimiter, repr(form.delimiter))
     description = f"a table separated by {delimiter_name}, {'with a' if has_header else 'no'} header"
-    return FormatGuess(task, form, [f"{description}; {notes[0]}", *notes[1:]])
+    return assign_columns(columns, hints, form).with_prefix(f"{description}; ")
 
 
 # --- The beginning of a file, and what kind of file it is ---
@@ -237,15 +216,20 @@ class FileHead:
         lines = self.text.split("\n")
         return lines[:MAX_LINES] if self.is_whole or len(lines) == 1 else lines[: min(MAX_LINES, len(lines) - 1)]
 
+    @property
+    def filled_lines(self) -> list[str]:
+        """The first lines that are not blank."""
+        return [line for line in self.first_lines if line and not line.isspace()]
+
     def detect_kind(self, task: str | None) -> tuple[LabeledFileKind, str]:
         """The kind of file, and the delimiter of a table."""
         start = self.text.lstrip()
         if re.match(r'\[\s*\{|\{\s*["}]', start):
-            return self._json(start), ""
+            return self._json_kind(start), ""
         if tag_kind := self.tag_columns():
             return tag_kind, ""
         if task == "tagging" or (task is None and self.is_named_so):  # an invalid line is reported by the reader
-            is_slashed = [is_slash_tagged_line(line) for line in self.first_lines if line and not line.isspace()]
+            is_slashed = list(map(is_slash_tagged_line, self.filled_lines))
             return "tagged" if not self.is_named_so and 2 * sum(is_slashed) >= len(is_slashed) else "conll", ""
         return self.as_table()
 
@@ -263,26 +247,23 @@ class FileHead:
         """Whether lines that should hold one word and tag each look like plain text."""
         lines = [line for group in sentence_blocks(self.first_lines) for line in group if not COMMENT.match(line)]
         rows = [split_cells(line) for line in lines]
-        width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
+        width, count = common_width(rows)
         if width == 1 or 2 * count <= len(rows):
             return True
         last_cells = {row[-1] for row in rows if len(row) == width}
         has_tags = 2 * len(last_cells) <= count or 2 * sum("\t" in line for line in lines) > len(lines)
         return count < ALIKE * len(rows) and not has_tags
 
-    def _json(self, start: str) -> LabeledFileKind:
+    def _json_kind(self, start: str) -> LabeledFileKind:
         first = start.partition("\n")[0]
         try:
             first_value = json.loads(first)
         except (ValueError, RecursionError):
             first_value = None
-        if is_squad(first_value) or (
-            not isinstance(first_value, dict) and re.search(r'"(?:paragraphs|qas)"\s*:', start)
-        ):
+        is_object = isinstance(first_value, dict)
+        if is_squad(first_value) or (not is_object and re.search(r'"(?:paragraphs|qas)"\s*:', start)):
             return "squad"
-        if isinstance(first_value, dict) or (
-            start[0] == "{" and "\n{" in start
-        ):  # an invalid line is reported by the reader
+        if is_object or (start[0] == "{" and "\n{" in start):  # an invalid line is reported by the reader
             return "jsonl"
         if start[0] == "[":
             return "json"
@@ -291,7 +272,7 @@ class FileHead:
 
     def as_table(self, *, is_csv: bool = False) -> tuple[LabeledFileKind, str]:
         """The kind of table (CSV if its quotes are CSV quotes), and its delimiter."""
-        lines = [line for line in self.first_lines if line and not line.isspace()]
+        lines = self.filled_lines
         is_named = is_csv or re.search(r"\.csv(?:\.gz|\.zst)?$", self.source.name.lower()) is not None
         tab_counts = Counter(line.count("\t") for line in lines)
         if tab_counts[0] < len(lines):
@@ -304,7 +285,7 @@ class FileHead:
         best_delimiter, best_share = "", 0.0
         for delimiter in DELIMITERS:
             rows = self.split_rows(delimiter)
-            width, count = Counter(map(len, rows)).most_common(1)[0]
+            width, count = common_width(rows)
             if width > 1 and count / len(rows) > best_share and (is_named or _looks_like_table(rows, width)):
                 best_delimiter, best_share = delimiter, count / len(rows)
         return ("csv", best_delimiter or ",") if is_named or best_share >= 0.9 else ("tsv", "\t")
@@ -337,6 +318,11 @@ def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
     return has_doubled
 
 
+def common_width(rows: list[list[str]]) -> tuple[int, int]:
+    """The most frequent number of columns, and the number of rows with as many."""
+    return Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
+
+
 def split_cells(line: str) -> list[str]:
     """The columns of a CoNLL line."""
     return line.split("\t") if "\t" in line else GAP.split(line.strip(" "))
@@ -357,9 +343,7 @@ def is_conll(lines: list[str]) -> bool:
     """Whether lines are CoNLL: equally many short columns, the last one O, B-… and the like, or blank lines between."""
     blocks = sentence_blocks(lines)
     rows = [split_cells(line) for group in blocks for line in group if not COMMENT.match(line)]
-    if not rows:
-        return False
-    width, count = Counter(map(len, rows)).most_common(1)[0]
+    width, count = common_width(rows)
     if width < 2 or count < MOSTLY * len(rows):
         return False
     is_regular, rows = count >= ALIKE * len(rows), [row for row in rows if len(row) == width]
@@ -369,14 +353,8 @@ def is_conll(lines: list[str]) -> bool:
     num_tags = sum(count for tag, count in last_cells.items() if TAG.fullmatch(tag))
     if num_tags > 0.98 * len(rows) and ("O" in last_cells or len(blocks) > 1 or any("-" in tag for tag in last_cells)):
         return True
-    has_sentences = is_regular and len(blocks) > 1 and len(rows) > 2 * len(blocks)
-    has_sentences = has_sentences and len({row[0] for row in rows}) <= 0.8 * len(rows)  # words recur, texts rarely do
-    has_short_cells = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(
-        " " in "".join(row) for row in rows
-    )
-    return (
-        has_sentences
-        and has_short_cells
-        and len(last_cells) <= min(100, len(rows) / 2)
-        and max(map(len, last_cells)) <= 20
-    )
+    if not (is_regular and len(blocks) > 1 and len(rows) > 2 * len(blocks)):  # no sentences
+        return False
+    words_recur = len({row[0] for row in rows}) <= 0.8 * len(rows)  # texts rarely do
+    are_short = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(" " in "".join(row) for row in rows)
+    return words_recur and are_short and len(last_cells) <= min(100, len(rows) / 2) and max(map(len, last_cells)) <= 20

@@ -13,8 +13,9 @@ from unicodedata import normalize
 from forebear.data.io.atomic import file_digest
 from forebear.data.io.files import OnBadBytes, Paths, SourceFile, find_sources
 from forebear.data.labeled import readers, tag_schemes
+from forebear.data.labeled.columns import FormatGuess
 from forebear.data.labeled.dataset_stats import summarize_dataset
-from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, FormatGuess, detect_format, format_like
+from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, detect_format, format_like
 from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExample, QuestionExample, TaggedExample
 from forebear.data.labeled.row_to_example import (
     LABELED_FORMATS,
