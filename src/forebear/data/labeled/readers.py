@@ -25,6 +25,7 @@ from forebear.data.labeled.row_to_example import (
     label_text,
     make_location,
     shorten_value,
+    unknown_label_reason,
 )
 from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
@@ -35,14 +36,9 @@ UNCLOSED_QUOTE = "a quote that opens here is never closed"
 
 def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example per row. Blank lines and rows of empty cells are skipped; a row of another width is bad."""
-    blocks, make, faults, file = (
-        options.open_blocks(source),
-        example_builder(options),
-        options.error_policy,
-        source.name,
-    )
+    make, faults, file = example_builder(options), options.error_policy, source.name
     plan: _ColumnPlan | None = None
-    for line, row in read_rows(blocks, options.file_format):
+    for line, row in read_rows(options.open_blocks(source), options.file_format):
         if not isinstance(row, list):
             faults.skip(line, row)
             continue
@@ -130,15 +126,14 @@ class _ColumnPlan:
             index = _column_index(column, header, width, gap)
             is_free = column is None or column in (form.start, form.name) or (column == form.label and not needs_label)
             if index is None and not is_free:
-                raise _missing_column_error(column, header, width, file, line)
+                description = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
+                reference = f"called {column!r}" if isinstance(column, str) else f"number {column}"
+                hint = "all files of a task are written alike: mend the file, or name its columns"
+                raise InputError(f"there is no column {reference}; {description}", file=file, line=line, hint=hint)
             indices.append(-1 if index is None else index)
-        label = indices[-3]
-        return cls(
-            width - bool(gap),
-            first_row if form.header else None,
-            itemgetter(*indices),
-            label == width - 1 and not needs_label,
-        )
+        is_label_last = indices[-3] == width - 1
+        given_header = first_row if form.header else None
+        return cls(width - bool(gap), given_header, itemgetter(*indices), is_label_last and not needs_label)
 
     def misfit(self, row: list[str]) -> str:
         """Why a row of another width cannot be read; "" if only its label is missing, which is then filled in."""
@@ -156,15 +151,6 @@ def _column_index(column: ColumnRef | None, header: list[str] | None, width: int
     return header.index(column) if header is not None and column in header else None
 
 
-def _missing_column_error(
-    column: ColumnRef | None, header: list[str] | None, width: int, file: str, line: int
-) -> InputError:
-    description = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
-    reference = f"called {column!r}" if isinstance(column, str) else f"number {column}"
-    hint = "all files of a task are written alike: mend the file, or name its columns"
-    return InputError(f"there is no column {reference}; {description}", file=file, line=line, hint=hint)
-
-
 # --- word/tag lines: `中国/ns 人民/n`, as in the People's Daily corpus ---
 
 
@@ -179,11 +165,13 @@ def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator
             continue
         try:
             if "\t" in text and is_in_columns(text):
-                raise BadRowError(
-                    f"this line has a word and its tag in columns, word/tag is expected: {shorten_value(text)}"
-                )
+                message = "this line has a word and its tag in columns, word/tag is expected"
+                raise BadRowError(f"{message}: {shorten_value(text)}")
             words, tags = parse_slash_tags(text)
-            yield TaggedExample(words, _validated_tags(words, tags, options), ExampleLocation(source.name, line))
+            _, reason = _find_tag_fault(words, tags, options, "word/tag is expected")
+            if reason:
+                raise BadRowError(reason)
+            yield TaggedExample(words, _present_tags(tags, options), ExampleLocation(source.name, line))
         except BadRowError as bad:
             options.error_policy.skip(line, str(bad))
 
@@ -208,26 +196,27 @@ def parse_slash_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(words), tuple(tags)
 
 
-def _validated_tags(words: Sequence[str], tags: tuple[str, ...], options: LabeledReadOptions) -> tuple[str, ...] | None:
-    if options.labels == "absent" or (options.labels == "optional" and not any(tags)):
-        return None
-    for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
+def _present_tags(tags: Sequence[str], options: LabeledReadOptions) -> tuple[str, ...] | None:
+    """The tags of a sentence; None if labels are absent or optional and missing."""
+    return None if options.labels == "absent" or (options.labels == "optional" and not any(tags)) else tuple(tags)
+
+
+def _find_tag_fault(
+    words: Sequence[str], tags: Sequence[str], options: LabeledReadOptions, expected: str
+) -> tuple[int, str]:
+    """The index of the first word with an invalid tag, and the reason; (0, "") if all are valid."""
+    for index, tag in enumerate(_present_tags(tags, options) or ()):
         if not tag:
-            raise BadRowError(f"word {number} of the sentence, {shorten_value(word)}, has no tag: word/tag is expected")
+            return index, f"word {index + 1} of the sentence, {shorten_value(words[index])}, has no tag: {expected}"
         if options.known_labels is not None and tag not in options.known_labels:
-            known = ", ".join(sorted(options.known_labels)[:20])
-            raise BadRowError(f"the tag {shorten_value(tag)} is not among those that are known: {known}")
-    return tags
+            return index, unknown_label_reason(tag, options.known_labels, "tag")
+    return 0, ""
 
 
 def is_slash_tagged(lines: Sequence[str]) -> bool:
     """Whether most tokens between spaces are word/tag, with few distinct, recurring tags."""
-    tags: Counter[str] = Counter()
-    count = 0
-    for item in (item for line in lines for item in line.split()):
-        count += 1
-        if tag := _tag_of(item):
-            tags[tag] += 1
+    items = [item for line in lines for item in line.split()]
+    tags, count = Counter(tag for item in items if (tag := _tag_of(item))), len(items)
     if not count or tags.total() < MIN_TAGGED_SHARE * count:
         return False
     num_tags = sum(tag_count for tag, tag_count in tags.items() if not tag[0].isdecimal())  # dates are not tags
@@ -273,13 +262,12 @@ def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
     def sentence() -> Iterator[Example]:
         nonlocal fault
         if words and fault is None:
-            index, reason = _find_tag_fault(words, tags, options)
+            index, reason = _find_tag_fault(words, tags, options, "a word and its tag are expected in each line")
             if reason:
                 fault = lines[index], reason
             else:
-                yield TaggedExample(
-                    tuple(words), _present_tags(tags, options), ExampleLocation(source.name, first_line)
-                )
+                place = ExampleLocation(source.name, first_line)
+                yield TaggedExample(tuple(words), _present_tags(tags, options), place)
         if fault is not None:
             faults.skip(*fault)
             fault = None
@@ -309,23 +297,6 @@ def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
     yield from sentence()
 
 
-def _present_tags(tags: list[str], options: LabeledReadOptions) -> tuple[str, ...] | None:
-    """The tags of a sentence; None if labels are absent or optional and missing."""
-    return None if options.labels == "absent" or (options.labels == "optional" and not any(tags)) else tuple(tags)
-
-
-def _find_tag_fault(words: list[str], tags: list[str], options: LabeledReadOptions) -> tuple[int, str]:
-    """The index of the first word with an invalid tag, and the reason; (0, "") if all are valid."""
-    for number, tag in enumerate(_present_tags(tags, options) or ()):
-        if not tag:
-            message = f"word {number + 1} of the sentence, {shorten_value(words[number])}, has no tag"
-            return number, f"{message}: a word and its tag are expected in each line"
-        if options.known_labels is not None and tag not in options.known_labels:
-            known = ", ".join(sorted(options.known_labels)[:20])
-            return number, f"the tag {shorten_value(tag)} is not among those that are known: {known}"
-    return 0, ""
-
-
 def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
     """A function that parses a line to (word, tag) or raises BadRowError.
 
@@ -336,23 +307,20 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
     is_plain = width == 2 and word_at == 0 and tag_at == 1
 
     def parse(text: str) -> tuple[str | None, str]:
-        separator = "\t" if "\t" in text else " "
-        if (
-            is_plain
-            and len(two_cells := text.split(separator)) == 2
-            and two_cells[0]
-            and (separator == " " or " " not in text)
-        ):
-            return two_cells[0], two_cells[1]
+        if is_plain:  # the usual line, fast
+            separator = "\t" if "\t" in text else " "
+            cells = text.split(separator)
+            if len(cells) == 2 and cells[0] and (separator == " " or " " not in text):
+                return cells[0], cells[1]
         raw_cells = _split_line(text, width)
         cells = [cell.strip(" ") for cell in raw_cells]
         if len(cells) == 1 and width > 1:
             return cells[0], ""
-        if len(cells) != width and not _drop_empty_end(cells, width):
-            raise BadRowError(
-                f"the line has {len(cells)} columns, {width} are expected: "
-                f"{shorten_value(text)}{_separator_note(text, width)}"
-            )
+        if len(cells) > width and not any(cells[width:]):  # empty columns at the end
+            del cells[width:]
+        if len(cells) != width:
+            message = f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}"
+            raise BadRowError(message + _separator_note(text, width))
         if form.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_at:
             return None, ""
         word = cells[word_at] or raw_cells[word_at]  # a word may be a space
@@ -360,10 +328,8 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
             raise BadRowError(f"the line has no word: {shorten_value(text)}")
         tag = cells[tag_at].strip() if tag_at >= 0 else ""
         if " " in tag:  # impossible if spaces separate columns
-            raise BadRowError(
-                f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)} "
-                "(only tabs part the columns of this line)"
-            )
+            message = f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)}"
+            raise BadRowError(f"{message} (only tabs part the columns of this line)")
         return word, tag
 
     return parse
@@ -375,12 +341,10 @@ def _split_line(text: str, width: int) -> list[str]:
         return text.split("\t")
     cells = GAP.split(text.strip(" "))
     if len(cells) > 2 and is_slash_tagged_line(text):
-        raise BadRowError(
-            f"this line is word/tag word/tag, a word and its tag are expected in columns: {shorten_value(text)}"
-        )
-    return (
-        [" ", *cells] if width == 2 and len(cells) == 1 and text.startswith("  ") else cells
-    )  # the word itself is a space
+        message = "this line is word/tag word/tag, a word and its tag are expected in columns"
+        raise BadRowError(f"{message}: {shorten_value(text)}")
+    is_space_tagged = width == 2 and len(cells) == 1 and text.startswith("  ")  # the word itself is a space
+    return [" ", *cells] if is_space_tagged else cells
 
 
 def _separator_note(text: str, width: int) -> str:
@@ -389,13 +353,6 @@ def _separator_note(text: str, width: int) -> str:
         is_mixed = " " in text and len(GAP.split(text.strip(" "))) == width
         return " (its spaces part no columns, as it has tabs)" if is_mixed else ""
     return " (words that hold spaces need tabs between the columns)" if width == 2 else ""
-
-
-def _drop_empty_end(cells: list[str], width: int) -> bool:
-    """Drop empty columns at the end of a line; whether its width is then right."""
-    if len(cells) > width and not any(cells[width:]):
-        del cells[width:]
-    return len(cells) == width
 
 
 def _column_number(column: ColumnRef) -> int:
@@ -413,15 +370,9 @@ LONE_SURROGATE_MESSAGE = "an escape such as \\ud800 spells half a character"
 
 def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example per object."""
-    blocks, make, faults, form = (
-        options.open_blocks(source),
-        example_builder(options),
-        options.error_policy,
-        options.file_format,
-    )
-    columns = form.role_columns()
-    records = json_lines(blocks) if form.kind == "jsonl" else json_array_items(blocks)
-    for line, record in records:
+    make, form = example_builder(options), options.file_format
+    columns, records = form.role_columns(), json_lines if form.kind == "jsonl" else json_array_items
+    for line, record in records(options.open_blocks(source)):
         name = None
         try:
             if isinstance(record, BrokenRecord):
@@ -430,7 +381,7 @@ def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Examp
             name = None if values[-1] is None else label_text(values[-1])
             yield make(values, ExampleLocation(source.name, line, name))
         except BadRowError as bad:
-            faults.skip(line, str(bad), name)
+            options.error_policy.skip(line, str(bad), name)
 
 
 class BrokenRecord:
@@ -441,10 +392,22 @@ class BrokenRecord:
 
     def repair(self, on_bad_bytes: str) -> Any:
         """The record with lone surrogates replaced or removed, as `on_bad_bytes` says; BadRowError if impossible."""
-        if self.record is None or on_bad_bytes == "fail":
+        if self.record is None:
             raise BadRowError(self.reason)
-        mark = "\ufffd" if on_bad_bytes == "replace" else ""
-        return json.loads(SURROGATES.sub(mark, json.dumps(self.record, ensure_ascii=False)))
+        return repair_surrogates(self.record, on_bad_bytes)
+
+
+def has_surrogates(value: Any) -> bool:
+    """Whether a JSON value has lone surrogates, which only escapes can spell."""
+    return SURROGATES.search(json.dumps(value, ensure_ascii=False)) is not None
+
+
+def repair_surrogates(value: Any, on_bad_bytes: str) -> Any:
+    """A JSON value with lone surrogates replaced or removed, as `on_bad_bytes` says; BadRowError for fail."""
+    if on_bad_bytes == "fail":
+        raise BadRowError(LONE_SURROGATE_MESSAGE)
+    mark = "\ufffd" if on_bad_bytes == "replace" else ""
+    return json.loads(SURROGATES.sub(mark, json.dumps(value, ensure_ascii=False)))
 
 
 def json_lines(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
@@ -464,15 +427,14 @@ def _check_record(record: Any, text: str) -> Any:
         return record
     if not isinstance(record, dict):
         return BrokenRecord(f"{shorten_value(record)} is no JSON object")
-    if ESCAPED_SURROGATE.search(text) and SURROGATES.search(json.dumps(record, ensure_ascii=False)):
+    if ESCAPED_SURROGATE.search(text) and has_surrogates(record):
         return BrokenRecord(LONE_SURROGATE_MESSAGE, record)
     return record
 
 
 def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
     """(line, object) of every element of one array. The whole text is read; its objects are parsed one by one."""
-    text, file = "".join(blocks), blocks.source.name
-    decoder = json.JSONDecoder()
+    text, file, decoder = "".join(blocks), blocks.source.name, json.JSONDecoder()
     position, line, counted_to = _skip_whitespace(text, 0), 1, 0
 
     def line_at(offset: int) -> int:
@@ -481,9 +443,8 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
         return line
 
     def array_error(message: str) -> InputError:
-        return InputError(
-            message, file=file, line=line_at(position), hint="an array of objects is expected: [{…}, {…}]"
-        )
+        hint = "an array of objects is expected: [{…}, {…}]"
+        return InputError(message, file=file, line=line_at(position), hint=hint)
 
     if text[position : position + 1] != "[":
         raise array_error("not a JSON array")
@@ -498,9 +459,8 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
         if text[position : position + 1] == ",":
             position = _skip_whitespace(text, position + 1)
         elif text[position : position + 1] != "]":
-            raise array_error(
-                "the array has no end" if position == len(text) else "a comma is missing between two objects"
-            )
+            is_end = position == len(text)
+            raise array_error("the array has no end" if is_end else "a comma is missing between two objects")
     if text[position + 1 :].strip():
         raise array_error("something stands behind the end of the array")
 
@@ -543,8 +503,8 @@ def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
         name = str(question["id"]) if question.get("id") is not None else None
         try:
             values = [question.get("question"), passage, _question_answers(question, options), None]
-            if has_surrogate_escapes:
-                values = _repair_surrogates(values, options)
+            if has_surrogate_escapes and has_surrogates(values):
+                values = repair_surrogates(values, options.on_bad_bytes)
             yield make(values, ExampleLocation(source.name, None, name))
         except BadRowError as bad:
             options.error_policy.skip(None, str(bad), name)
@@ -573,15 +533,6 @@ def _question_answers(question: dict[str, Any], options: LabeledReadOptions) -> 
     answers = question.get("answers")
     # Test files of SQuAD 1.1 have an empty list without that mark.
     return None if answers == [] and "is_impossible" not in question and options.labels == "optional" else answers
-
-
-def _repair_surrogates(values: list[Any], options: LabeledReadOptions) -> list[Any]:
-    serialized = json.dumps(values, ensure_ascii=False)
-    if not SURROGATES.search(serialized):
-        return values
-    if options.on_bad_bytes == "fail":
-        raise BadRowError(LONE_SURROGATE_MESSAGE)
-    return json.loads(SURROGATES.sub("\ufffd" if options.on_bad_bytes == "replace" else "", serialized))
 
 
 def is_squad(content: Any) -> bool:

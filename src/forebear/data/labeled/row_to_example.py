@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -20,7 +20,7 @@ from forebear.data.labeled.examples import (
     QuestionExample,
     TaggedExample,
 )
-from forebear.errors import InputError
+from forebear.errors import InputError, list_names
 
 # --- File formats (stored in runs, so that later files are read alike) and bad rows ---
 
@@ -91,43 +91,31 @@ class LabeledFormat:
     def to_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults."""
         defaults = {field.name: field.default for field in fields(self)}
-        settings = asdict(self)
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in settings.items()
-            if value != defaults[name]
-        }
+        changed = {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> LabeledFormat:
         """Strict inverse of `to_dict`: an InputError for unknown fields and wrong types."""
         tuple_fields = {"texts", "choices"}
+        choices = {"kind": get_args(LabeledFileKind), "answer": get_args(Answer), "first": ("0", "1", "A", "")}
         defaults = {field.name: field.default for field in fields(cls)}
         for name, value in settings.items():
             if name in tuple_fields:
-                is_valid = isinstance(value, list | tuple) and all(_is_column_ref(column) for column in value)
+                is_valid = isinstance(value, list | tuple) and all(map(_is_column_ref, value))
             elif name in ("label", "start", "name"):
                 is_valid = value is None or _is_column_ref(value)
-            elif name in ("kind", "answer", "first"):
-                is_valid = (
-                    value
-                    in {"kind": get_args(LabeledFileKind), "answer": get_args(Answer), "first": ("0", "1", "A", "")}[
-                        name
-                    ]
-                )
+            elif name in choices:
+                is_valid = value in choices[name]
             else:
                 is_valid = name in defaults and type(value) is type(defaults[name])
             if not is_valid:
                 hint = "it may be written by another version of forebear"
                 raise InputError(f"the form of the data says {name} = {value!r}, which is not understood", hint=hint)
         if "kind" not in settings:
-            raise InputError(
-                "the form of the data does not say its kind", hint=f"one of {', '.join(get_args(LabeledFileKind))}"
-            )
-        values: dict[str, Any] = {
-            name: tuple(value) if name in tuple_fields else value for name, value in settings.items()
-        }
-        return cls(**values)
+            hint = f"one of {', '.join(get_args(LabeledFileKind))}"
+            raise InputError("the form of the data does not say its kind", hint=hint)
+        return cls(**{name: tuple(value) if name in tuple_fields else value for name, value in settings.items()})
 
 
 def _is_column_ref(value: object) -> bool:
@@ -139,21 +127,16 @@ def check_format(task: str, form: LabeledFormat) -> None:
     if task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
     if (only_task := ONLY_FOR.get(form.kind, task)) != task:
-        raise InputError(
-            f"{LABELED_FORMATS[form.kind]} is not for {task}",
-            hint=f"the likely task is {only_task}: --task {only_task}",
-        )
+        hint = f"the likely task is {only_task}: --task {only_task}"
+        raise InputError(f"{LABELED_FORMATS[form.kind]} is not for {task}", hint=hint)
     num_columns = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(task, max(1, len(form.texts)))
     if form.kind != "squad" and len(form.texts) != num_columns:
-        raise InputError(
-            f"{task} reads {num_columns} column{'s' * (num_columns > 1)} of text, the form names {len(form.texts)}",
-            hint="name them with --text-column",
-        )
+        columns = f"{num_columns} column{'s' * (num_columns > 1)} of text"
+        message = f"{task} reads {columns}, the form names {len(form.texts)}"
+        raise InputError(message, hint="name them with --text-column")
     if (task == "choice") != bool(form.choices):
-        message = "the form names no choices" if task == "choice" else "the form names choices"
-        raise InputError(
-            f"{message}, the task is {task}", hint="look at the file's form again, or choose another --task"
-        )
+        message = f"the form names {'no ' * (task == 'choice')}choices, the task is {task}"
+        raise InputError(message, hint="look at the file's form again, or choose another --task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +158,9 @@ class BadRowError(Exception):
 
 def shorten_value(value: object, max_length: int = 40) -> str:
     """A value of a file, shortened to one line for messages."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return (
-        repr(text if len(text) <= max_length else text[: max_length - 1] + "…")
-        if isinstance(value, str)
-        else text[:max_length]
-    )
+    if isinstance(value, str):
+        return repr(value if len(value) <= max_length else value[: max_length - 1] + "…")
+    return json.dumps(value, ensure_ascii=False, default=str)[:max_length]
 
 
 def cell_text(value: Any, role: str = "text") -> str:
@@ -213,9 +193,8 @@ class RowErrorPolicy:
 
     def _row(self, line: int | None, reason: str, name: str | None) -> RejectedRow:
         """A rejected row, identified by its name where there are no line numbers."""
-        return RejectedRow(
-            self.file, line, f"{shorten_value(name)}: {reason}" if line is None and name else reason, name
-        )
+        reason = f"{shorten_value(name)}: {reason}" if line is None and name else reason
+        return RejectedRow(self.file, line, reason, name)
 
 
 @dataclass(frozen=True)
@@ -281,31 +260,28 @@ def _parse_start(value: Any) -> int | None:
         raise BadRowError(f"the answer's start is {shorten_value(value)}, which is no place in the passage") from None
 
 
-def locate_answers(
-    passage: str, answers: list[ParsedAnswer], on_repair: Callable[[str], None]
-) -> tuple[AnswerSpan, ...]:
-    """Find each answer in its passage.
+def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[AnswerSpan, ...], list[str]]:
+    """The span of each answer in its passage, and what was repaired.
 
     A wrong offset is corrected if the answer occurs exactly once; an answer that does not occur is dropped if the
     question has another one.
     """
-    spans, reasons = [], []
+    spans: list[AnswerSpan] = []
+    repairs: list[str] = []
+    faults: list[str] = []
     for text, start in answers:
-        if start is None and text in passage:
-            spans.append(AnswerSpan(passage.index(text), text))
-        elif start is not None and start >= 0 and passage.startswith(text, start):
+        if start is not None and start >= 0 and passage.startswith(text, start):
             spans.append(AnswerSpan(start, text))
-        elif start is not None and passage.count(text) == 1:
+        elif text in passage if start is None else passage.count(text) == 1:
             spans.append(AnswerSpan(passage.index(text), text))
-            on_repair(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
+            if start is not None:
+                repairs.append(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
         else:
             where = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
-            reasons.append(f"the answer {shorten_value(text)} does not stand in its passage{where}")
-    if reasons and not spans:
-        raise BadRowError(reasons[0])
-    for reason in reasons:
-        on_repair(f"{reason}; it was left out, the question has another")
-    return tuple(spans)
+            faults.append(f"the answer {shorten_value(text)} does not stand in its passage{where}")
+    if faults and not spans:
+        raise BadRowError(faults[0])
+    return tuple(spans), [*repairs, *(f"{fault}; it was left out, the question has another" for fault in faults)]
 
 
 Label = str | tuple[str, ...] | float | None
@@ -380,8 +356,12 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
 def _check_known(labels: Iterable[str], known: frozenset[str], role: str = "label") -> None:
     for label in labels:
         if label not in known:
-            known_names = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
-            raise BadRowError(f"the {role} {shorten_value(label)} is not among those that are known: {known_names}")
+            raise BadRowError(unknown_label_reason(label, known, role))
+
+
+def unknown_label_reason(label: str, known: Collection[str], role: str) -> str:
+    names = list_names(sorted(known), 20)
+    return f"the {role} {shorten_value(label)} is not among those that are known: {names}"
 
 
 def label_text(value: Any) -> str | None:
@@ -441,25 +421,22 @@ def _tagged_builder(options: LabeledReadOptions) -> ExampleBuilder:
     def make(values: Sequence[Any], place: ExampleLocation) -> TaggedExample:
         words, tags = values[0], values[1]
         if not isinstance(words, list | str) or not words:
-            raise BadRowError(
-                "there are no words" if not words else f"the words are {shorten_value(words)}, which is no list"
-            )
-        checked_words = tuple(
-            cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words
-        )
+            list_fault = f"the words are {shorten_value(words)}, which is no list"
+            raise BadRowError(list_fault if words else "there are no words")
+        words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
         if not tags or options.labels == "absent":
             if options.labels == "wanted":
                 raise BadRowError("there are no tags")
-            return TaggedExample(checked_words, None, place)
-        if not isinstance(tags, list) or len(tags) != len(checked_words):
+            return TaggedExample(words, None, place)
+        if not isinstance(tags, list) or len(tags) != len(words):
             count = len(tags) if isinstance(tags, list) else shorten_value(tags)
-            raise BadRowError(f"there are {len(checked_words)} words, but the tags are {count}")
+            raise BadRowError(f"there are {len(words)} words, but the tags are {count}")
         tag_texts = tuple(map(label_text, tags))
         if None in tag_texts:
             raise BadRowError(f"word {tag_texts.index(None) + 1} has no tag")
         if options.known_labels is not None:
             _check_known(filter(None, tag_texts), options.known_labels, "tag")
-        return TaggedExample(checked_words, tuple(filter(None, tag_texts)), place)
+        return TaggedExample(words, tuple(filter(None, tag_texts)), place)
 
     return make
 
@@ -474,11 +451,10 @@ def _question_builder(options: LabeledReadOptions) -> ExampleBuilder:
             if options.labels == "wanted":
                 raise BadRowError("nobody has said what the answer is")
             return QuestionExample(question, passage, None, place)
-
-        def on_repair(reason: str) -> None:
+        spans, repairs = locate_answers(passage, answers)
+        for reason in repairs:
             options.error_policy.repair(place.line, reason, place.name)
-
-        return QuestionExample(question, passage, locate_answers(passage, answers, on_repair), place)
+        return QuestionExample(question, passage, spans, place)
 
     return make
 
@@ -507,9 +483,8 @@ def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
         if isinstance(value, dict):  # {"text": [...], "label": [...]}
             choice_labels, value = [str(choice_label) for choice_label in value.get("label") or ()], value.get("text")
         if not isinstance(value, list):
-            raise BadRowError(
-                "there are no choices" if value is None else f"the choices are {shorten_value(value)}, which is no list"
-            )
+            list_fault = f"the choices are {shorten_value(value)}, which is no list"
+            raise BadRowError("there are no choices" if value is None else list_fault)
         if value and all(isinstance(choice, dict) for choice in value):
             choice_labels = [str(choice["label"]) for choice in value if "label" in choice]
             value = [choice.get("text") for choice in value]
@@ -529,16 +504,13 @@ def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: lis
     if first == "":
         matches = [number for number, choice in enumerate(choices) if choice.strip() == right]
         if len(matches) != 1:
-            raise BadRowError(
-                f"the right choice {shorten_value(right)} is "
-                f"{'none' if not matches else 'more than one'} of the choices"
-            )
+            count = "more than one" if matches else "none"
+            raise BadRowError(f"the right choice {shorten_value(right)} is {count} of the choices")
         return matches[0]
     number = choice_index(right, first)
     if number is None or not 0 <= number < len(choices):
-        raise BadRowError(
-            f"the right choice is {shorten_value(right)}, but there are {len(choices)}, and the first is called {first}"
-        )
+        message = f"the right choice is {shorten_value(right)}, but there are {len(choices)}"
+        raise BadRowError(f"{message}, and the first is called {first}")
     return number
 
 
