@@ -13,7 +13,6 @@ import numpy as np
 
 from forebear.data.labeled import tag_schemes as iobes
 from forebear.data.labeled.examples import TaggedExample
-from forebear.data.labeled.split import entity_kind
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.errors import InputError
 from forebear.numerics import softmax
@@ -224,7 +223,7 @@ class SequenceTagging(Task):
         """Whether all tags, or their entity types in any scheme, are known to the task."""
         if self.is_plain:
             return {*self.tags}.issuperset(tags)
-        return {*map(entity_kind, self.tags)}.issuperset(map(entity_kind, tags))
+        return {*map(iobes.entity_kind, self.tags)}.issuperset(map(iobes.entity_kind, tags))
 
     def encode(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,8 +16,12 @@ from forebear.data.labeled.examples import (
     LabeledExample,
     QuestionExample,
     TaggedExample,
+    example_content,
+    example_labels,
 )
-from forebear.data.labeled.split import entity_kind, example_content, format_location, location_dict
+from forebear.data.labeled.split import format_location, location_dict
+from forebear.data.labeled.tag_schemes import entity_kind
+from forebear.errors import join_errors
 
 MIN_LABEL_COUNT = 5  # examples of a label
 LONG_TEXT = 2000  # characters; most models see 512 tokens
@@ -43,12 +46,11 @@ class TextLengths:
     location: ExampleLocation | None = None  # of the longest
 
     @classmethod
-    def from_texts(cls, lengths: array[int], place: ExampleLocation | None = None) -> TextLengths:
+    def from_lengths(cls, lengths: list[int], location: ExampleLocation | None = None) -> TextLengths:
         if not lengths:
-            return cls(0.0, 0.0, 0, place)
-        numbers = np.frombuffer(lengths, dtype=np.int64)
-        median, p95 = np.percentile(numbers, [50, 95])
-        return cls(float(median), float(p95), int(numbers.max()), place)
+            return cls(0.0, 0.0, 0, location)
+        median, p95 = np.percentile(lengths, [50, 95])
+        return cls(float(median), float(p95), max(lengths), location)
 
     def to_dict(self) -> dict[str, Any]:
         return {"median": self.median, "percentile_95": self.p95, "longest": self.max_length}
@@ -63,15 +65,15 @@ class DatasetSummary:
         num_unlabeled: Number of examples without label.
         balance: Label → number of examples; tagging: entity type → number of words; choice: right choice → number.
         lengths: Lengths of texts.
-        long_texts: Number of texts above LONG characters.
+        long_texts: Number of texts above LONG_TEXT characters.
         duplicates: Examples with exactly the content of an earlier one (for questions: and the same question).
         contradictions: Duplicates with another label.
-        contradicting: Locations of the first of them.
-        names: Number of ids that several examples share.
-        is_numeric: Minimum, mean, maximum and standard deviation of numeric labels.
+        contradiction_locations: Locations of the first of them.
+        num_repeated_names: Number of ids that several examples share.
+        number_stats: Minimum, mean, maximum and standard deviation of numeric labels.
         answers: Lengths of gold answers.
-        unanswered: Number of unanswerable questions.
-        what: What `balance` counts.
+        num_unanswered: Number of unanswerable questions.
+        label_type: What `balance` counts.
     """
 
     count: int
@@ -97,23 +99,20 @@ class DatasetSummary:
         """The accuracy of the majority-class baseline; None without class labels."""
         if not self.balance:
             return None
-        return max(self.balance.values()) / (
-            sum(self.balance.values()) if self.label_type == "tags" else self.num_labeled
-        )
+        total = sum(self.balance.values()) if self.label_type == "tags" else self.num_labeled
+        return max(self.balance.values()) / total
 
     @property
     def text_label_warning(self) -> str:
         """A warning if most examples have a distinct label (the column is probably text or ids); else ""."""
         is_single_label = self.label_type == "labels" and sum(self.balance.values()) == self.num_labeled
-        if (
-            not is_single_label
-            or self.num_labeled < MIN_ROWS_FOR_LABEL_CHECK
-            or 2 * len(self.balance) <= self.num_labeled
-        ):
+        are_distinct = 2 * len(self.balance) > self.num_labeled >= MIN_ROWS_FOR_LABEL_CHECK
+        if not (is_single_label and are_distinct):
             return ""
         return f"{len(self.balance):,} different labels in {self.num_labeled:,} rows: the label column looks like text"
 
     def to_dict(self) -> dict[str, Any]:
+        contradicting = [[*map(location_dict, pair)] for pair in self.contradiction_locations]
         summary: dict[str, Any] = {
             "count": self.count,
             "unlabelled": self.num_unlabeled,
@@ -123,9 +122,7 @@ class DatasetSummary:
             "long": self.long_texts,
             "duplicates": self.duplicates,
             "contradictions": self.contradictions,
-            "contradicting": [
-                [location_dict(first), location_dict(second)] for first, second in self.contradiction_locations
-            ],
+            "contradicting": contradicting,
             "repeated_names": self.num_repeated_names,
         }
         if self.number_stats is not None:
@@ -165,47 +162,32 @@ class DatasetSummary:
         warnings: list[str] = []
         if len(self.balance) == 1:
             only_label = next(iter(self.balance))
-            message = (
-                f"choice number {only_label} always is the right one"
-                if self.label_type == "right"
-                else f"all are {only_label!r}"
-            )
-            warnings.append(f"{message}: nothing can be learned from it")
+            is_choice = self.label_type == "right"
+            fact = f"choice number {only_label} always is the right one" if is_choice else f"all are {only_label!r}"
+            warnings.append(f"{fact}: nothing can be learned from it")
         if label_warning := self.text_label_warning:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
         warnings += self._similar_labels()
-        rare = [
-            label for label, count in self.balance.items() if count < MIN_LABEL_COUNT and self.label_type != "right"
-        ]
-        if rare and not label_warning:
-            rare_text = ", ".join(map(repr, rare[:MAX_SHOWN_LABELS])) + (
-                f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else ""
-            )
-            warnings.append(
-                f"fewer than {MIN_LABEL_COUNT} {'words' if self.label_type == 'tags' else 'examples'} of {rare_text}"
-            )
+        rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT]
+        if rare and self.label_type != "right" and not label_warning:
+            more = f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else ""
+            rare_text = ", ".join(map(repr, rare[:MAX_SHOWN_LABELS])) + more
+            unit = "words" if self.label_type == "tags" else "examples"
+            warnings.append(f"fewer than {MIN_LABEL_COUNT} {unit} of {rare_text}")
         if self.contradictions:
-            only_label, repeat = self.contradiction_locations[0]
-            warnings.append(
-                f"{_count_text(self.contradictions, 'example contradicts', 'examples contradict')} an earlier one"
-                " that says the same; "
-                f"the first: {format_location(repeat)} and {format_location(only_label)}"
-            )
+            first, repeat = map(format_location, self.contradiction_locations[0])
+            count = _count_text(self.contradictions, "example contradicts", "examples contradict")
+            warnings.append(f"{count} an earlier one that says the same; the first: {repeat} and {first}")
         if self.duplicates:
-            warnings.append(
-                f"{_count_text(self.duplicates, 'example says', 'examples say')} the same as an earlier one"
-            )
+            count = _count_text(self.duplicates, "example says", "examples say")
+            warnings.append(f"{count} the same as an earlier one")
         if self.num_repeated_names:
-            warnings.append(
-                f"{_count_text(self.num_repeated_names, 'name (id) is', 'names (ids) are')} borne by more than one"
-                " example"
-            )
+            count = _count_text(self.num_repeated_names, "name (id) is", "names (ids) are")
+            warnings.append(f"{count} borne by more than one example")
         if self.long_texts:
             where = f", the longest at {format_location(self.lengths.location)}" if self.lengths.location else ""
-            warnings.append(
-                f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters{where}: most models cannot see so"
-                " far"
-            )
+            size = f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters"
+            warnings.append(f"{size}{where}: most models cannot see so far")
         return warnings
 
     def _similar_labels(self) -> list[str]:
@@ -214,10 +196,8 @@ class DatasetSummary:
         for label in self.balance if self.label_type == "labels" and not self.text_label_warning else ():
             variants.setdefault(" ".join(label.casefold().split()), []).append(label)
         similar = [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]
-        more = f"; and {len(similar) - MAX_SHOWN} more" if len(similar) > MAX_SHOWN else ""
-        return [f"labels that differ only in case are different labels: {'; '.join(similar[:MAX_SHOWN])}{more}"] * bool(
-            similar
-        )
+        message = f"labels that differ only in case are different labels: {join_errors(similar, MAX_SHOWN)}"
+        return [message] if similar else []
 
 
 def _count_text(count: int, one: str, several: str) -> str:
@@ -225,113 +205,82 @@ def _count_text(count: int, one: str, several: str) -> str:
 
 
 def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
-    """Compute statistics in one pass; a hash, the label and the location of each example are kept."""
-    tally = _DatasetCounter()
-    for example in examples:
-        tally.add(example)
-    return tally.summarize()
+    """Compute the statistics of examples of one kind."""
+    example_list = list(examples)
+    kind = type(example_list[0]) if example_list else None
+    labels = list(map(_comparable_label, example_list))
+    lengths = [sum(map(len, _compared_texts(example))) for example in example_list]
+    longest = example_list[lengths.index(max(lengths))].place if lengths else None
+    balance = Counter(label for example in example_list for label in _counted_labels(example))
+    numbers = np.array([label for label in labels if isinstance(label, float)])
+    stats = {"least": np.min, "mean": np.mean, "largest": np.max, "deviation": np.std}
+    answers = [span.text for example in example_list if kind is QuestionExample for span in example.answers or ()]  # pyright: ignore[reportAttributeAccessIssue]
+    names = Counter(example.place.name for example in example_list if example.place.name is not None)
+    num_duplicates, contradictions = _find_duplicates(example_list, labels)
+    return DatasetSummary(
+        count=len(example_list),
+        num_unlabeled=labels.count(None),
+        balance=dict(sorted(balance.items(), key=lambda item: (-item[1], item[0]))),
+        lengths=TextLengths.from_lengths(lengths, longest),
+        long_texts=sum(length > LONG_TEXT for length in lengths),
+        duplicates=num_duplicates,
+        contradictions=len(contradictions),
+        contradiction_locations=tuple(contradictions[:MAX_SHOWN]),
+        num_repeated_names=sum(count > 1 for count in names.values()),
+        number_stats={name: float(stat(numbers)) for name, stat in stats.items()} if len(numbers) else None,
+        answers=TextLengths.from_lengths(list(map(len, answers))) if kind is QuestionExample else None,
+        num_unanswered=labels.count(frozenset()) if kind is QuestionExample else 0,
+        label_type="tags" if kind is TaggedExample else "right" if kind is ChoiceExample else "labels",
+    )
 
 
-class _DatasetCounter:
-    """Accumulates statistics example by example."""
+def _comparable_label(example: Example) -> Any:
+    """The label, several labels or answers in any order; None if unlabeled."""
+    match example:
+        case LabeledExample(label=label):
+            return frozenset(label) if isinstance(label, tuple) else label
+        case TaggedExample(tags=tags):
+            return tags
+        case ChoiceExample(right=right):
+            return right
+        case QuestionExample(answers=answers):
+            return None if answers is None else frozenset(span.text for span in answers)
 
-    def __init__(self) -> None:
-        self.count = self.unlabelled = self.duplicates = self.contradictions = self.unanswered = 0
-        self.balance: Counter[str] = Counter()
-        self.lengths, self.answers, self.numbers = array("q"), array("q"), array("d")
-        self.longest, self.longest_place = -1, None
-        self.seen: dict[int, tuple[Any, ExampleLocation]] = {}
-        self.names: Counter[str] = Counter()
-        self.contradicting: list[tuple[ExampleLocation, ExampleLocation]] = []
-        self.what: LabelType = "labels"
-        self.asks = False
 
-    def add(self, example: Example) -> None:
-        self.count += 1
-        length = sum(map(len, example_content(example))) + (
-            len(example.question) if isinstance(example, QuestionExample) else 0
-        )
-        self.lengths.append(length)
-        if length > self.longest:
-            self.longest, self.longest_place = length, example.place
-        if example.place.name is not None:
-            self.names[example.place.name] += 1
-        label = self._label(example)
-        if label is None:
-            self.unlabelled += 1
-        self._compare(example, label)
+def _counted_labels(example: Example) -> Iterable[str]:
+    """What `balance` counts of an example."""
+    if isinstance(example, TaggedExample):
+        return map(entity_kind, example.tags or ())
+    if isinstance(example, ChoiceExample):
+        return () if example.right is None else (str(example.right + 1),)
+    return example_labels(example)
 
-    def _label(self, example: Example) -> Any:
-        """Count the label, and return a comparable form of it; None if unlabeled."""
-        if isinstance(example, LabeledExample):
-            label = example.label
-            if isinstance(label, str):
-                self.balance[label] += 1
-            elif isinstance(label, tuple):
-                self.balance.update(label)
-                return frozenset(label)
-            elif label is not None:
-                self.numbers.append(label)
-            return label
-        if isinstance(example, TaggedExample):
-            self.what = "tags"
-            if example.tags is not None:
-                self.balance.update(map(entity_kind, example.tags))
-            return example.tags
-        if isinstance(example, ChoiceExample):
-            self.what = "right"
-            if example.right is not None:
-                self.balance[str(example.right + 1)] += 1
-            return example.right
-        return self._answer(example)
 
-    def _answer(self, example: QuestionExample) -> frozenset[str] | None:
-        self.asks = True
-        if example.answers is None:
-            return None
-        self.unanswered += not example.answers
-        self.answers.extend(len(span.text) for span in example.answers)
-        return frozenset(span.text for span in example.answers)
+def _compared_texts(example: Example) -> tuple[str, ...]:
+    """All texts in which duplicates are equal."""
+    content = example_content(example)
+    return (*content, example.question) if isinstance(example, QuestionExample) else content
 
-    def _compare(self, example: Example, label: Any) -> None:
-        """Compare the label with that of the first example of equal content."""
-        content = (
-            (*example_content(example), example.question)
-            if isinstance(example, QuestionExample)
-            else example_content(example)
-        )
-        key = hash(content)
-        if (first := self.seen.get(key)) is None:
-            self.seen[key] = label, example.place
-            return
-        self.duplicates += 1
-        if label is not None and first[0] is not None and self._differ(first[0], label):
-            self.contradictions += 1
-            if len(self.contradicting) < MAX_SHOWN:
-                self.contradicting.append((first[1], example.place))
 
-    def _differ(self, first: Any, second: Any) -> bool:
-        """Whether labels conflict; answer sets conflict only if they share no answer."""
-        return bool(first or second) and first.isdisjoint(second) if self.asks else first != second
-
-    def summarize(self) -> DatasetSummary:
-        numbers = None
-        if self.numbers:
-            values = np.frombuffer(self.numbers, dtype=np.float64)
-            stats = {"least": values.min(), "mean": values.mean(), "largest": values.max(), "deviation": values.std()}
-            numbers = {name: float(value) for name, value in stats.items()}
-        return DatasetSummary(
-            count=self.count,
-            num_unlabeled=self.unlabelled,
-            balance=dict(sorted(self.balance.items(), key=lambda item: (-item[1], item[0]))),
-            lengths=TextLengths.from_texts(self.lengths, self.longest_place),
-            long_texts=sum(length > LONG_TEXT for length in self.lengths),
-            duplicates=self.duplicates,
-            contradictions=self.contradictions,
-            contradiction_locations=tuple(self.contradicting),
-            num_repeated_names=sum(count > 1 for count in self.names.values()),
-            number_stats=numbers,
-            answers=TextLengths.from_texts(self.answers) if self.asks else None,
-            num_unanswered=self.unanswered,
-            label_type=self.what,
-        )
+def _find_duplicates(
+    examples: list[Example], labels: list[Any]
+) -> tuple[int, list[tuple[ExampleLocation, ExampleLocation]]]:
+    """The number of examples whose texts occurred before, and the locations of those with conflicting labels."""
+    first_examples: dict[int, tuple[Any, ExampleLocation]] = {}
+    num_duplicates, contradictions = 0, []
+    for example, label in zip(examples, labels, strict=True):
+        key = hash(_compared_texts(example))
+        if key not in first_examples:
+            first_examples[key] = label, example.place
+            continue
+        num_duplicates += 1
+        first_label, first_place = first_examples[key]
+        if label is None or first_label is None:
+            continue
+        if isinstance(example, QuestionExample):  # answers conflict only if none is shared
+            is_conflict = bool(first_label or label) and first_label.isdisjoint(label)
+        else:
+            is_conflict = first_label != label
+        if is_conflict:
+            contradictions.append((first_place, example.place))
+    return num_duplicates, contradictions

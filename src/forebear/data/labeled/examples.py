@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forebear.data.labeled.tag_schemes import entity_kind
+
 
 @dataclass(frozen=True, slots=True)
 class ExampleLocation:
@@ -69,14 +71,10 @@ Example = LabeledExample | TaggedExample | QuestionExample | ChoiceExample
 def is_labeled(example: Example) -> bool:
     """Whether the example has a gold answer."""
     match example:
-        case LabeledExample():
-            return example.label is not None
-        case TaggedExample():
-            return example.tags is not None
-        case QuestionExample():
-            return example.answers is not None
-        case ChoiceExample():
-            return example.right is not None
+        case LabeledExample(label=answer) | TaggedExample(tags=answer):
+            return answer is not None
+        case QuestionExample(answers=answer) | ChoiceExample(right=answer):
+            return answer is not None
 
 
 def example_texts(example: Example) -> tuple[str, ...]:
@@ -90,3 +88,34 @@ def example_texts(example: Example) -> tuple[str, ...]:
             return (example.question, example.passage)
         case ChoiceExample():
             return (example.text, *example.choices)
+
+
+def example_content(example: Example) -> tuple[str, ...]:
+    """The content that must not leak. For questions it is the passage: it holds half of the answer."""
+    if isinstance(example, LabeledExample):
+        return example.texts
+    if isinstance(example, TaggedExample):
+        return example.words
+    if isinstance(example, QuestionExample):
+        return (example.passage,)
+    return example.text, *example.choices
+
+
+def normalized_content(example: Example) -> str:
+    """Content up to case, white space, and the order of two texts."""
+    if isinstance(example, TaggedExample):
+        return " ".join(" ".join(example.words).casefold().split())
+    texts = [" ".join(text.casefold().split()) for text in example_content(example)]
+    if isinstance(example, ChoiceExample):
+        return "\0".join([texts[0], *sorted(texts[1:])])
+    return texts[0] if len(texts) == 1 else "\0".join(sorted(texts))
+
+
+def example_labels(example: Example) -> tuple[str, ...]:
+    """Labels, or entity types, that training must see at least once."""
+    if isinstance(example, LabeledExample):
+        label = example.label
+        return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
+    if isinstance(example, TaggedExample) and example.tags is not None:
+        return tuple(dict.fromkeys(map(entity_kind, example.tags)))
+    return ()

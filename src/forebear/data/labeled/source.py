@@ -16,7 +16,14 @@ from forebear.data.labeled import readers, tag_schemes
 from forebear.data.labeled.columns import FormatGuess
 from forebear.data.labeled.dataset_stats import summarize_dataset
 from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, detect_format, format_like
-from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExample, QuestionExample, TaggedExample
+from forebear.data.labeled.examples import (
+    ChoiceExample,
+    Example,
+    LabeledExample,
+    QuestionExample,
+    TaggedExample,
+    example_labels,
+)
 from forebear.data.labeled.row_to_example import (
     LABELED_FORMATS,
     TASKS,
@@ -28,7 +35,7 @@ from forebear.data.labeled.row_to_example import (
     RowErrorPolicy,
     check_format,
 )
-from forebear.data.labeled.split import SplitLeakage, example_labels, split_examples, split_leakage
+from forebear.data.labeled.split import SplitLeakage, split_examples, split_leakage
 from forebear.errors import InputError, require_choice
 
 __all__ = ["TASKS", "FormatGuess", "LabeledFormat", "RejectedRow", "detect_format", "format_like", "read_examples"]
@@ -98,15 +105,10 @@ def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Exampl
     if is_empty and source is not None:
         first_error = options.error_policy.first_error
         if first_error is not None:
-            raise InputError(
-                f"all rows are bad; this one: {first_error.reason}",
-                file=first_error.file,
-                line=first_error.line,
-                hint="mend them",
-            )
-        raise InputError(
-            "there are no examples in it", file=source.name, hint="a header or blank lines alone teach nothing"
-        )
+            message = f"all rows are bad; this one: {first_error.reason}"
+            raise InputError(message, file=first_error.file, line=first_error.line, hint="mend them")
+        hint = "a header or blank lines alone teach nothing"
+        raise InputError("there are no examples in it", file=source.name, hint=hint)
 
 
 MAX_NAMED = 5  # bad rows, labels or words that are listed in a message
@@ -151,8 +153,8 @@ class LabeledSource:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> LabeledSource:
-        names = {setting.name for setting in fields(cls)}
-        values = {name: value for name, value in settings.items() if name in names - {"form"}}
+        names = {setting.name for setting in fields(cls)} - {"form"}
+        values = {name: value for name, value in settings.items() if name in names}
         return cls(form=LabeledFormat.from_dict(settings["form"]), **values)
 
     def digests(self) -> dict[str, str]:
@@ -254,10 +256,8 @@ def _no_dev_error(source: LabeledSource, examples: list[Any]) -> InputError:
 def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: list[Any]) -> list[str]:
     """A note on labels of a split that are not in the training examples."""
     train_labels = {label for example in train_examples for label in example_labels(example)}
-    unseen = [
-        unseen_labels for example in test_examples if (unseen_labels := {*example_labels(example)} - train_labels)
-    ]
-    names = sorted({label for unseen_labels in unseen for label in unseen_labels})
+    unseen = [labels for example in test_examples if (labels := {*example_labels(example)} - train_labels)]
+    names = sorted(set().union(*unseen))
     if not names:
         return []
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
@@ -275,12 +275,10 @@ def count_form_mismatches(data: LabeledData) -> list[str]:
         mismatches = Counter({word: count for word, count in unseen.items() if normalize("NFKC", word) in forms})
         share = mismatches.total() / max(1, sum(len(example.words) for example in examples))
         if share >= MIN_MISMATCH_SHARE:
-            mismatch_text = (
-                f"({mismatches.total():,}, such as {', '.join(word for word, _ in mismatches.most_common(MAX_NAMED))})"
-            )
-            message = f"{share:.1%} of the words {mismatch_text} are in the training examples in another form"
+            words = ", ".join(word for word, _ in mismatches.most_common(MAX_NAMED))
             notes.append(
-                f"{split}: {message}: a run whose tokenizer was trained with --normalise nfkc reads both alike"
+                f"{split}: {share:.1%} of the words ({mismatches.total():,}, such as {words}) are in the training "
+                "examples in another form: a run whose tokenizer was trained with --normalise nfkc reads both alike"
             )
     return notes
 
@@ -309,24 +307,20 @@ def _read_split(path: str, source: LabeledSource, labels: LabelPolicy, notes: li
     form = source.form if path == source.train else format_like(path, source.form)
     if form.kind != source.form.kind:
         notes.append(f"{path} is written otherwise than what was learned from: {LABELED_FORMATS[form.kind]}")
-    found = list(read_examples(path, source.task, form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
-    notes += _rejected_row_notes(bad)
-    for one in found if source.task == "tagging" else ():
-        tag_schemes.reject_nested_tags(one.tags or (), file=path, line=one.place.line)  # pyright: ignore[reportAttributeAccessIssue]
-    if not found:
+    examples = list(read_examples(path, source.task, form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
+    if bad:
+        more = f"; and {len(bad) - MAX_NAMED:,} more" if len(bad) > MAX_NAMED else ""
+        notes.append(f"rows left out or mended: {'; '.join(map(str, bad[:MAX_NAMED]))}{more}")
+    for example in examples if source.task == "tagging" else ():
+        tag_schemes.reject_nested_tags(example.tags or (), file=path, line=example.place.line)  # pyright: ignore[reportAttributeAccessIssue]
+    if not examples:
         raise InputError("holds no example", file=path, hint="give a file with at least a few examples")
-    return found
-
-
-def _rejected_row_notes(bad: list[RejectedRow]) -> list[str]:
-    more = f"; and {len(bad) - MAX_NAMED:,} more" if len(bad) > MAX_NAMED else ""
-    return [f"rows left out or mended: {'; '.join(map(str, bad[:MAX_NAMED]))}{more}"] if bad else []
+    return examples
 
 
 def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
     """Convert the tags of all splits to IOBES; return the scheme of the training examples."""
-    tagged_examples: Iterable[TaggedExample] = (example for example in splits["train"] if example.tags is not None)
-    guess = tag_schemes.detect_scheme(example.tags for example in tagged_examples)  # pyright: ignore[reportArgumentType]
+    guess = tag_schemes.detect_scheme(example.tags for example in splits["train"] if example.tags is not None)
     notes.append(f"tags are read as {guess.scheme}: {guess.reason}")
     for split, path in source.split_paths().items():
         scheme = guess.scheme if split == "train" else _detect_file_scheme(splits[split], path, guess.scheme, notes)
@@ -336,10 +330,9 @@ def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes
 
 def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
     """The scheme of a further file: that of training, unless its tags violate it and fit another one."""
-    tag_sequences = [tags.tags for tags in examples if tags.tags is not None]
-    if scheme == tag_schemes.PLAIN_SCHEME or not any(
-        tag_schemes.scheme_violations(tags, scheme) for tags in tag_sequences
-    ):
+    tag_sequences = [example.tags for example in examples if example.tags is not None]
+    is_plain = scheme == tag_schemes.PLAIN_SCHEME
+    if is_plain or not any(tag_schemes.scheme_violations(tags, scheme) for tags in tag_sequences):
         return scheme
     file_guess = tag_schemes.detect_scheme(tag_sequences)
     if file_guess.scheme == tag_schemes.PLAIN_SCHEME:
@@ -347,9 +340,8 @@ def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list
         raise InputError(message, file=path, hint="give a file of names, or ask a run that learned such tags")
     if file_guess.num_violations or file_guess.scheme == scheme:
         return scheme
-    notes.append(
-        f"tags of {path} are read as {file_guess.scheme}: {file_guess.reason}; those learned from are {scheme}"
-    )
+    reading = f"{file_guess.scheme}: {file_guess.reason}"
+    notes.append(f"tags of {path} are read as {reading}; those learned from are {scheme}")
     return file_guess.scheme
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from forebear.data.labeled.examples import (
-    ChoiceExample,
     Example,
     ExampleLocation,
-    LabeledExample,
     QuestionExample,
-    TaggedExample,
+    example_content,
+    example_labels,
+    normalized_content,
 )
 from forebear.errors import InputError
 
@@ -48,27 +48,18 @@ class SplitLeakage:
             {"test": location_dict(test_location), "train": location_dict(train_location)}
             for test_location, train_location in self.locations
         ]
-        return {
-            "of": self.description,
-            "count": self.count,
-            "exact": self.num_exact,
-            "folded": self.num_normalized,
-            "places": locations,
-        }
+        counts = {"count": self.count, "exact": self.num_exact, "folded": self.num_normalized}
+        return {"of": self.description, **counts, "places": locations}
 
     def __str__(self) -> str:
         if not self.num_normalized:
-            return (
-                f"no {self.description} of {self.count:,} example{'s' * (self.count != 1)} is in the training data too"
-            )
+            examples = f"{self.count:,} example{'s' * (self.count != 1)}"
+            return f"no {self.description} of {examples} is in the training data too"
         share = f"{self.num_normalized:,} of {self.count:,} examples ({self.num_normalized / self.count:.1%})"
-        first = "".join(
-            f"; the first: {format_location(test_location)}, as in {format_location(train_location)}"
-            for test_location, train_location in self.locations[:1]
-        )
+        first_test, first_train = map(format_location, self.locations[0])
         return (
             f"{share} have a {self.description} that is in the training data too, "
-            f"{self.num_exact:,} letter by letter{first}"
+            f"{self.num_exact:,} letter by letter; the first: {first_test}, as in {first_train}"
         )
 
 
@@ -81,42 +72,6 @@ def format_location(location: ExampleLocation) -> str:
     """A location as file:line and id."""
     position = f"{location.file or ''}:{location.line}" if location.line is not None else location.file or "an example"
     return f"{position} {location.name}" if location.name is not None else position
-
-
-def example_content(example: Example) -> tuple[str, ...]:
-    """The content that must not leak. For questions it is the passage: it holds half of the answer."""
-    if isinstance(example, LabeledExample):
-        return example.texts
-    if isinstance(example, TaggedExample):
-        return example.words
-    if isinstance(example, QuestionExample):
-        return (example.passage,)
-    return example.text, *example.choices
-
-
-def normalized_content(example: Example) -> str:
-    """Content up to case, white space, and the order of two texts."""
-    if isinstance(example, TaggedExample):
-        return " ".join(" ".join(example.words).casefold().split())
-    texts = [" ".join(text.casefold().split()) for text in example_content(example)]
-    if isinstance(example, ChoiceExample):
-        return "\0".join([texts[0], *sorted(texts[1:])])
-    return texts[0] if len(texts) == 1 else "\0".join(sorted(texts))
-
-
-def example_labels(example: Example) -> tuple[str, ...]:
-    """Labels, or entity types, that training must see at least once."""
-    if isinstance(example, LabeledExample):
-        label = example.label
-        return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
-    if isinstance(example, TaggedExample) and example.tags is not None:
-        return tuple(dict.fromkeys(map(entity_kind, example.tags)))
-    return ()
-
-
-def entity_kind(tag: str) -> str:
-    """PER of B-PER; a tag without a prefix is its own type."""
-    return tag[2:] if tag[1:2] in ("-", "_") and tag[0] in "BIESLUM" and len(tag) > 2 else tag
 
 
 def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float = 0.0, seed: int = 0) -> ExampleSplit:
@@ -171,42 +126,28 @@ def _cover_labels(
     split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]
 ) -> None:
     """Move one content of each missing label to training, and refill a dev or test split that becomes empty."""
-    train_labels = {
-        label
-        for rank, example_label_names in zip(ranks, labels, strict=True)
-        if split_of_rank[rank] == 0
-        for label in example_label_names
-    }
+    train_labels = set[str]().union(*(own for rank, own in zip(ranks, labels, strict=True) if split_of_rank[rank] == 0))
     holders: dict[str, int] = {}
-    for rank, example_label_names in zip(ranks, labels, strict=True):
-        for label in example_label_names:
+    for rank, own in zip(ranks, labels, strict=True):
+        for label in own:
             if label not in train_labels:
                 holders[label] = max(rank, holders.get(label, -1))
     if not holders:
         return
     labels_of_rank: dict[int, set[str]] = {rank: set() for rank in split_of_rank}
-    for rank, example_label_names in zip(ranks, labels, strict=True):
-        labels_of_rank[rank].update(example_label_names)
+    for rank, own in zip(ranks, labels, strict=True):
+        labels_of_rank[rank].update(own)
     splits_before = set(split_of_rank.values())
     for label, rank in holders.items():
         if label not in train_labels:  # else it came along with another one
-            notes.append(
-                f"the label {label!r} was only in {SPLIT_NAMES[split_of_rank[rank]]}: a text with it was moved to train"
-            )
+            only_split = SPLIT_NAMES[split_of_rank[rank]]
+            notes.append(f"the label {label!r} was only in {only_split}: a text with it was moved to train")
             split_of_rank[rank] = 0
             train_labels |= labels_of_rank[rank]
     for number in sorted(splits_before - set(split_of_rank.values())):
-        counts = Counter(
-            label
-            for rank, example_label_names in labels_of_rank.items()
-            if split_of_rank[rank] == 0
-            for label in example_label_names
-        )
-        movable = [
-            rank
-            for rank, split in split_of_rank.items()
-            if split == 0 and all(counts[label] > 1 for label in labels_of_rank[rank])
-        ]
+        train_ranks = [rank for rank, split in split_of_rank.items() if split == 0]
+        counts = Counter(label for rank in train_ranks for label in labels_of_rank[rank])
+        movable = [rank for rank in train_ranks if all(counts[label] > 1 for label in labels_of_rank[rank])]
         if movable:
             split_of_rank[min(movable)] = number
         else:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from forebear.errors import InputError
+from forebear.errors import InputError, list_names
 
 Scheme = Literal["BIO", "IOB1", "IOBES", "BMES", "BMEWO", "BILOU"]  # simplest first: it wins ties
 AnyScheme = Scheme | Literal["plain"]
@@ -70,7 +70,7 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
         if not _is_tag(trigram[1]) and _split(trigram[1]):  # raises for several tags on one word
             other_tags[trigram[1]] += count
     if other_tags.total() * 2 > total:
-        examples = ", ".join(sorted(other_tags)[:5]) + (", …" if len(other_tags) > 5 else "")
+        examples = list_names(sorted(other_tags), 5)
         return SchemeGuess("plain", 0, f"{examples} are no tags of entities, so that each word has its own")
     num_violations = {
         scheme: sum(count for trigram, count in trigrams.items() if _expected_tag(*trigram, scheme) != trigram[1])
@@ -85,12 +85,10 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
         )
     best_schemes: list[Scheme] = [scheme for scheme in get_args(Scheme) if num_violations[scheme] == fewest]
     count_text = f"{fewest} of {total} tags break it" if fewest else "no tag breaks it"
-    reason = (
-        f"; {', '.join(best_schemes)} fit alike, and it is the simplest"
-        if len(best_schemes) > 1
-        else ", fewer than any other"
+    alike = f"; {', '.join(best_schemes)} fit alike, and it is the simplest"
+    return SchemeGuess(
+        best_schemes[0], fewest, count_text + (alike if len(best_schemes) > 1 else ", fewer than any other")
     )
-    return SchemeGuess(best_schemes[0], fewest, count_text + reason)
 
 
 def to_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
@@ -135,9 +133,8 @@ def entities_to_iobes(entities: Iterable[Entity], num_words: int) -> list[str]:
     last_end = 0
     for first, end, kind in sorted(entities):
         if not 0 <= first < end <= num_words:
-            raise InputError(
-                f"an entity from word {first} to {end} in a text of {num_words} words", hint="mend its places"
-            )
+            message = f"an entity from word {first} to {end} in a text of {num_words} words"
+            raise InputError(message, hint="mend its places")
         if first < last_end:
             raise _nesting_error(f"two entities share word {first + 1}")
         suffix = f"-{kind}" if kind else ""
@@ -203,6 +200,11 @@ def free_transitions(num_labels: int) -> TagTransitions:
     return TagTransitions(np.ones((num_labels, num_labels), bool), all_allowed, all_allowed)
 
 
+def entity_kind(tag: str) -> str:
+    """PER of B-PER; a tag without a prefix is its own type."""
+    return tag[2:] if tag[1:2] in ("-", "_") and tag[0] in "BIESLUM" and len(tag) > 2 else tag
+
+
 @lru_cache(maxsize=1 << 16)
 def _split(tag: str) -> tuple[str, str]:
     """The IOBES letter and the entity type of a tag; "" for a bare B, as in Chinese word segmentation."""
@@ -254,10 +256,8 @@ def _expected_tags(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     if scheme == PLAIN_SCHEME:
         return list(tags)
     if scheme not in SCHEME_LETTERS:
-        raise InputError(
-            f"no scheme of tags is called {scheme!r}",
-            hint=f"choose one of {', '.join((*SCHEME_LETTERS, PLAIN_SCHEME))}",
-        )
+        hint = f"choose one of {', '.join((*SCHEME_LETTERS, PLAIN_SCHEME))}"
+        raise InputError(f"no scheme of tags is called {scheme!r}", hint=hint)
     return [_expected_tag(*trigram, scheme) for trigram in _tag_trigrams(tags)]
 
 
@@ -278,6 +278,5 @@ def _violation_reason(tags: Sequence[str], index: int, scheme: AnyScheme) -> str
         return f"{tag} follows {previous}, and IOB1 begins with B only right after an entity of the same kind"
     if TAG_ROLES[tag[0]] in ("I", "E") and not _continues_entity(previous, tag):
         return f"{tag} goes on with an entity, but before it stands {previous}"
-    return (
-        f"{tag} leaves its entity open, but after it stands {tags[index + 1] if index + 1 < len(tags) else 'nothing'}"
-    )
+    following = tags[index + 1] if index + 1 < len(tags) else "nothing"
+    return f"{tag} leaves its entity open, but after it stands {following}"
