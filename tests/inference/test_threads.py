@@ -161,12 +161,12 @@ def _numbered(spelling: CharIds, words: Sequence[str], first: int) -> dict[str, 
 
 def test_a_hook_in_a_network_is_for_its_own_thread(tmp_path: Path):
     """Attributions put other vectors in the place of tokens', in the network that all threads share."""
-    from forebear.inspection.gradients import _embedding_hook
+    from forebear.inspection.gradients import embedding_hook
 
     run = Run.open(made("gpt2", folder_with_text(tmp_path / "run")))
     texts = new_texts(3, 1)
     expected = plain(run.score(texts))
-    with _embedding_hook(run.network, lambda output: output * 0):
+    with embedding_hook(run.network.encoder.embedding, lambda output: output * 0):
         found = in_threads([lambda: plain(run.score(texts))])
         assert not plain(run.score(texts)).agrees(expected, TOLERANCE)
     assert found[0].agrees(expected, TOLERANCE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,27 +11,14 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.next import BLANK_PATTERN, fitting_ids, token_text
-from forebear.inference.predictor import non_finite_error
+from forebear.inference.next import BLANK_PATTERN, TokenCandidate, fitting_ids, token_text, top_ids
+from forebear.inference.predictor import reject_nan
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.nn.masked_lm import MaskedLM
 
 MAX_MASKS = 64  # maximum number of masks in a text
-
-
-@dataclass(frozen=True)
-class MaskCandidate:
-    """A candidate token for a mask."""
-
-    token: str
-    id: int
-    text: str
-    probability: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"token": self.token, "id": self.id, "text": self.text, "probability": self.probability}
 
 
 @dataclass(frozen=True)
@@ -45,9 +31,9 @@ class FilledText:
 
     text: str
     filled_text: str
-    chosen_ids: tuple[MaskCandidate, ...]
+    chosen_ids: tuple[TokenCandidate, ...]
     log_prob: float
-    blanks: tuple[tuple[MaskCandidate, ...], ...]
+    blanks: tuple[tuple[TokenCandidate, ...], ...]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -80,22 +66,29 @@ def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int
     blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask), tokens)
     count = sum(blank.count for blank in blanks)
     if not count:
-        hint = f"write ____ or {tokenizer.id_to_token(masked_lm.mask)} where something is to be found"
-        raise InputError("the text has no blank", hint=hint)
+        raise no_blank_error(tokenizer, masked_lm.mask)
     if count > MAX_MASKS:
         raise InputError(f"{count} tokens are hidden", hint=f"hide at most {MAX_MASKS} in one text")
     row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask)
     allowed = _allowed_tokens(text, blanks, tokenizer)
-    log_probs = _masked_log_probs(masked_lm, row, allowed)
-    tables = [_candidates(scores, tokenizer, top) for scores in log_probs]
-    chosen, log_probability = _fill_greedily(masked_lm, row, positions, allowed)
-    fillers = [
-        MaskCandidate(tokenizer.id_to_token(token_id), token_id, token_text(tokenizer, token_id), probability)
-        for token_id, probability in chosen
-    ]
-    return FilledText(
-        text, _fill_text(text, blanks, chosen, tokenizer), tuple(fillers), log_probability, tuple(map(tuple, tables))
+
+    def candidate(token_id: int, log_prob: float) -> TokenCandidate:
+        token = tokenizer.id_to_token(token_id)
+        return TokenCandidate(token, token_id, token_text(tokenizer, token_id), math.exp(log_prob))
+
+    candidates = tuple(
+        tuple(candidate(token_id, float(scores[token_id])) for token_id in top_ids(scores, top))
+        for scores in _masked_log_probs(masked_lm, row, allowed)
     )
+    chosen, log_prob = _fill_greedily(masked_lm, row, positions, allowed)
+    fillers = tuple(candidate(*filler) for filler in chosen)
+    filled_text = _fill_text(text, blanks, [token_id for token_id, _ in chosen], tokenizer)
+    return FilledText(text, filled_text, fillers, log_prob, candidates)
+
+
+def no_blank_error(tokenizer: Tokenizer, mask: int) -> InputError:
+    hint = f"write ____ or {tokenizer.id_to_token(mask)} where something is to be found"
+    return InputError("the text has no blank", hint=hint)
 
 
 def mask_blanks(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray, np.ndarray]:
@@ -145,25 +138,15 @@ def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) ->
 
 def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
     """(masks, V) log-probabilities, normalized over the allowed tokens of each mask."""
-    scores = np.asarray(masked_lm.mask_log_probs([row])[0], np.float64)
-    if np.isnan(scores).any():
-        raise non_finite_error()
+    scores = reject_nan(np.asarray(masked_lm.mask_log_probs([row])[0], np.float64))
     scores = np.where(np.stack(allowed), scores, -np.inf)
     return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
-
-
-def _candidates(scores: np.ndarray, tokenizer: Tokenizer, top: int) -> Iterator[MaskCandidate]:
-    for token_id in np.argsort(-scores, kind="stable")[:top].tolist():
-        if scores[token_id] > -np.inf:
-            yield MaskCandidate(
-                tokenizer.id_to_token(token_id), token_id, token_text(tokenizer, token_id), math.exp(scores[token_id])
-            )
 
 
 def _fill_greedily(
     masked_lm: MaskedLM, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
 ) -> tuple[list[tuple[int, float]], float]:
-    """(id, probability) of each mask in text order, filled most confident first, and their total log-probability."""
+    """(id, log-probability) of each mask in text order, filled most confident first, and their total."""
     row, remaining, total = row.copy(), list(range(len(positions))), 0.0
     chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(positions)
     while remaining:
@@ -172,16 +155,16 @@ def _fill_greedily(
         token = int(scores[surest].argmax())
         number = remaining.pop(surest)
         row[positions[number]] = token
-        chosen[number] = (token, math.exp(scores[surest, token]))
+        chosen[number] = token, float(scores[surest, token])
         total += float(scores[surest, token])
     return chosen, total
 
 
-def _fill_text(text: str, blanks: list[_MaskSpan], chosen: list[tuple[int, float]], tokenizer: Tokenizer) -> str:
+def _fill_text(text: str, blanks: list[_MaskSpan], chosen_ids: list[int], tokenizer: Tokenizer) -> str:
     """The text with its blanks filled in."""
     parts, position, index = [], 0, 0
     for blank in blanks:
-        ids = [token for token, _ in chosen[index : index + blank.count]]
+        ids = chosen_ids[index : index + blank.count]
         filled = tokenizer.decode(ids).strip()
         if tokenizer.continuation_prefix and tokenizer.continuation_mask[ids[0]]:
             filled = filled.removeprefix(tokenizer.continuation_prefix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from forebear.data.unicode import code_points, is_han
 from forebear.errors import InputError
 from forebear.inference.measure import finite_or_none
-from forebear.inference.predictor import eos_id, make_row, non_finite_error, row_log_probs, token_batches
+from forebear.inference.predictor import eos_id, make_row, reject_nan, row_log_probs, token_batches
 from forebear.inference.stream_decode import readable_token, token_bytes
 
 if TYPE_CHECKING:
@@ -29,21 +29,29 @@ SHORT_CONTEXT = 16
 
 
 @dataclass(frozen=True)
-class NextCandidate:
-    """A candidate token with its probability; `full_text` is the text with the blank filled, if there is one."""
+class TokenCandidate:
+    """A candidate token, its readable `text` and its probability."""
 
     token: str
     id: int
     text: str
     probability: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"token": self.token, "id": self.id, "text": self.text, "probability": self.probability}
+
+
+@dataclass(frozen=True)
+class NextCandidate(TokenCandidate):
+    """A candidate for the next token, or for a blank: then `full_text` is the text with the blank filled."""
+
     log_prob: float
     full_text: str | None = None
     explanation: NgramEvidence | None = None  # counts behind the probability, on request
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; an infinite log-probability is null."""
-        result: dict[str, Any] = {"token": self.token, "id": self.id, "text": self.text}
-        result |= {"probability": self.probability, "log_probability": finite_or_none(self.log_prob)}
+        result = super().to_dict() | {"log_probability": finite_or_none(self.log_prob)}
         result |= {} if self.full_text is None else {"whole": self.full_text}
         return result if self.explanation is None else {**result, "why": self.explanation.to_dict()}
 
@@ -94,16 +102,22 @@ def next_tokens(
         raise InputError(f"top is {top}", hint="ask for at least 1 candidate")
     if among is not None and among < 1:
         raise InputError(f"among is {among}", hint="try at least 1 candidate")
-    blanks = list(BLANK_PATTERN.finditer(text))
-    if len(blanks) > 1:
-        raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
-    if not blanks:
+    match = find_blank(BLANK_PATTERN, text)
+    if match is None:
         return _next_candidates(predictor, tokenizer, text, top, why)
     if why:
         message = "a blank is filled by the probability of the whole text, and --why tells why a token comes next"
         raise InputError(message, hint="leave out --why, or end the text where the blank begins")
-    blank = _BlankSpan(text, blanks[0].start(), blanks[0].end())
+    blank = _BlankSpan(text, *match.span())
     return _blank_candidates(predictor, tokenizer, blank, top=top, ends=ends, among=among)
+
+
+def find_blank(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The only blank of a text; InputError if there are several."""
+    blanks = list(pattern.finditer(text))
+    if len(blanks) > 1:
+        raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
+    return blanks[0] if blanks else None
 
 
 def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: int, why: bool) -> NextTokens:
@@ -111,18 +125,13 @@ def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: 
         _require_ngram(predictor)
     row = make_row(tokenizer.encode(text).ids, eos_id(tokenizer), ends=False)
     scores = _next_log_probs(predictor, row)
-    candidates = (
-        NextCandidate(
-            tokenizer.id_to_token(token_id),
-            token_id,
-            token_text(tokenizer, token_id),
-            math.exp(scores[token_id]),
-            float(scores[token_id]),
-        )
-        for token_id in _top_ids(scores[: tokenizer.vocab_size], top)
-    )
+    candidates = []
+    for token_id in top_ids(scores[: tokenizer.vocab_size], top):
+        token, log_prob = tokenizer.id_to_token(token_id), float(scores[token_id])
+        text_of_token = token_text(tokenizer, token_id)
+        candidates.append(NextCandidate(token, token_id, text_of_token, math.exp(log_prob), log_prob))
     if why:
-        candidates = _with_evidence(_require_ngram(predictor), tokenizer, row, list(candidates))
+        candidates = _with_evidence(_require_ngram(predictor), tokenizer, row, candidates)
     return NextTokens(text, False, tuple(candidates), tokenizer.vocab_size, tokenizer.vocab_size, 1.0)
 
 
@@ -138,27 +147,22 @@ def _require_ngram(predictor: CausalLM) -> NgramModel:
 
 def _with_evidence(
     model: NgramModel, tokenizer: Tokenizer, row: np.ndarray, candidates: Sequence[NextCandidate]
-) -> Iterator[NextCandidate]:
+) -> list[NextCandidate]:
     from forebear.statistical.ngram.explain_probability import ngram_evidence
 
     ids = [candidate.id for candidate in candidates]
     evidence = ngram_evidence(model, row, ids, lambda token: readable_token(tokenizer, token))
-    return (
-        replace(candidate, explanation=explanation) for candidate, explanation in zip(candidates, evidence, strict=True)
-    )
+    return [replace(candidate, explanation=counts) for candidate, counts in zip(candidates, evidence, strict=True)]
 
 
 def _next_log_probs(predictor: CausalLM, row: np.ndarray) -> np.ndarray:
-    scores = np.asarray(predictor.next_log_probs([row])[0], np.float64)
-    if np.isnan(scores).any():
-        raise non_finite_error()
-    return scores
+    return reject_nan(np.asarray(predictor.next_log_probs([row])[0], np.float64))
 
 
-def _top_ids(scores: np.ndarray, count: int) -> list[int]:
+def top_ids(scores: np.ndarray, count: int) -> list[int]:
     """Indices of the highest scores, best first, ties by index; without impossible ones."""
-    order = np.argsort(-scores, kind="stable")[:count]
-    return [int(index) for index in order if scores[index] > -np.inf]
+    order = np.argsort(-scores, kind="stable")[:count].tolist()
+    return [index for index in order if scores[index] > -np.inf]
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> str:
@@ -231,7 +235,7 @@ def _blank_candidates(
     else:
         scores = next_scores + row_log_probs(predictor, [left])[0].sum()
     total = float(np.logaddexp.reduce(scores))
-    ids, top_indices = fitting[considered], _top_ids(scores, top)
+    ids, top_indices = fitting[considered], top_ids(scores, top)
     covered = _covered_mass(next_scores, considered) if len(considered) < len(fitting) else 1.0
     candidates = (
         _blank_candidate(tokenizer, blank, int(ids[index]), float(scores[index]), total) for index in top_indices

@@ -146,6 +146,13 @@ def _validated_log_probs(rows: Sequence[np.ndarray], log_probs: Sequence[np.ndar
     return validated
 
 
+def reject_nan(scores: np.ndarray) -> np.ndarray:
+    """The scores, after checking that none is NaN."""
+    if np.isnan(scores).any():
+        raise non_finite_error()
+    return scores
+
+
 def non_finite_error() -> ForebearError:
     """The error for a run whose scores are NaN."""
     return ForebearError(

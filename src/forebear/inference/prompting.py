@@ -22,12 +22,12 @@ from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError, require_choice
 from forebear.inference.measure import finite_or_none
-from forebear.inference.next import BLANK_PATTERN
+from forebear.inference.next import BLANK_PATTERN, find_blank
 from forebear.inference.predictor import (
     eos_id,
     make_row,
-    non_finite_error,
     oov_spelling_bits,
+    reject_nan,
     row_log_probs,
     token_batches,
     unknown_token_bytes,
@@ -224,9 +224,7 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.
             rows.append(row)
             targets.append(target)
         inputs = {"tokens": np.concatenate(rows), "lengths": np.array([len(row) for row in rows])}
-        outputs = masked_lm.evaluate_batch(inputs, {"token": np.concatenate(targets)})["token"]
-        if np.isnan(outputs).any():
-            raise non_finite_error()
+        outputs = reject_nan(masked_lm.evaluate_batch(inputs, {"token": np.concatenate(targets)})["token"])
         np.add.at(log_probs, [number for number, _ in group], outputs)
     return log_probs
 
@@ -411,11 +409,8 @@ def _choice_framer(
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
 
     def frame_text(text: str) -> FramedOptions:
-        blanks = list(pattern.finditer(text))
-        if len(blanks) > 1:
-            raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
-        if blanks:
-            return PromptFrame(left=text[: blanks[0].start()], right=text[blanks[0].end() :]), names
+        if (blank := find_blank(pattern, text)) is not None:
+            return PromptFrame(left=text[: blank.start()], right=text[blank.end() :]), names
         spaced_names = tuple(" " * _is_apart(text, name) + name for name in names)
         return PromptFrame(left=text, continues=not is_masked_lm(scorer)), spaced_names
 

@@ -12,9 +12,10 @@ import numpy as np
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.predictor import non_finite_error
-from forebear.inspection.token_labels import token_labels
+from forebear.inspection.token_labels import resolve_number, token_labels
 
 if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.run import Run
 
 
@@ -127,10 +128,14 @@ def _row(run: Run, texts: Sequence[str], bare: bool) -> tuple[np.ndarray, np.nda
     elif run.task is None and "next" in run.heads and len(texts) == 1:
         input_format = replace(input_format, after=())  # as `next` and `score` encode it: the text may continue
     tokens, segments = input_format.make_row(*token_rows)
-    if input_format.max_length is not None and len(tokens) > input_format.max_length:
-        message = f"{len(tokens):,} tokens do not fit into the context of {input_format.max_length:,}"
-        raise InputError(message, hint="give a shorter text")
+    _require_room(tokens, input_format.max_length)
     return tokens, segments
+
+
+def _require_room(ids: np.ndarray, max_length: int | None) -> None:
+    if max_length is not None and len(ids) > max_length:
+        message = f"{len(ids):,} tokens do not fit into the context of {max_length:,}"
+        raise InputError(message, hint="give a shorter text")
 
 
 def _ids(run: Run, text: str) -> np.ndarray:
@@ -175,11 +180,8 @@ class AttentionEdge:
     weight: float
 
     def to_dict(self, attention_map: AttentionMap) -> dict[str, Any]:
-        data = {
-            "from": self.row + 1,
-            "to": self.column + 1,
-            "tokens": [attention_map.rows[self.row], attention_map.columns[self.column]],
-        }
+        tokens = [attention_map.rows[self.row], attention_map.columns[self.column]]
+        data = {"from": self.row + 1, "to": self.column + 1, "tokens": tokens}
         return self.panel.to_dict() | data | {"weight": round(self.weight, 6)}
 
 
@@ -196,24 +198,36 @@ class AttentionView:
         return max(self.attention_map.weights.shape[2:]) > LONG
 
     @property
+    def num_layers(self) -> int:
+        return len({panel.layer for panel in self.panels})
+
+    @property
+    def num_heads(self) -> int:
+        return len({panel.head for panel in self.panels})
+
+    @property
+    def max_weight(self) -> float:
+        """The largest weight of all panels, for a common color scale."""
+        return max(float(panel.weights.max()) for panel in self.panels)
+
+    @property
     def description(self) -> str:
         """What all panels have in common."""
+        first = self.panels[0]
         if len(self.panels) == 1:
-            return self.panels[0].title
-        layers, heads = {panel.layer for panel in self.panels}, {panel.head for panel in self.panels}
-        if len(layers) == 1:
-            return f"all {len(heads)} heads of layer {self.panels[0].layer}"
-        if len(heads) > 1:
-            return f"{len(layers)} layers × {len(heads)} heads"
-        head = self.panels[0].head
-        return f"{'the mean of all heads' if head == 'mean' else f'head {head}'} in each of {len(layers)} layers"
+            return first.title
+        if self.num_layers == 1:
+            return f"all {self.num_heads} heads of layer {first.layer}"
+        if self.num_heads > 1:
+            return f"{self.num_layers} layers × {self.num_heads} heads"
+        head = "the mean of all heads" if first.head == "mean" else f"head {first.head}"
+        return f"{head} in each of {self.num_layers} layers"
 
     def summary(self, panel: AttentionPanel) -> str:
         """What distinguishes a panel from the others."""
-        layers, heads = {shown.layer for shown in self.panels}, {shown.head for shown in self.panels}
-        if len(layers) == 1:
+        if self.num_layers == 1:
             return f"head {panel.head}"
-        return f"layer {panel.layer}" if len(heads) == 1 else f"layer {panel.layer} · head {panel.head}"
+        return f"layer {panel.layer}" if self.num_heads == 1 else f"layer {panel.layer} · head {panel.head}"
 
     @property
     def axis_labels(self) -> tuple[str, str]:
@@ -265,17 +279,19 @@ def attention_view(
         head: Head number, or "mean" for the mean of the heads; None: all heads.
         rollout: Attention rollout up to the layer (default: the last) instead of heads.
     """
+    num_layers, num_heads = attention_map.layers, attention_map.heads
+    if layer is not None:
+        layer = resolve_number(layer, num_layers, "layer", "layers are")
     if rollout:
         if head is not None:
             raise InputError("a roll-out is made of all heads", hint="leave --head away")
-        last_layer = attention_map.layers if layer is None else _number(layer, attention_map.layers, "layer")
-        return AttentionView(
-            attention_map, (AttentionPanel(last_layer, "roll-out", attention_rollout(attention_map, last_layer)),), 1
-        )
-    layers = range(1, attention_map.layers + 1) if layer is None else [_number(layer, attention_map.layers, "layer")]
-    heads: list[HeadChoice] = ["mean"] if head == "mean" else list(range(1, attention_map.heads + 1))
+        last_layer = layer or num_layers
+        panel = AttentionPanel(last_layer, "roll-out", attention_rollout(attention_map, last_layer))
+        return AttentionView(attention_map, (panel,), 1)
+    layers = range(1, num_layers + 1) if layer is None else [layer]
+    heads: list[HeadChoice] = ["mean"] if head == "mean" else list(range(1, num_heads + 1))
     if isinstance(head, int):
-        heads = [_number(head, attention_map.heads, "head")]
+        heads = [resolve_number(head, num_heads, "head", "heads are")]
     panels = tuple(_panel(attention_map, layer_number, head_choice) for layer_number in layers for head_choice in heads)
     across = len(heads) if len(layers) > 1 and len(heads) > 1 else round(len(panels) ** 0.5 + 0.4)
     return AttentionView(attention_map, panels, across)
@@ -284,14 +300,6 @@ def attention_view(
 def _panel(attention_map: AttentionMap, layer: int, head: HeadChoice) -> AttentionPanel:
     weights = attention_map.weights[layer - 1]
     return AttentionPanel(layer, head, weights.mean(0) if head == "mean" else weights[head - 1])
-
-
-def _number(value: int, count: int, noun: str) -> int:
-    """Resolve a number from 1, or from the end if negative."""
-    number = value if value > 0 else count + 1 + value
-    if value == 0 or not 1 <= number <= count:
-        raise InputError(f"there is no {noun} {value}", hint=f"{noun}s are 1 to {count}, or -1 (the last) to -{count}")
-    return number
 
 
 def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> np.ndarray:
@@ -338,49 +346,30 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
         message = "has no attention: a source is read into one vector, and never looked at again"
         raise InputError(message, file=run.folder.path, hint="look at a run of seq2seq_attention or transformer")
     translation = texts[1] if len(texts) == 2 else run.translate(texts[0])[0].text
-    ends = [tokenizer.special_roles["end"] for tokenizer in (tokenizers.source, tokenizers.target)]
     source, target = (
-        np.append(tokenizer.encode(replace_surrogates(text)).ids, end).astype(np.int64)
-        for tokenizer, text, end in zip(
-            (tokenizers.source, tokenizers.target), (texts[0], translation), ends, strict=True
-        )
+        np.append(tokenizer.encode(replace_surrogates(text)).ids, tokenizer.special_roles["end"]).astype(np.int64)
+        for tokenizer, text in ((tokenizers.source, texts[0]), (tokenizers.target, translation))
     )
     for ids in (source, target):
         if len(ids) == 1:
             raise InputError("a text has no tokens", hint="write some text")
-        if encoder.max_length is not None and len(ids) > encoder.max_length:
-            message = f"{len(ids):,} tokens do not fit into the context of {encoder.max_length:,}"
-            raise InputError(message, hint="give a shorter text")
-    decoder_inputs = np.concatenate((ends[1:], target[:-1]))
+        _require_room(ids, encoder.max_length)
+    decoder_inputs = np.concatenate((target[-1:], target[:-1]))
     run.model.eval()
     with torch.inference_mode():
         target_ids, source_ids = (torch.from_numpy(ids).to(run.model.device) for ids in (decoder_inputs, source))
         attention = encoder.attention_maps(target_ids, [len(decoder_inputs)], source_ids, [len(source)])
-    labeled_ids = (
-        ("source", tokenizers.source, source),
-        ("seen", tokenizers.target, decoder_inputs),
-        ("written", tokenizers.target, target),
-    )
-    names: dict[str, Any] = {
-        name: token_labels(tokenizer, ids.tolist(), tokenizer.special_roles["end"])
-        for name, tokenizer, ids in labeled_ids
-    }
-    weights = {
-        name: np.stack([layer[0].float().cpu().numpy() for layer in layers]) for name, layers in attention.items()
-    }
-    cross = AttentionMap(weights["cross"], names["written"], names["source"], "cross", ATTENTION_NAMES["cross"])
-    if "read" not in weights:
-        return [cross]
-    return [
-        cross,
-        AttentionMap(
-            weights["read"], names["source"], names["source"], "self", f"{ATTENTION_NAMES['self']} of the source"
-        ),
-        AttentionMap(
-            weights["written"],
-            names["seen"],
-            names["seen"],
-            "masked",
-            f"{ATTENTION_NAMES['masked']} of the translation",
-        ),
-    ]
+    weights = {name: np.stack([layer[0].float().cpu().numpy() for layer in maps]) for name, maps in attention.items()}
+
+    def labels(tokenizer: Tokenizer, ids: np.ndarray) -> tuple[str, ...]:
+        return token_labels(tokenizer, ids.tolist(), tokenizer.special_roles["end"])
+
+    sources, written = labels(tokenizers.source, source), labels(tokenizers.target, target)
+    maps = [AttentionMap(weights["cross"], written, sources, "cross", ATTENTION_NAMES["cross"])]
+    if "read" in weights:
+        seen = labels(tokenizers.target, decoder_inputs)
+        name = f"{ATTENTION_NAMES['self']} of the source"
+        maps.append(AttentionMap(weights["read"], sources, sources, "self", name))
+        name = f"{ATTENTION_NAMES['masked']} of the translation"
+        maps.append(AttentionMap(weights["written"], seen, seen, "masked", name))
+    return maps

@@ -51,8 +51,9 @@ def plot_attention_edges(view: AttentionView, title: str, edges: Sequence[Attent
     Where both sides have the same tokens, a token has the same height on both: the slope shows the distance.
     """
     attention_map = view.attention_map
+    is_cross = attention_map.kind == "cross"
     left, right = sorted({edge.row for edge in edges}), sorted({edge.column for edge in edges})
-    token_columns = (left, right) if attention_map.kind == "cross" else (sorted({*left, *right}),) * 2
+    token_columns = (left, right) if is_cross else (sorted({*left, *right}),) * 2
     heights = [_label_heights(numbers) for numbers in token_columns]
     lowest = max([*heights[0].values(), *heights[1].values()], default=1.0)
     figure = new_figure(7.5, min(0.2 * lowest + 2.2, MAX_INCHES))
@@ -74,14 +75,9 @@ def plot_attention_edges(view: AttentionView, title: str, edges: Sequence[Attent
         axes.text(edge_of + side * 0.1, -1.4, view.axis_labels[edge_of], ha=align, va="center", color=SOFT)
     axes.set(xlim=(-0.55, 1.55), ylim=(lowest + 0.7, -2))
     axes.set_axis_off()
-    tokens = (
-        f"{len(attention_map.rows)} tokens"
-        if attention_map.kind != "cross"
-        else f"{len(attention_map.rows)} and {len(attention_map.columns)} tokens"
-    )
-    figure.suptitle(
-        f"{title}\n{attention_map.name}, {view.description}: the {len(edges)} strongest edges of {tokens}", fontsize=11
-    )
+    tokens = f"{len(attention_map.rows)} " + (f"and {len(attention_map.columns)} " if is_cross else "") + "tokens"
+    subtitle = f"{attention_map.name}, {view.description}: the {len(edges)} strongest edges of {tokens}"
+    figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
     _add_legend(figure, colors, max_weight)
     if notes := label_notes([attention_map.rows[n] for n in left] + [attention_map.columns[n] for n in right]):
         axes.text(0.5, lowest + 1.2, "; ".join(notes), ha="center", va="center", fontsize=7.5, color=SOFT)
@@ -131,11 +127,10 @@ def _add_legend(figure: Figure, colors: Mapping[int, str], max_weight: float) ->
         Line2D([], [], color=SOFT, lw=_line_width(share), label=f"weight {share * max_weight:.2f}")
         for share in (1, 0.5)
     ]
-    layers = list(colors)
-    shown = (
-        sorted({round(at) for at in np.linspace(0, len(layers) - 1, min(len(layers), 8))}) if len(layers) > 1 else []
-    )
-    handles += [Line2D([], [], color=colors[layers[n]], lw=2, label=f"layer {layers[n]}") for n in shown]
+    if len(colors) > 1:
+        layers = list(colors)
+        shown = sorted({round(at) for at in np.linspace(0, len(layers) - 1, min(len(layers), 8))})
+        handles += [Line2D([], [], color=colors[layers[n]], lw=2, label=f"layer {layers[n]}") for n in shown]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), frameon=False, fontsize=8)
 
 
@@ -143,10 +138,7 @@ HTML_HINT = "; or --to FILE.html, which leaves fonts to the browser"
 MAX_NUMBERED_TOKENS = 16  # tokens; larger maps have no room for numbers
 MAX_LINED_TOKENS = 40  # tokens; in larger maps the cell lines would dominate
 MAX_LABELED_PANELS = 16  # panels; more labeled axes would take minutes to draw
-TOTAL_INCHES, MIN_FONT_SIZE = (
-    9.0,
-    6.0,
-)  # total width of a grid of maps in inches, and smallest font size in points
+TOTAL_INCHES, MIN_FONT_SIZE = 9.0, 6.0  # width of a grid of maps in inches, and smallest font size in points
 
 
 def plot_attention(view: AttentionView, title: str, form: str, top: int | None = None) -> bytes:
@@ -158,10 +150,8 @@ def plot_attention(view: AttentionView, title: str, form: str, top: int | None =
         elif len(view.panels) == 1:
             figure = _plot_single(view, view.panels[0], title)
         else:
-            is_readable = (
-                len(view.panels) <= MAX_LABELED_PANELS
-                and _panel_inches(view) / max(attention_map.weights.shape[2:]) * 72 >= MIN_FONT_SIZE * 1.2
-            )
+            cell_points = _panel_inches(view) / max(attention_map.weights.shape[2:]) * 72
+            is_readable = len(view.panels) <= MAX_LABELED_PANELS and cell_points >= MIN_FONT_SIZE * 1.2
             figure = _plot_grid(view, title) if is_readable else _plot_mosaic(view, title)
         return figure_bytes(figure, form)
 
@@ -197,12 +187,12 @@ def _plot_grid(view: AttentionView, title: str) -> Figure:
     wide, high = across * (columns * cell + 0.1), down * (rows * cell + 0.25)
     figure = new_figure(wide + beside + 1.1, high + below + 1.2, "compressed")
     grid = figure.subplots(down, across, squeeze=False)
-    images = []
+    images, max_weight = [], view.max_weight
     for number, axes in enumerate(grid.flat):
         if number >= len(view.panels):
             axes.set_axis_off()
             continue
-        images.append(_draw_heatmap(axes, view, view.panels[number], _max_weight(view)))
+        images.append(_draw_heatmap(axes, view, view.panels[number], max_weight))
         axes.set_title(view.summary(view.panels[number]), fontsize=8, pad=3)
         _label_axes(axes, view, size, left=number % across == 0, top=False, bottom=number + across >= len(view.panels))
     figure.suptitle(f"{title}\n{view.attention_map.name}: {view.description}", fontsize=11)
@@ -232,39 +222,29 @@ def _rows_and_columns(view: AttentionView) -> str:
     return "rows: the tokens that look; columns: those they look at"
 
 
-def _max_weight(view: AttentionView) -> float:
-    """The largest weight of all panels, for a common color scale."""
-    return max(float(panel.weights.max()) for panel in view.panels)
-
-
 def _plot_mosaic(view: AttentionView, title: str) -> Figure:
     """Many maps in one pair of axes: hundreds of axes would take minutes."""
     across, down = view.across, ceil(len(view.panels) / view.across)
+    is_layers_by_heads = view.num_layers > 1 and view.num_heads > 1
     rows, columns = view.attention_map.weights.shape[2:]
     panel_width, panel_height = columns / max(rows, columns), rows / max(rows, columns)
-    step_x, step_y = (
-        panel_width + 0.08,
-        panel_height + (0.08 if _is_layers_by_heads(view) else 0.3),
-    )  # from one map to the next
+    step_x, step_y = panel_width + 0.08, panel_height + (0.08 if is_layers_by_heads else 0.3)  # to the next map
     side = _panel_inches(view)
     figure = new_figure(max(across * step_x * side + 1.6, 6.5), down * step_y * side + 1.9, "compressed")
     axes = figure.add_subplot()
-    images = []
+    images, max_weight = [], view.max_weight
     for number, panel in enumerate(view.panels):
         x, y = number % across * step_x, number // across * step_y
-        images.append(_draw_heatmap(axes, view, panel, _max_weight(view), (x, x + panel_width, y + panel_height, y)))
-        if not _is_layers_by_heads(view):
+        images.append(_draw_heatmap(axes, view, panel, max_weight, (x, x + panel_width, y + panel_height, y)))
+        if not is_layers_by_heads:
             axes.text(x + panel_width / 2, y - 0.03, view.summary(panel), ha="center", va="bottom", fontsize=7)
-    axes.set(xlim=(-0.05, across * step_x), ylim=(down * step_y, -0.05 if _is_layers_by_heads(view) else -0.3))
-    if _is_layers_by_heads(view):
+    axes.set(xlim=(-0.05, across * step_x), ylim=(down * step_y, -0.05 if is_layers_by_heads else -0.3))
+    if is_layers_by_heads:
         size = float(np.clip(side * 8, 5, 9))
-        heads, layers = ([one.head for one in view.panels[:across]], [one.layer for one in view.panels[::across]])
-        axes.set_xticks(
-            [n * step_x + panel_width / 2 for n in range(across)], [f"head {n}" for n in heads], fontsize=size
-        )
-        axes.set_yticks(
-            [n * step_y + panel_height / 2 for n in range(down)], [f"layer {n}" for n in layers], fontsize=size
-        )
+        heads = [f"head {panel.head}" for panel in view.panels[:across]]
+        layers = [f"layer {panel.layer}" for panel in view.panels[::across]]
+        axes.set_xticks([n * step_x + panel_width / 2 for n in range(across)], heads, fontsize=size)
+        axes.set_yticks([n * step_y + panel_height / 2 for n in range(down)], layers, fontsize=size)
         axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
         if size * 4 > side * 72:
             axes.tick_params(axis="x", labelrotation=90)
@@ -272,12 +252,6 @@ def _plot_mosaic(view: AttentionView, title: str) -> Figure:
     figure.suptitle(f"{title}\n{view.attention_map.name}: {view.description}", fontsize=11)
     _legend(figure, view, images[0], axes, [_sequence(view)])
     return figure
-
-
-def _is_layers_by_heads(view: AttentionView) -> bool:
-    """Whether panels form a grid of layers (down) and heads (across)."""
-    layers, heads = {one.layer for one in view.panels}, {one.head for one in view.panels}
-    return len(layers) > 1 and len(heads) > 1
 
 
 def _sequence(view: AttentionView) -> str:
@@ -331,13 +305,11 @@ def _label_axes(
     axes: Axes, view: AttentionView, size: float, *, left: bool = True, top: bool = True, bottom: bool = False
 ) -> None:
     """Token labels; column labels are rotated unless they are short or can be stacked."""
-    rows, columns = (
-        [shorten_label(token) for token in tokens] for tokens in (view.attention_map.rows, view.attention_map.columns)
-    )
     axes.tick_params(length=0, labelsize=size)
     if left:
-        axes.set_yticks(range(len(rows)), rows)
+        axes.set_yticks(range(len(view.attention_map.rows)), list(map(shorten_label, view.attention_map.rows)))
     if top or bottom:
+        columns = list(map(shorten_label, view.attention_map.columns))
         stacked = ["\n".join(name) if _stacks(name) else name for name in columns]
         axes.tick_params(axis="x", top=False, bottom=False, labeltop=top, labelbottom=bottom)
         axes.set_xticks(range(len(columns)), stacked)
@@ -362,17 +334,14 @@ def _draw_numbers(axes: Axes, view: AttentionView, panel: AttentionPanel, size: 
 def _legend(
     figure: Figure, view: AttentionView, image: AxesImage, axes: Axes | list[Axes], notes: Sequence[str] = ()
 ) -> None:
+    attention_map = view.attention_map
     bar = figure.colorbar(image, ax=axes, aspect=32, pad=0.02, fraction=0.05, label="weight: each row sums to 1")
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    descriptions = ["hatched: comes later, is not seen"] if view.attention_map.kind == "masked" else []
-    descriptions += (
-        ["dashed: the second text begins"]
-        if view.attention_map.text_starts and view.attention_map.kind != "cross"
-        else []
-    )
-    descriptions += label_notes((*view.attention_map.rows, *view.attention_map.columns))
-    if descriptions or notes:
-        lines = [*notes, *(["; ".join(descriptions)] if descriptions else [])]
+    descriptions = ["hatched: comes later, is not seen"] if attention_map.kind == "masked" else []
+    if attention_map.text_starts and attention_map.kind != "cross":
+        descriptions.append("dashed: the second text begins")
+    descriptions += label_notes((*attention_map.rows, *attention_map.columns))
+    if lines := [*notes, *filter(None, ["; ".join(descriptions)])]:
         figure.supxlabel("\n".join(lines), fontsize=8, color=SOFT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExampl
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.inspection.attribution_targets import (
+    AttributionMethod,
     AttributionTarget,
     TargetOutput,
     TokenTrace,
@@ -27,7 +28,6 @@ from forebear.tasks.task import Logits, predict_logits
 if TYPE_CHECKING:
     from forebear.inference.run import Run
 
-AttributionMethod = Literal["integrated", "gradients"]
 BASELINE_ROLES = ("mask", "unknown", "end")  # baseline token: the first of these roles that a tokenizer has
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from forebear.data.labeled.tag_schemes import TagTransitions
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
 from forebear.errors import InputError
+from forebear.numerics import log_softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.classification import Classification, LabelPrediction
@@ -29,6 +30,8 @@ from forebear.tasks.task_batches import ExampleRows
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+AttributionMethod = Literal["integrated", "gradients"]
 
 # --- Alignment of tokens with words ---
 
@@ -95,9 +98,7 @@ def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_form
 
 
 class _TracingTokenizer(Tokenizer):
-    """A tokenizer that numbers tokens consecutively above the vocabulary, so that the task's encoding shows where each
-    goes.
-    """
+    """A tokenizer whose ids are consecutive numbers above the vocabulary: the task's encoding shows where each goes."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         vars(self).update(vars(tokenizer))  # the same in every other respect
@@ -114,9 +115,8 @@ class _TracingTokenizer(Tokenizer):
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         token_rows = [self.encode(text).ids for text in texts]
-        return np.concatenate([np.empty(0, np.int32), *token_rows]), np.array(
-            [len(ids) for ids in token_rows], np.int32
-        )
+        counts = np.array([len(ids) for ids in token_rows], np.int32)
+        return np.concatenate([np.empty(0, np.int32), *token_rows]), counts
 
 
 def _align_words(texts: Sequence[str], encodings: Sequence[TokenEncoding]) -> tuple[list[WordSpan], np.ndarray]:
@@ -252,31 +252,27 @@ def _label(task: Classification, prediction: LabelPrediction, override: str | No
         logits = out["label"][:, 0] * inverse_temperature
         return logits[:, number] if task.kind == "several" else log_odds(logits, number)
 
-    is_binary = (
-        task.kind == "one" and len(task.labels) == 2
-    )  # binary: the logits are opposite, each half of the log-odds
+    is_binary = task.kind == "one" and len(task.labels) == 2  # then logits are opposite, each half of the log-odds
     outputs = (TargetOutput("label", 0, number, 2 * inverse_temperature if is_binary else inverse_temperature),)
     return AttributionTarget(label, predicted or "(none)", prediction.probabilities[label], score, outputs)
 
 
 def _choice(task: MultipleChoice, prediction: ChoicePrediction, override: str | None) -> AttributionTarget:
-    number = prediction.choice
+    number, choices = prediction.choice, prediction.choices
     if override is not None:
-        names = [*prediction.choices, *(str(number_) for number_ in range(1, len(prediction.choices) + 1))]
+        names = [*choices, *(str(position) for position in range(1, len(choices) + 1))]
         if override not in names:
-            hint = f"give one of the choices, or its number from 1 to {len(prediction.choices)}"
+            hint = f"give one of the choices, or its number from 1 to {len(choices)}"
             raise InputError(f"{override!r} is none of the choices", hint=hint)
-        number = names.index(override) % len(prediction.choices)
+        number = names.index(override) % len(choices)
     inverse_temperature = 1 / task.temperature
-    predicted, name = prediction.choices[prediction.choice], prediction.choices[number]
     outputs = (TargetOutput("choice", number, scale=inverse_temperature),)
-    return AttributionTarget(
-        name,
-        predicted,
-        prediction.probabilities[number],
-        lambda out: log_odds(out["choice"] * inverse_temperature, number),
-        outputs,
-    )
+
+    def score(out: Outputs) -> Tensor:
+        return log_odds(out["choice"] * inverse_temperature, number)
+
+    probability = prediction.probabilities[number]
+    return AttributionTarget(choices[number], choices[prediction.choice], probability, score, outputs)
 
 
 def _tags(
@@ -344,9 +340,8 @@ def _other_tag(task: SequenceTagging, tag: str, override: str | None, *, single:
     if new_tag not in task.tags:
         types = sorted({known_tag.partition("-")[2] for known_tag in task.tags if known_tag != "O"})
         extra_hint = " (or a tag such as B-…, or O, for a single word)" if single else ""
-        raise InputError(
-            f"nothing of the kind {override!r} was learned", hint=f"there are: {', '.join(types)}{extra_hint}"
-        )
+        hint = f"there are: {', '.join(types)}{extra_hint}"
+        raise InputError(f"nothing of the kind {override!r} was learned", hint=hint)
     return new_tag
 
 
@@ -380,9 +375,8 @@ def _answer(
     if location not in (None, "start", "end"):
         raise InputError(f"--at is {location!r}", hint="give start or end; without it both are explained")
     if override is not None and (not override.strip() or override.strip() not in example.passage):
-        raise InputError(
-            f"{override!r} does not stand in the passage", hint="give --of a part of the passage, word for word"
-        )
+        hint = "give --of a part of the passage, word for word"
+        raise InputError(f"{override!r} does not stand in the passage", hint=hint)
     predicted = prediction.text.strip()  # byte-level tokens include the space before them
     name, begin = predicted, IGNORE_INDEX
     if override is not None:
@@ -395,9 +389,9 @@ def _answer(
         raise InputError(f"{name!r} does not fit into one window", hint="give a shorter part of the passage")
     log_prob, row, first, last = best
     row_range = range(*_row_ends(rows, row))
-    positions = (
-        {"start": first, "end": last} if location is None else {str(location): first if location == "start" else last}
-    )
+    positions = {"start": first, "end": last}
+    if location is not None:
+        positions = {str(location): positions[str(location)]}
 
     def score(out: Outputs) -> Tensor:
         sums = [
@@ -407,7 +401,7 @@ def _answer(
         return sum(sums[1:], start=sums[0])
 
     if location is not None:
-        log_probs = _log_softmax(logits[str(location)][row])
+        log_probs = log_softmax(logits[str(location)][row].astype(np.float64))
         log_prob = float(log_probs[positions[str(location)] - row_range.start])
     prefix = f"{location} of " if location is not None else ""
     names = [prefix + (answer_text or "(no answer)") for answer_text in (name, predicted)]
@@ -419,7 +413,7 @@ def _answer_positions(rows: ExampleRows, logits: Logits, begin: int, end: int) -
     """(ln P, sequence, start token, end token) of a character span in every window that has it, or of "no answer"."""
     for row in rows.row_range(0):
         row_start, spans = _row_ends(rows, row)[0], rows.row_answer_spans(row)
-        start, stop = (_log_softmax(logits[head][row]) for head in ("start", "end"))
+        start, stop = (log_softmax(logits[head][row].astype(np.float64)) for head in ("start", "end"))
         start_positions, end_positions = np.array([NO_ANSWER_POSITION]), np.array([NO_ANSWER_POSITION])
         if begin != IGNORE_INDEX:
             covered = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin) & (spans[:, 0] != IGNORE_INDEX))
@@ -428,10 +422,8 @@ def _answer_positions(rows: ExampleRows, logits: Logits, begin: int, end: int) -
             # Any of the tokens that are bytes of one character may be the boundary.
             start_positions = np.flatnonzero(spans[:, 0] == spans[covered[0], 0])
             end_positions = np.flatnonzero(spans[:, 1] == spans[covered[-1], 1])
-        first, last = (
-            int(start_positions[start[start_positions].argmax()]),
-            int(end_positions[stop[end_positions].argmax()]),
-        )
+        first = int(start_positions[start[start_positions].argmax()])
+        last = int(end_positions[stop[end_positions].argmax()])
         yield float(start[first] + stop[last]), row, row_start + first, row_start + last
 
 
@@ -439,8 +431,3 @@ def _row_ends(rows: ExampleRows, row: int) -> tuple[int, int]:
     """Start and end of a sequence among all tokens."""
     end = int(rows.lengths[: row + 1].sum())
     return end - int(rows.lengths[row]), end
-
-
-def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    shifted = scores.astype(np.float64) - scores.max()
-    return shifted - np.log(np.exp(shifted).sum())

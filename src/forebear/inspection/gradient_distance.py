@@ -8,9 +8,8 @@ preserve it.
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import ForebearError, InputError
 from forebear.inference.predictor import non_finite_error
-from forebear.inspection.embedding_plots import CLUSTER_COLORS
+from forebear.inspection.embedding_plots import cluster_color
 from forebear.reports.plotting import FAINT, SOFT, figure_bytes, new_figure, plot_style, shorten_label
 
 if TYPE_CHECKING:
@@ -88,9 +87,8 @@ class GradientReach:
         if self.factor is None:
             return "was looked at over too few tokens to be told"
         half_life = math.log(2) / abs(math.log(self.factor)) if self.factor != 1 else math.inf
-        interval = (
-            f"every {half_life:.1f} tokens" if half_life < self.max_distance else f"in no {self.max_distance} tokens"
-        )
+        is_within = half_life < self.max_distance
+        interval = f"every {half_life:.1f} tokens" if is_within else f"in no {self.max_distance} tokens"
         rate = f"{'halves' if self.factor <= 1 else 'doubles'} {interval}"
         rate += f"; {self.remaining_fraction:.1e} is left after {self.max_distance}"
         log_change = DEFAULT_DISTANCE * math.log(self.factor)
@@ -99,20 +97,20 @@ class GradientReach:
         return f"explodes: {rate}" if log_change > math.log(EXPLODED) else f"survives: {rate}"
 
     def to_dict(self) -> dict[str, Any]:
-        factor = self.factor
-        data: dict[str, Any] = {"run": self.name, "verdict": self.conclusion, "places": self.num_positions}
-        data |= {
+        factor, sizes = self.factor, zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
+        return {
+            "run": self.name,
+            "verdict": self.conclusion,
+            "places": self.num_positions,
             "factor_per_token": None if factor is None else float(f"{factor:.6g}"),
             "left": float(f"{self.remaining_fraction:.4g}"),
+            "reaches": self.farthest,
+            "limit": self.limit,
+            "by_distance": [
+                {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{relative:.6g}")}
+                for distance, (size, relative) in enumerate(sizes)
+            ],
         }
-        data |= {"reaches": self.farthest, "limit": self.limit}
-        data["by_distance"] = [
-            {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{relative_size:.6g}")}
-            for distance, (size, relative_size) in enumerate(
-                zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
-            )
-        ]
-        return data
 
 
 def gradient_reach(
@@ -123,22 +121,19 @@ def gradient_reach(
     run_list = list(runs) if isinstance(runs, Sequence) else [runs]
     if not run_list:
         raise InputError("there is no run", hint="name at least one run that looks back (rnn, lstm, gpt2, …)")
-    return [
-        measure_reach(run, text_list, DEFAULT_DISTANCE if max_distance is None else max_distance) for run in run_list
-    ]
+    distance = DEFAULT_DISTANCE if max_distance is None else max_distance
+    return [measure_reach(run, text_list, distance) for run in run_list]
 
 
 def measure_reach(run: Run, texts: Sequence[str], max_distance: int) -> GradientReach:
     if max_distance < 1:
         raise InputError(f"--far is {max_distance}", hint="look at least 1 token back")
-    encoder = _encoder(run)
-    limit = ""
+    encoder, limit = _encoder(run), ""
     if encoder.max_length is not None and max_distance >= encoder.max_length:
         max_distance = encoder.max_length - 1
         limit = f"its context is {encoder.max_length:,} tokens"
-    rows = _windows(
-        _rows(run, texts), max_distance, min(2 * max_distance + 1, encoder.max_length or 2 * max_distance + 1)
-    )
+    window_size = 2 * max_distance + 1
+    rows = _windows(_rows(run, texts), max_distance, min(window_size, encoder.max_length or window_size))
     if not rows:
         message = f"no text is long enough to look {max_distance:,} tokens back"
         raise InputError(message, hint="give a longer one (--in FILE), or look less far: --far 10")
@@ -152,9 +147,8 @@ def _encoder(run: Run) -> Encoder:
         raise InputError("has no network whose gradients could be measured", file=run.folder.path, hint=hint)
     encoder = run.model.encoder
     if "translation" in run.heads or encoder.sees != "past":
-        raise InputError(
-            "does not only look back: its tokens see others than those before", file=run.folder.path, hint=hint
-        )
+        message = "does not only look back: its tokens see others than those before"
+        raise InputError(message, file=run.folder.path, hint=hint)
     return encoder
 
 
@@ -191,14 +185,17 @@ def _windows(rows: Sequence[np.ndarray], max_distance: int, max_size: int) -> li
 
 
 def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: int, device: Any = None) -> np.ndarray:
-    """(max_distance + 1,) mean size of the derivative of the last state by the vector of each token, the last one
-    first.
-    """
+    """(max_distance + 1,) mean size of the last state's derivative by the vector of each token, the last one first."""
     import torch
+
+    from forebear.inspection.gradients import embedding_hook
 
     count, size = len(rows), len(rows[0])
     encoder.eval()
-    with torch.enable_grad(), _detached_embedding(encoder):
+    detached: AbstractContextManager[None] = nullcontext()
+    if encoder.embedding is not None:  # gradients start at its output, also for frozen weights
+        detached = embedding_hook(encoder.embedding, lambda output: output.detach().requires_grad_())
+    with torch.enable_grad(), detached:
         states = encoder(torch.from_numpy(np.concatenate(rows)).to(device), [size] * count)
         vectors, last = states.layers[0], states.last
         if not vectors.requires_grad:
@@ -219,25 +216,6 @@ def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: i
     return total / NUM_DIRECTIONS
 
 
-@contextmanager
-def _detached_embedding(encoder: Encoder) -> Iterator[None]:
-    """While active, gradients start at the embedding's output, also for frozen weights."""
-    embedding = encoder.embedding
-    if embedding is None:
-        yield
-        return
-    thread = threading.get_ident()  # other threads may use the same network
-
-    def detach_output(_module: Any, _given: Any, output: Any) -> Any:
-        return output.detach().requires_grad_() if threading.get_ident() == thread else None
-
-    hook = embedding.register_forward_hook(detach_output)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
 # --- Figure: a line per run, logarithmic axis ---
 
 
@@ -246,28 +224,23 @@ MIN_DRAWN = 1e-12  # smaller values are not drawn
 
 
 def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
-    names = [shorten_label(gradient_reach_.name, 30) for gradient_reach_ in reaches]
-    with plot_style([*names, *(gradient_reach_.conclusion for gradient_reach_ in reaches)]):
+    names = [shorten_label(reach.name, 30) for reach in reaches]
+    with plot_style([*names, *(reach.conclusion for reach in reaches)]):
         figure = new_figure(10.5, 5.9)
         axes = figure.subplots()
-        lines = [_visible_line(gradient_reach_) for gradient_reach_ in reaches]
-        for number, ((distances, sizes), gradient_reach_, name) in enumerate(zip(lines, reaches, names, strict=True)):
-            style: Any = {
-                "color": CLUSTER_COLORS[number % len(CLUSTER_COLORS)],
-                "lw": 2,
-                "marker": "o",
-                "ms": 2.6,
-                "zorder": 3,
-            }
-            axes.plot(distances, sizes, label=f"{name} {gradient_reach_.conclusion}", **style)
+        lines = [_visible_line(reach) for reach in reaches]
+        style: Any = {"lw": 2, "marker": "o", "ms": 2.6, "zorder": 3}
+        for number, ((distances, sizes), reach, name) in enumerate(zip(lines, reaches, names, strict=True)):
+            axes.plot(distances, sizes, label=f"{name} {reach.conclusion}", color=cluster_color(number), **style)
+        text_options: Any = {"textcoords": "offset points", "va": "center"}
         for number, shift in enumerate(_label_shifts([float(sizes[-1]) for _, sizes in lines])):
-            (distances, sizes), color = lines[number], CLUSTER_COLORS[number % len(CLUSTER_COLORS)]
+            distances, sizes = lines[number]
             label = f" {names[number]}" + (" ends here" if reaches[number].is_cut_off else "")
-            text_options: Any = {"textcoords": "offset points", "va": "center", "color": color}
-            axes.annotate(label, (float(distances[-1]), float(sizes[-1])), (4, shift), **text_options)
+            end = float(distances[-1]), float(sizes[-1])
+            axes.annotate(label, end, (4, shift), color=cluster_color(number), **text_options)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:g}" if share >= 1e-4 else f"{share:.0e}")
-        axes.set_xlim(-0.5, max(gradient_reach_.max_distance for gradient_reach_ in reaches) * 1.02)
+        axes.set_xlim(-0.5, max(reach.max_distance for reach in reaches) * 1.02)
         axes.set(xlabel="tokens back", ylabel="size of the gradient, of that at the token itself")
         axes.grid(color=FAINT, lw=0.5)
         axes.set_axisbelow(True)
@@ -278,20 +251,19 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
         return figure_bytes(figure, form)
 
 
-def _visible_line(gradient_reach_: GradientReach) -> tuple[np.ndarray, np.ndarray]:
+def _visible_line(reach: GradientReach) -> tuple[np.ndarray, np.ndarray]:
     """Distances and relative sizes up to the first value below the minimum."""
-    distances = np.flatnonzero(gradient_reach_.relative > MIN_DRAWN)
+    distances = np.flatnonzero(reach.relative > MIN_DRAWN)
     distances = distances[distances == np.arange(len(distances))]
-    return distances, gradient_reach_.relative[distances]
+    return distances, reach.relative[distances]
 
 
 def _label_shifts(ends: Sequence[float]) -> list[float]:
     """Vertical shifts in points that keep the labels at line ends apart."""
-    lowest, highest = math.log10(min(ends)), 0.0
-    points = {
-        number: (math.log10(end) - lowest) / max(highest - lowest, 1e-9) * HIGH for number, end in enumerate(ends)
-    }
-    shifted, upper = dict(points), math.inf
-    for number in sorted(points, key=lambda number: -points[number]):
-        upper = shifted[number] = min(points[number], upper - LETTERS)
-    return [shifted[number] - points[number] for number in range(len(ends))]
+    lowest = math.log10(min(ends))
+    points = [(math.log10(end) - lowest) / max(-lowest, 1e-9) * HIGH for end in ends]
+    shifts, upper = [0.0] * len(ends), math.inf
+    for number in sorted(range(len(ends)), key=lambda number: -points[number]):
+        upper = min(points[number], upper - LETTERS)
+        shifts[number] = upper - points[number]
+    return shifts

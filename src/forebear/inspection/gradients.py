@@ -8,22 +8,21 @@ the score, up to the error of Gauss–Legendre quadrature, which is refined wher
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from forebear.errors import ForebearError
-from forebear.inspection.attribution_targets import AttributionTarget
+from forebear.inspection.attribution_targets import AttributionMethod, AttributionTarget
 from forebear.nn.model import Model
 from forebear.objectives.batch import TargetArrays
 
-AttributionMethod = Literal["integrated", "gradients"]
 STEPS, MAX_STEPS = 32, 512
 TOLERANCE = 0.01  # share of the change of the score; while the gap is larger, steps are doubled
 MIN_GAIN = 0.1  # nats; lower bound of that change
@@ -78,9 +77,9 @@ def integrated_gradients(
         nodes, weights = np.polynomial.legendre.leggauss(steps)
         shares, weights = (nodes + 1) / 2, weights / 2
         slope = path.mean_slope(gain, shares, weights)
-        found = TokenAttribution(_products(slope, gain), float(high), float(low), steps)
-        if found.is_complete or steps >= MAX_STEPS:
-            return found
+        attribution = TokenAttribution(_products(slope, gain), float(high), float(low), steps)
+        if attribution.is_complete or steps >= MAX_STEPS:
+            return attribution
         steps *= 2
 
 
@@ -94,7 +93,9 @@ class _IntegrationPath:
     def __init__(
         self, model: Model, inputs: TargetArrays, target: AttributionTarget, inside: np.ndarray, hidden: int | None
     ) -> None:
-        self.model, self.target, self.hidden = model, target, hidden
+        if model.encoder.embedding is None:
+            raise ForebearError("this encoder has no embedding to look at")
+        self.model, self.embedding, self.target, self.hidden = model, model.encoder.embedding, target, hidden
         self.inputs = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.items()}
         self.inside = torch.from_numpy(inside).to(model.device)
         self.size = len(self.inputs["tokens"])
@@ -116,9 +117,10 @@ class _IntegrationPath:
         total = torch.zeros_like(gain, dtype=torch.float64)
         together = max(1, MAX_TOKENS // self.size)
         for begin in range(0, len(shares), together):
-            some, much = (gain.new_tensor(one[begin : begin + together]) for one in (shares, weights))
-            _, slopes = self.slopes(self.baseline + some[:, None, None] * gain)
-            total += torch.einsum("s,std->td", much.double(), slopes.double())
+            end = begin + together
+            points = self.baseline + gain.new_tensor(shares[begin:end])[:, None, None] * gain
+            _, slopes = self.slopes(points)
+            total += torch.einsum("s,std->td", gain.new_tensor(weights[begin:end]).double(), slopes.double())
         return total
 
     def slopes(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,14 +132,14 @@ class _IntegrationPath:
             if "groups" in inputs:  # all sequences of one example have group 0
                 rows = len(self.inputs["groups"])
                 inputs["groups"] = torch.arange(copies, device=x.device).repeat_interleave(rows)
-            with _embedding_hook(self.model, lambda _: x):
+            with embedding_hook(self.embedding, lambda _: x):
                 scores = self.target.score(self._outputs(inputs, copies))
             (slope,) = torch.autograd.grad(scores.sum(), x)
         return scores.detach(), slope.reshape(points.shape)
 
     def _embedding_output(self, tokens: Tensor) -> Tensor:
         outputs: list[Tensor] = []
-        with torch.no_grad(), _embedding_hook(self.model, lambda output: outputs.append(output)):
+        with torch.no_grad(), embedding_hook(self.embedding, outputs.append):
             self._outputs({**self.inputs, "tokens": tokens}, 1)
         if len(outputs) != 1 or outputs[0].dim() != 2 or len(outputs[0]) != self.size:
             raise ForebearError("this encoder's embedding does not give one vector for each token, once")
@@ -146,19 +148,16 @@ class _IntegrationPath:
     def _outputs(self, inputs: dict[str, Tensor], copies: int) -> dict[str, Tensor]:
         """Outputs of the needed heads only: a language-model head would take most of the time."""
         states = self.model.encode(inputs, dict.fromkeys(self.target.heads))
-        found = {name: self.model.heads[name](states) for name in self.target.heads}
-        return {name: logits.reshape(copies, -1, *logits.shape[1:]) for name, logits in found.items()}
+        outputs = {name: self.model.heads[name](states) for name in self.target.heads}
+        return {name: logits.reshape(copies, -1, *logits.shape[1:]) for name, logits in outputs.items()}
 
 
 @contextmanager
-def _embedding_hook(model: Model, look: Any) -> Iterator[None]:
+def embedding_hook(embedding: torch.nn.Module, look: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
     """While active, `look` gets the embedding's output and may replace it."""
-    embedding = model.encoder.embedding
-    if embedding is None:
-        raise ForebearError("this encoder has no embedding to look at")
     thread = threading.get_ident()  # other threads may use the same network
 
-    def hook_output(_module: Any, _given: Any, output: Tensor) -> Any:
+    def hook_output(_module: Any, _given: Any, output: Tensor) -> Tensor | None:
         return look(output) if threading.get_ident() == thread else None
 
     hook = embedding.register_forward_hook(hook_output)

@@ -14,10 +14,12 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.predictor import eos_id, make_row, non_finite_error
-from forebear.inspection.token_labels import label_notes, next_label, token_labels
+from forebear.inference.next import TokenCandidate
+from forebear.inference.predictor import eos_id, make_row, reject_nan
+from forebear.inspection.token_labels import label_notes, next_label, resolve_number, token_labels
 from forebear.reports.plotting import (
     ACCENT,
+    BLUE,
     INK,
     SOFT,
     blue_colormap,
@@ -34,19 +36,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LensToken:
-    """A token with its probability and its readable `text`."""
-
-    token: str
-    id: int
-    text: str
-    probability: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"token": self.token, "id": self.id, "text": self.text, "probability": self.probability}
-
-
-@dataclass(frozen=True)
 class LensLayer:
     """The prediction of a layer.
 
@@ -58,16 +47,21 @@ class LensLayer:
     """
 
     layer: int
-    candidates: tuple[LensToken, ...]
+    candidates: tuple[TokenCandidate, ...]
     probability: float
     rank: int
     entropy: float
     divergence: float
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"layer": self.layer, "probability": self.probability, "rank": self.rank}
-        data |= {"entropy": self.entropy, "divergence": self.divergence}
-        return data | {"candidates": [candidate.to_dict() for candidate in self.candidates]}
+        return {
+            "layer": self.layer,
+            "probability": self.probability,
+            "rank": self.rank,
+            "entropy": self.entropy,
+            "divergence": self.divergence,
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+        }
 
 
 @dataclass(frozen=True)
@@ -86,14 +80,19 @@ class LogitLens:
     layers: tuple[LensLayer, ...]
 
     @property
-    def predicted_token(self) -> LensToken:
+    def predicted_token(self) -> TokenCandidate:
         """The most probable token of the last layer."""
         return self.layers[-1].candidates[0]
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"text": self.text, "tokens": list(self.tokens), "place": self.position}
-        data |= {"head": self.head, "chosen": self.predicted_token.to_dict()}
-        return data | {"layers": [layer.to_dict() for layer in self.layers]}
+        return {
+            "text": self.text,
+            "tokens": list(self.tokens),
+            "place": self.position,
+            "head": self.head,
+            "chosen": self.predicted_token.to_dict(),
+            "layers": [layer.to_dict() for layer in self.layers],
+        }
 
 
 def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> LogitLens:
@@ -114,7 +113,7 @@ def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> L
     if "translation" in run.heads:
         message, hint = "translates: what comes next depends on a source", "look at inspect attention"
         raise InputError(message, file=run.folder.path, hint=hint)
-    if not isinstance(run.model.encoder, Transformer):
+    if not isinstance(run.encoder, Transformer):  # word tables have none
         message, hint = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
         raise InputError(message, file=run.folder.path, hint=hint)
     if "next" in run.heads:
@@ -141,7 +140,7 @@ def _next_position(run: Run, text: str, token_number: int | None) -> tuple[np.nd
 
     row = make_row(run.tokenizer.encode(replace_surrogates(text)).ids, eos_id(run.tokenizer), ends=False)
     if token_number is not None:
-        row = row[: _resolve_position(token_number, len(row) - 1, "token") + 1]
+        row = row[: resolve_number(token_number, len(row) - 1, "token") + 1]
     context = run.model.encoder.max_length
     assert context is not None
     row = row[context_start(len(row), context) :]
@@ -149,26 +148,17 @@ def _next_position(run: Run, text: str, token_number: int | None) -> tuple[np.nd
 
 
 def _masked_position(run: Run, text: str, mask_number: int | None) -> tuple[np.ndarray, int]:
-    from forebear.inference.fill import mask_blanks
+    from forebear.inference.fill import mask_blanks, no_blank_error
 
     masked_lm = run.masked_lm
     row, positions = mask_blanks(text, run.tokenizer, masked_lm.mask)
     if not len(positions):
-        hint = f"write ____ or {run.tokenizer.id_to_token(masked_lm.mask)} where something is to be found"
-        raise InputError("the text has no blank", hint=hint)
+        raise no_blank_error(run.tokenizer, masked_lm.mask)
     if len(row) > masked_lm.max_text_tokens:
-        raise InputError(
-            f"{len(row):,} tokens do not fit into a row of {masked_lm.max_text_tokens:,}", hint="give a shorter text"
-        )
-    number = _resolve_position(1 if mask_number is None else mask_number, len(positions), "hidden token")
+        message = f"{len(row):,} tokens do not fit into a row of {masked_lm.max_text_tokens:,}"
+        raise InputError(message, hint="give a shorter text")
+    number = resolve_number(1 if mask_number is None else mask_number, len(positions), "hidden token")
     return np.concatenate(([masked_lm.start], row, [masked_lm.end])).astype(np.int64), int(positions[number - 1]) + 1
-
-
-def _resolve_position(index: int, count: int, noun: str) -> int:
-    number = index if index > 0 else count + 1 + index
-    if index == 0 or not 1 <= number <= count:
-        raise InputError(f"there is no {noun} {index}", hint=f"give 1 to {count}, or -1 (the last) to -{count}")
-    return number
 
 
 def _scores(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndarray]:
@@ -190,9 +180,7 @@ def _scores(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndar
             x = norm(x) if norm is not None and number < len(layers) - 1 else x  # the last layer is normalized already
             logits = model.heads[head](States([x], (1,)))
             layer_scores.append(torch.log_softmax(logits.float(), -1)[0].cpu().double().numpy())
-    if any(np.isnan(scores).any() for scores in layer_scores):
-        raise non_finite_error()
-    return layer_scores
+    return [reject_nan(scores) for scores in layer_scores]
 
 
 def _layer(
@@ -200,15 +188,20 @@ def _layer(
 ) -> LensLayer:
     """The prediction of one layer; `query` holds the final prediction and the preceding tokens."""
     tokenizer, (predicted, before) = run.tokenizer, query
-    best = np.argsort(-scores[: tokenizer.vocab_size], kind="stable")[:top].tolist()
-    candidates = (
-        LensToken(tokenizer.id_to_token(i), i, next_label(tokenizer, before, i), math.exp(scores[i])) for i in best
+    candidates = tuple(
+        TokenCandidate(
+            tokenizer.id_to_token(token_id),
+            token_id,
+            next_label(tokenizer, before, token_id),
+            math.exp(scores[token_id]),
+        )
+        for token_id in np.argsort(-scores[: tokenizer.vocab_size], kind="stable")[:top].tolist()
     )
     is_possible, is_likely = np.exp(scores) > 0, np.exp(final) > 0
     entropy = -float((np.exp(scores[is_possible]) * scores[is_possible]).sum()) / math.log(2)
     divergence = float((np.exp(final[is_likely]) * (final[is_likely] - scores[is_likely])).sum()) / math.log(2)
     rank = int((scores > scores[predicted]).sum()) + 1
-    return LensLayer(number, tuple(candidates), math.exp(scores[predicted]), rank, entropy, max(divergence, 0.0))
+    return LensLayer(number, candidates, math.exp(scores[predicted]), rank, entropy, max(divergence, 0.0))
 
 
 # --- Figure: candidates of every layer, probability, entropy and divergence ---
@@ -227,7 +220,7 @@ def plot_logit_lens(lens: LogitLens, title: str, form: str) -> bytes:
         probabilities = [100 * layer.probability for layer in lens.layers]
         entropies, divergences = ([getattr(layer, name) for layer in lens.layers] for name in ("entropy", "divergence"))
         style: Any = {"ms": 3.5, "clip_on": False, "zorder": 3}
-        middle.plot(probabilities, layers, marker="o", color="#1c4f9c", **style)
+        middle.plot(probabilities, layers, marker="o", color=BLUE, **style)
         middle.set(xlim=(0, max(probabilities) * 1.1), xlabel=f"how sure of “{predicted}” (%)")
         right.plot(entropies, layers, marker="o", color=SOFT, label="entropy: how unsure", **style)
         right.plot(divergences, layers, marker="s", color=ACCENT, ls="--", label="KL: how far from the end", **style)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from forebear.data.unicode import code_points, is_han
+from forebear.errors import InputError
 from forebear.inference.stream_decode import readable_token, token_bytes
 
 if TYPE_CHECKING:
@@ -45,6 +46,14 @@ def token_labels(tokenizer: Tokenizer, ids: Sequence[int], end: int | None = Non
 def next_label(tokenizer: Tokenizer, ids: Sequence[int], number: int) -> str:
     """The label of a token after these."""
     return token_labels(tokenizer, [*ids[-1:], number])[-1]
+
+
+def resolve_number(value: int, count: int, noun: str, verb: str = "give") -> int:
+    """A number from 1, or from the end if negative; InputError if there is no such one."""
+    number = value if value > 0 else count + 1 + value
+    if value == 0 or not 1 <= number <= count:
+        raise InputError(f"there is no {noun} {value}", hint=f"{verb} 1 to {count}, or -1 (the last) to -{count}")
+    return number
 
 
 def label_notes(names: Sequence[str]) -> list[str]:
