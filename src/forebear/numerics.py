@@ -5,9 +5,11 @@ scipy has most of them, but importing `scipy.stats` takes 0.6 s.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
-from forebear.errors import InputError
+from forebear.errors import ForebearError, InputError
 
 
 def softmax(scores: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -44,6 +46,26 @@ def ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 1, in ascending order; ties share their mean rank."""
     _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[groups]
+
+
+# --- Saved states ---
+
+
+def require_names(owner: str, actual: Iterable[str], expected: Iterable[str]) -> None:
+    """A ForebearError unless the saved state of a model has exactly the expected arrays."""
+    missing, extra = set(expected) - set(actual), set(actual) - set(expected)
+    if missing or extra:
+        problem = f"lacks {sorted(missing)}" if missing else f"has, but should not, {sorted(extra)}"
+        raise ForebearError(f"the state of {owner} {problem}")
+
+
+def require_state(owner: str, arrays: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
+    """A ForebearError that names the array, unless all have the names, types and shapes of the expected ones."""
+    require_names(f"a {owner}", arrays, expected)
+    for name, array in expected.items():
+        if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
+            actual, wanted = (f"{value.dtype} {list(value.shape)}" for value in (arrays[name], array))
+            raise ForebearError(f"{name} of a {owner} is {actual}, not {wanted}")
 
 
 # --- Correlations ---

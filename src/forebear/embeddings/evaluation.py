@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -251,11 +251,8 @@ class SimilarityEval:
         result: dict[str, Any] = {"file": self.file, "kind": "similarity", "by": self.by, "pairs": self.pairs}
         result |= {"covered": self.covered} | {name: getattr(self, name) for name in correlations}
         result |= {"undefined": self.undefined, "headings": self.headings}
-        return (
-            result
-            | _missing_words_dict(self.missing, MISSING_PAIRS_NOTE, self.note)
-            | {"composed_words": self.composed}
-        )
+        result |= _missing_words_dict(self.missing, MISSING_PAIRS_NOTE, self.note)
+        return result | {"composed_words": self.composed}
 
 
 @dataclass(frozen=True)
@@ -310,9 +307,8 @@ class AnalogyEval:
 
     def to_dict(self) -> dict[str, Any]:
         result: dict[str, Any] = {"file": self.file, "kind": "analogies", "method": self.method, "words": self.words}
-        result |= self.overall.to_dict() | {
-            "kinds": {kind: accuracy.to_dict() for kind, accuracy in self.by_kind.items()}
-        }
+        result |= self.overall.to_dict()
+        result["kinds"] = {kind: accuracy.to_dict() for kind, accuracy in self.by_kind.items()}
         result["sections"] = [
             {"name": section.name, "kind": section.kind} | accuracy.to_dict() for section, accuracy in self.sections
         ]
@@ -339,46 +335,38 @@ def table_similarity_eval(table: WordVectors, pairs: WordPairSet) -> SimilarityE
         return composed_vector
 
     evaluation = similarity_eval(pairs, vector, "words", composed)
-    return replace(
-        evaluation, note=coverage_note(table, evaluation.missing, len({word for pair in pairs.pairs for word in pair}))
-    )
+    num_words = len(set(chain.from_iterable(pairs.pairs)))
+    return replace(evaluation, note=coverage_note(table, evaluation.missing, num_words))
 
 
 def similarity_eval(
     pairs: WordPairSet, vector: Callable[[str], np.ndarray | None], by: str, composed: Iterable[str] = ()
 ) -> SimilarityEval:
     """Correlate the cosines of word pairs with their scores; `vector` returns None for a missing word."""
-    vectors = [(vector(first), vector(second)) for first, second in pairs.pairs]
-    covered_mask = np.array(
-        [first_vector is not None and second_vector is not None for first_vector, second_vector in vectors], bool
-    )
+    vectors: list[Any] = [(vector(first), vector(second)) for first, second in pairs.pairs]
+    is_covered = np.array([first is not None and second is not None for first, second in vectors], bool)
     cosines = np.zeros(len(vectors))
-    for index, (first_vector, second_vector) in enumerate(vectors):
-        if first_vector is not None and second_vector is not None:  # rounded, so that equal similarities stay tied
-            cosines[index] = np.round(
-                np.prod(unit_rows(np.stack((first_vector, second_vector))), axis=0).sum(), COSINE_DIGITS
-            )
-    covered = int(covered_mask.sum())
-    cosines[~covered_mask] = _clipped_mean(cosines[covered_mask])
+    for index in np.flatnonzero(is_covered).tolist():  # rounded, so that equal similarities stay tied
+        cosines[index] = np.round(np.prod(unit_rows(np.stack(vectors[index])), axis=0).sum(), COSINE_DIGITS)
+    covered_cosines, covered_scores = cosines[is_covered], pairs.scores[is_covered]
+    cosines[~is_covered] = _clipped_mean(covered_cosines)
     correlations: dict[str, float | None] = dict.fromkeys(("spearman", "pearson", "spearman_all", "pearson_all"))
-    for suffix, scores, values in (
-        ("", pairs.scores[covered_mask], cosines[covered_mask]),
-        ("_all", pairs.scores, cosines),
-    ):
-        if covered >= MIN_PAIRS and not _undefined_reason(scores, values):
+    for suffix, scores, values in (("", covered_scores, covered_cosines), ("_all", pairs.scores, cosines)):
+        if len(covered_scores) >= MIN_PAIRS and not _undefined_reason(scores, values):
             correlations |= {f"spearman{suffix}": spearman(scores, values), f"pearson{suffix}": pearson(scores, values)}
-    pair_vectors = zip(pairs.pairs, vectors, strict=True)
-    missing = dict.fromkeys(
-        word
-        for pair, both_vectors in pair_vectors
-        for word, first_vector in zip(pair, both_vectors, strict=True)
-        if first_vector is None
-    )
+    pair_words, pair_vectors = chain.from_iterable(pairs.pairs), chain.from_iterable(vectors)
+    missing = [word for word, vector in zip(pair_words, pair_vectors, strict=True) if vector is None]
     return SimilarityEval(
-        pairs.file, by, len(pairs.pairs), covered, **correlations, missing=tuple(missing),
-        composed=len(set(composed)), note="",
-        undefined=_undefined_reason(pairs.scores[covered_mask], cosines[covered_mask]), headings=pairs.headings,
-    )  # fmt: skip
+        file=pairs.file,
+        by=by,
+        pairs=len(pairs.pairs),
+        covered=len(covered_scores),
+        **correlations,
+        missing=tuple(dict.fromkeys(missing)),
+        composed=len(set(composed)),
+        undefined=_undefined_reason(covered_scores, covered_cosines),
+        headings=pairs.headings,
+    )
 
 
 def _clipped_mean(numbers: np.ndarray) -> float:
@@ -410,47 +398,33 @@ def analogy_eval(
     order = order[: most_frequent or None]
     ranks = np.full(len(table.words), -1, np.int64)
     ranks[order] = np.arange(len(order))
-    words = dict.fromkeys(
-        word for section in analogies.sections for questions in section.questions for word in questions
-    )
+    all_questions = [question for section in analogies.sections for question in section.questions]
     known = {
-        word: next((int(ranks[row]) for row in candidate_rows(table, word) if ranks[row] >= 0), -1) for word in words
+        word: next((int(ranks[row]) for row in candidate_rows(table, word) if ranks[row] >= 0), -1)
+        for word in dict.fromkeys(chain.from_iterable(all_questions))
     }
-    questions = np.array(
-        [[known[word] for word in words] for section in analogies.sections for words in section.questions], np.int64
-    )
+    questions = np.array([[known[word] for word in question] for question in all_questions], np.int64)
     covered: np.ndarray = np.all(questions >= 0, axis=1)
     correct = np.zeros(len(questions), bool)
     correct[covered] = np.equal(solve_analogies(lexicon, order, questions[covered], method), questions[covered, 3])
     sections, start = [], 0
     for section in analogies.sections:
-        section_slice = slice(start, start := start + len(section.questions))
-        sections.append(
-            (
-                section,
-                AnalogyAccuracy(
-                    int(correct[section_slice].sum()), int(covered[section_slice].sum()), len(section.questions)
-                ),
-            )
-        )
+        rows = slice(start, start := start + len(section.questions))
+        accuracy = AnalogyAccuracy(int(correct[rows].sum()), int(covered[rows].sum()), len(section.questions))
+        sections.append((section, accuracy))
     missing = tuple(word for word, rank in known.items() if rank < 0)
-    return AnalogyEval(
-        analogies.file, method, len(order), tuple(sections), missing, coverage_note(table, missing, len(known))
-    )
+    note = coverage_note(table, missing, len(known))
+    return AnalogyEval(analogies.file, method, len(order), tuple(sections), missing, note)
 
 
 # --- Neighbor accuracy: a true context word against one from elsewhere in the text ---
 
 WINDOW = 5  # context words to either side
 MAX_PAIRS = 50_000  # evaluated at most
-OVERSAMPLING, MAX_ROUNDS = (
-    4,
-    5,
-)  # positions sampled per wanted pair, and rounds: most are subsampled away
+OVERSAMPLING, MAX_ROUNDS = 4, 5  # positions sampled per wanted pair, and rounds: most are subsampled away
 PAIR_MARGIN = 1.02  # times the wanted pairs: some have no valid random word
 SUBSAMPLE_THRESHOLD = 1e-4  # frequency above which words are subsampled, as in word2vec
 BLOCK_NUMBERS = 1 << 22  # floats per block of vectors
-MIN_NORM = 1e-12
 
 
 @dataclass(frozen=True)
@@ -484,26 +458,23 @@ def neighbor_eval(table: WordVectors, tokenizer: Tokenizer, subset: Subset, *, s
         if token_id not in tokenizer.special_ids:
             rows[token_id] = known.get(token, -1)
     first, second, random_rows = _sample_triples(subset, rows, np.random.default_rng(seed))
-    result = NeighborEval(
-        None,
-        len(first),
-        subset.num_tokens,
-        subset.num_bytes,
-        len(subset),
-        _oov_rate(subset, rows),
-        time.monotonic() - start_time,
-    )
-    if not len(first):
-        return result
     step = max(1, BLOCK_NUMBERS // table.matrix.shape[1])
     correct = 0.0
     for start in range(0, len(first), step):
         word_vectors, neighbor_vectors, random_vectors = (
-            _unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows)
+            unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows)
         )
         near, far = (np.einsum("ij,ij->i", word_vectors, others) for others in (neighbor_vectors, random_vectors))
         correct += float(np.count_nonzero(near > far)) + 0.5 * float(np.count_nonzero(near == far))
-    return replace(result, told_apart=correct / len(first), seconds=time.monotonic() - start_time)
+    return NeighborEval(
+        told_apart=correct / len(first) if len(first) else None,
+        pairs=len(first),
+        tokens=subset.num_tokens,
+        bytes=subset.num_bytes,
+        documents=len(subset),
+        unknown_rate=_oov_rate(subset, rows),
+        seconds=time.monotonic() - start_time,
+    )
 
 
 def _sample_triples(subset: Subset, rows: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -552,8 +523,3 @@ def _oov_rate(subset: Subset, rows: np.ndarray) -> float:
     """Fraction of tokens without a vector, on the first block of the text."""
     tokens, _ = subset.token_slice(0, min(subset.num_tokens, BLOCK_NUMBERS))
     return float(np.mean(rows[tokens] < 0))
-
-
-def _unit_rows(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))  # five times as fast as np.linalg.norm
-    return vectors / np.maximum(lengths, MIN_NORM)[:, None]

@@ -14,6 +14,7 @@ from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import ForebearError, InputError
 from forebear.kernels.layout import glove_table, padded_width
+from forebear.numerics import require_state
 from forebear.objectives.batch import Batch, shuffled_positions
 
 TABLES = ("words", "contexts")
@@ -41,19 +42,20 @@ class GloveModel:
         self._tables = {name: glove_table(vocabulary, self._padded_width) for name in TABLES}
         self.counts = np.zeros(vocabulary, np.int64)
 
-    def _value_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Views of the vectors and biases of one table."""
-        table = self._tables[name]
-        return {f"{name}.vectors": table[:, : self.width], f"{name}.biases": table[:, 2 * self._padded_width]}
+    def _parameters(self) -> dict[str, np.ndarray]:
+        """Views of the vectors and biases of both tables."""
+        views: dict[str, np.ndarray] = {}
+        for name, table in self._tables.items():
+            views |= {f"{name}.vectors": table[:, : self.width], f"{name}.biases": table[:, 2 * self._padded_width]}
+        return views
 
-    def _squared_steps(self, table_name: str) -> dict[str, np.ndarray]:
+    def _squared_steps(self) -> dict[str, np.ndarray]:
         """Views of AdaGrad's sums of squared gradients, of vectors and biases."""
-        table = self._tables[table_name]
-        squares = {
-            "vectors": table[:, self._padded_width : self._padded_width + self.width],
-            "biases": table[:, 2 * self._padded_width + 1],
-        }
-        return {f"{table_name}.{name}.squares": array for name, array in squares.items()}
+        views: dict[str, np.ndarray] = {}
+        for name, table in self._tables.items():
+            views[f"{name}.vectors.squares"] = table[:, self._padded_width : self._padded_width + self.width]
+            views[f"{name}.biases.squares"] = table[:, 2 * self._padded_width + 1]
+        return views
 
     # -- training
 
@@ -66,11 +68,10 @@ class GloveModel:
     def initialize(self, seed: int) -> None:
         """Initialize with small random numbers from the seed; ids that are not words get zeros."""
         rng = np.random.default_rng(seed)
-        for table_name in TABLES:
-            self._tables[table_name] = glove_table(self.vocabulary, self._padded_width)
-            for array in self._value_arrays(table_name).values():
-                array[:] = (rng.random(array.shape, np.float32) - np.float32(0.5)) / self.width
-                array[list(self.never)] = 0
+        self._tables = {name: glove_table(self.vocabulary, self._padded_width) for name in TABLES}
+        for array in self._parameters().values():
+            array[:] = (rng.random(array.shape, np.float32) - np.float32(0.5)) / self.width
+            array[list(self.never)] = 0
 
     def train_batch(
         self,
@@ -140,42 +141,24 @@ class GloveModel:
         self._assign_arrays(arrays, self._state_arrays())
 
     def _state_arrays(self) -> dict[str, np.ndarray]:
-        return {name: array for table_name in TABLES for name, array in self._value_arrays(table_name).items()} | {
-            "counts": self.counts
-        }
+        return self._parameters() | {"counts": self.counts}
 
     def training_state(self) -> dict[str, np.ndarray]:
         """AdaGrad's accumulators, needed to resume."""
-        return {
-            name: np.ascontiguousarray(array)
-            for table_name in TABLES
-            for name, array in self._squared_steps(table_name).items()
-        }
+        return {name: np.ascontiguousarray(array) for name, array in self._squared_steps().items()}
 
     def load_training_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._assign_arrays(
-            arrays, {name: array for table_name in TABLES for name, array in self._squared_steps(table_name).items()}
-        )
+        self._assign_arrays(arrays, self._squared_steps())
 
     def warm_start(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Start from trained vectors of all words, or of the first of them, with fresh AdaGrad accumulators."""
-        for table_name in TABLES:
-            for name, array in self._value_arrays(table_name).items():
-                if arrays[name].shape[1:] != array.shape[1:]:
-                    raise ForebearError("the vectors to go on from have another width", hint="leave out --width")
-                array[: len(arrays[name])] = arrays[name]
+        for name, array in self._parameters().items():
+            if arrays[name].shape[1:] != array.shape[1:]:
+                raise ForebearError("the vectors to go on from have another width", hint="leave out --width")
+            array[: len(arrays[name])] = arrays[name]
 
     def _assign_arrays(self, arrays: Mapping[str, np.ndarray], targets: dict[str, np.ndarray]) -> None:
-        for problem, names in (
-            ("lacks", set(targets) - set(arrays)),
-            ("has, but should not,", set(arrays) - set(targets)),
-        ):
-            if names:
-                raise ForebearError(f"the state of a GloVe model {problem} {sorted(names)}")
-        for name, target in targets.items():
-            if arrays[name].shape != target.shape or arrays[name].dtype != target.dtype:
-                descriptions = [f"{array.dtype} {list(array.shape)}" for array in (arrays[name], target)]
-                raise ForebearError(f"{name!r} of a GloVe model is {descriptions[0]}, not {descriptions[1]}")
+        require_state("GloVe model", arrays, targets)
         for name, target in targets.items():
             target[:] = arrays[name]
 

@@ -167,7 +167,7 @@ class WordNeighbors:
 class Analogy:
     """Answers to an analogy `query` a, b, c: words d such that a : b = c : d."""
 
-    query: tuple[str, str, str]
+    query: tuple[str, ...]
     method: AnalogyMethod
     nearest: tuple[NeighborWord, ...]
     notes: tuple[str, ...] = ()
@@ -285,24 +285,14 @@ class Lexicon:
                 raise
         return matches
 
-    def analogy(
-        self,
-        first: str,
-        second: str,
-        third: str,
-        *,
-        top: int = 5,
-        method: AnalogyMethod = "add",
-        approximate: bool = False,
-    ) -> Analogy:
-        """Answer first : second = third : ?; the three words themselves are excluded.
+    def analogy(self, *query: str, top: int = 5, method: AnalogyMethod = "add", approximate: bool = False) -> Analogy:
+        """Answer a : b = c : ? for the three words of the query, which are excluded as answers.
 
         Args:
-            method: "add" for 3CosAdd (nearest to second - first + third, as unit vectors), "multiply" for 3CosMul.
+            method: "add" for 3CosAdd (nearest to b - a + c, as unit vectors), "multiply" for 3CosMul.
         """
         _require_positive_top(top)
         require_choice("method", method, get_args(AnalogyMethod))
-        query = (first, second, third)
         matches = self.find_all(query)
         excluded = tuple(dict.fromkeys(row for match in matches for row in match.rows))
         units = unit_rows(np.stack([match.vector for match in matches]))

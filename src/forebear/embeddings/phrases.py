@@ -126,9 +126,8 @@ def _join_pairs(
     is_pair = np.append(keys[positions] == pair_keys, False)
     is_pair[np.cumsum(lengths) - 1] = False  # no pair spans two sequences
     indices = np.arange(len(tokens))
-    run_length = indices - np.maximum.accumulate(
-        np.where(is_pair, 0, indices + 1)
-    )  # number of consecutive pair starts before
+    # Number of consecutive pair starts before.
+    run_length = indices - np.maximum.accumulate(np.where(is_pair, 0, indices + 1))
     joined = is_pair & (run_length % 2 == 0)  # in a b c the first pair takes b from the second
     rows = np.repeat(np.arange(len(lengths)), lengths)
     removed = np.append(False, joined[:-1])  # second tokens of merged pairs
@@ -283,7 +282,7 @@ class PhraseModel:
         loss = self.model.train_batch(
             tokens, lengths, rate=rate, moment=moment, threads=threads, deterministic=deterministic
         )
-        return None if loss != loss and np.isfinite(self.model.matrix).all() else loss
+        return None if math.isnan(loss) and np.isfinite(self.model.matrix).all() else loss
 
     def evaluate(self, batch: Batch) -> tuple[float, int]:
         return self.model.evaluate(*self._join_batch(batch))
@@ -291,19 +290,10 @@ class PhraseModel:
     def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], num_windows: int) -> list[dict[str, Any]]:
         """The first training windows of a batch as words, as one thread samples them."""
         names = [*self._tokens, *self.phrases.phrase_names(self._tokens)]
-        tokens, lengths = self._join_batch(batch)
-        samples = sample_windows(
-            tokens, lengths, *self.model.window_sampling, rate=rate, moment=moment, num_windows=num_windows
+        keep_probs, variant = self.model.window_sampling
+        return sample_windows(
+            names, *self._join_batch(batch), keep_probs, variant, rate=rate, moment=moment, num_windows=num_windows
         )
-        return [
-            {
-                "word": names[sample.word],
-                "around": [names[token_id] for token_id in sample.context],
-                "drawn": [names[token_id] for token_id in sample.negatives],
-                "turns": sample.path_turns,
-            }
-            for sample in samples
-        ]
 
     def _join_batch(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         return self.phrases.join(batch.inputs["tokens"], batch.inputs["lengths"])
@@ -354,17 +344,8 @@ class PhraseModel:
 # --- Training windows, for preview ---
 
 
-@dataclass(frozen=True)
-class SampledWindow:
-    """A word, its context, and its output targets: negative samples, or a path in the Huffman tree."""
-
-    word: int
-    context: tuple[int, ...]
-    negatives: tuple[int, ...]
-    path_turns: str  # "lrr": left, right, right; "" for negative sampling
-
-
 def sample_windows(
+    names: Sequence[str],
     tokens: np.ndarray,
     lengths: np.ndarray,
     keep_probs: np.ndarray,
@@ -373,8 +354,8 @@ def sample_windows(
     rate: float,
     moment: tuple[int, int],
     num_windows: int,
-) -> list[SampledWindow]:
-    """The first non-empty windows of a batch, as free-running threads sample them."""
+) -> list[dict[str, Any]]:
+    """The first non-empty windows of a batch, as free-running threads sample them: see `_describe_window`."""
     from forebear.kernels.word2vec import TokenRuns, draw_windows
     from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
@@ -383,10 +364,9 @@ def sample_windows(
         return []
     starts, _ = variant.hogwild_parts(rate, len(kept_tokens))
     chunk_size = int(starts[1])
-    text = TokenRuns(
-        kept_tokens, ends, hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size))), starts
-    )
-    windows: list[SampledWindow] = []
+    states = hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size)))
+    text = TokenRuns(kept_tokens, ends, states, starts)
+    windows: list[dict[str, Any]] = []
     draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
     for chunk in range(len(text.states)):
         batch = variant.allocate_windows(chunk_size)
@@ -395,26 +375,22 @@ def sample_windows(
         )
         for index in range(min(chunk_size, len(kept_tokens) - chunk * chunk_size)):
             if batch.blocks[index]:
-                windows.append(_sampled_window(kept_tokens, chunk * chunk_size + index, batch, index, variant))
+                windows.append(_describe_window(names, kept_tokens, chunk * chunk_size + index, batch, index, variant))
     return windows[:num_windows]
 
 
-def _sampled_window(
-    kept_tokens: np.ndarray, position: int, batch: WindowBatch, index: int, variant: Word2VecVariant
-) -> SampledWindow:
-    context = [
-        int(kept_tokens[index_around])
-        for index_around in range(batch.lefts[index], batch.rights[index])
-        if index_around != position
-    ]
-    slots = slice(
-        index * variant.targets_per_word,
-        index * variant.targets_per_word + int(batch.blocks[index]) * len(variant.target_block),
-    )
+def _describe_window(
+    names: Sequence[str], tokens: np.ndarray, position: int, batch: WindowBatch, index: int, variant: Word2VecVariant
+) -> dict[str, Any]:
+    """A word, its context, and its output targets: negative samples, or its turns in the Huffman tree (lrr)."""
+    begin, end = int(batch.lefts[index]), int(batch.rights[index])
+    first = index * variant.targets_per_word
+    slots = slice(first, first + int(batch.blocks[index]) * len(variant.target_block))
     targets, signs = batch.targets[slots], batch.signs[slots]
-    if len(variant.targets.stream):
-        return SampledWindow(
-            int(kept_tokens[position]), tuple(context), tuple(int(target) for target in targets[signs < 0]), ""
-        )
-    turns = "".join("l" if sign > 0 else "r" for sign in signs if sign)
-    return SampledWindow(int(kept_tokens[position]), tuple(context), (), turns)
+    has_negatives = len(variant.targets.stream) > 0
+    return {
+        "word": names[tokens[position]],
+        "around": [names[tokens[other]] for other in range(begin, end) if other != position],
+        "drawn": [names[token] for token in targets[signs < 0].tolist()] if has_negatives else [],
+        "turns": "" if has_negatives else "".join("l" if sign > 0 else "r" for sign in signs if sign),
+    }

@@ -14,6 +14,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import aligned_table
 from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, subsample
+from forebear.numerics import require_state
 
 if TYPE_CHECKING:
     from forebear.kernels.word2vec_threads import Word2VecVariant
@@ -89,20 +90,9 @@ def fnv1a_hash(ngram: str) -> int:
 
 # --- The model ---
 
-ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
+CHOICES = {"architecture": ("skipgram", "cbow"), "output": ("negatives", "tree")}
 EVALUATION_KEY = (0x5EED,)  # random key of evaluation
 COMPOSE_BATCH = 4096  # words composed per block
-
-
-def validate_word2vec(width: int, window: int, architecture: str, output: str, negatives: int) -> None:
-    """Raise InputError for invalid settings, before any text is read."""
-    if architecture not in ARCHITECTURES:
-        raise InputError(f"no architecture is named {architecture!r}", hint=f"there are: {', '.join(ARCHITECTURES)}")
-    if output not in OUTPUTS:
-        raise InputError(f"no output is named {output!r}", hint=f"there are: {', '.join(OUTPUTS)}")
-    for name, value in (("width", width), ("window", window), ("negatives", negatives)):
-        if value < 1:
-            raise InputError(f"{name} is {value}", hint=f"choose a {name} of 1 or more")
 
 
 def subword_rows(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
@@ -147,9 +137,9 @@ class Word2VecModel:
         subwords: Subwords | None = None,
         words: Sequence[str] | None = None,
     ) -> None:
-        validate_word2vec(width, window, architecture, output, negatives)
         self.vocabulary, self.width, self.window = vocabulary, width, window
         self.architecture, self.output, self.negatives = architecture, output, negatives
+        self._validate()
         self.sample, self.power, self.subwords = sample, power, subwords
         self.allowed = np.ones(vocabulary, bool)
         self.allowed[list(never)] = False
@@ -160,6 +150,15 @@ class Word2VecModel:
         self._inputs = aligned_table(rows, width)
         self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
         self.prepass(np.zeros(vocabulary, np.int64))
+
+    def _validate(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                hint = f"there are: {', '.join(choices)}"
+                raise InputError(f"no {name} is named {getattr(self, name)!r}", hint=hint)
+        for name in ("width", "window", "negatives"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}", hint=f"choose a {name} of 1 or more")
 
     # -- training
 
@@ -271,17 +270,7 @@ class Word2VecModel:
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Load such a state; a missing, extra or misshapen array raises an error with its name."""
-        current = self.arrays()
-        for problem, names in (
-            ("lacks", set(current) - set(arrays)),
-            ("has, but should not,", set(arrays) - set(current)),
-        ):
-            if names:
-                raise ForebearError(f"the state of a word2vec {problem} {sorted(names)}")
-        for name, array in current.items():
-            if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
-                actual, expected = (f"{value.dtype} {value.shape}" for value in (arrays[name], array))
-                raise ForebearError(f"{name} of a word2vec is {actual}, not {expected}")
+        require_state("word2vec", arrays, self.arrays())
         self._inputs[:, : self.width] = arrays["inputs"]
         self._outputs[:, : self.width] = arrays["outputs"]
         self.prepass(arrays["counts"])
@@ -321,18 +310,11 @@ class Word2VecModel:
 
     def describe(self) -> dict[str, Any]:
         """Settings as JSON values."""
-        return {
-            "architecture": self.architecture,
-            "output": self.output,
-            "vocabulary": self.vocabulary,
-            "width": self.width,
-            "window": self.window,
+        names = ("architecture", "output", "vocabulary", "width", "window", "sample", "power", "notes")
+        return {name: getattr(self, name) for name in names} | {
             "negatives": self.negatives if self.output == "negatives" else None,
-            "sample": self.sample,
-            "power": self.power,
             "subwords": None if self.subwords is None else vars(self.subwords).copy(),
             "tokens": int(self.counts.sum()),
-            "notes": self.notes,
         }
 
 
@@ -363,10 +345,9 @@ def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
     lengths = np.zeros(len(counts), np.int64)
     lengths[leaves[order]] = depths
     indptr = np.concatenate(([0], np.cumsum(lengths)))
-    source_index = np.repeat(np.cumsum(depths) - depths, depths)  # start of each path, in the order of leaves …
-    target_index = (
-        np.repeat(indptr[leaves[order]], depths) + np.arange(len(source_index)) - source_index
-    )  # … and in the order of ids
+    # Start of each path, in the order of leaves and in the order of ids.
+    source_index = np.repeat(np.cumsum(depths) - depths, depths)
+    target_index = np.repeat(indptr[leaves[order]], depths) + np.arange(len(source_index)) - source_index
     nodes, turned = np.empty(len(source_index), np.int32), np.empty(len(source_index), np.uint8)
     nodes[target_index], turned[target_index] = paths[0], paths[1]
     return HuffmanTree(indptr, nodes, turned)
@@ -379,17 +360,17 @@ def build_tree_kernel(weights):
     heavy[:leaves] = weights
     parents, turns = np.full(len(heavy), -1, np.int64), np.zeros(len(heavy), np.uint8)
     leaf, inner = 0, leaves  # both queues are sorted: merged nodes never get lighter
-    for made in range(leaves, 2 * leaves - 1):
-        heavy[made] = 0
+    for parent in range(leaves, 2 * leaves - 1):
+        heavy[parent] = 0
         for turn in range(2):
-            if leaf < leaves and (inner >= made or heavy[leaf] <= heavy[inner]):
-                taken = leaf
+            if leaf < leaves and (inner >= parent or heavy[leaf] <= heavy[inner]):
+                child = leaf
                 leaf += 1
             else:
-                taken = inner
+                child = inner
                 inner += 1
-            parents[taken], turns[taken] = made, 1 - turn
-            heavy[made] += heavy[taken]
+            parents[child], turns[child] = parent, 1 - turn
+            heavy[parent] += heavy[child]
     return parents, turns
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from forebear.data.unicode import code_points, is_han
 from forebear.errors import ForebearError, InputError
+from forebear.numerics import require_names
 from forebear.objectives.batch import Batch
 
 # --- Word vectors ---
@@ -84,27 +85,37 @@ def _is_han(word: str) -> bool:
 # --- Pretrained vectors ---
 
 
-class PretrainedVectors:
-    """Fixed vectors loaded from elsewhere; ids that are not words get zeros.
+class _UntrainedModel:
+    """Word vectors that no loss is minimized for.
 
     vocabulary  vocabulary size
     never       ids that are not words
-    width       embedding size
     """
 
     heads = ()
     training_state_size = 0
-    nothing: float | None = None  # what vectors lose that know nothing, where that is known
+    nothing: float | None = None  # loss of untrained vectors, if known
     loss = "there is none: nothing is predicted"
+
+    def __init__(self, *, vocabulary: int, never: Iterable[int]) -> None:
+        self.known = np.ones(vocabulary, bool)
+        self.known[list(never)] = False
+        self.notes: list[str] = []
+
+    def training_state(self) -> dict[str, np.ndarray]:
+        return {}
+
+
+class PretrainedVectors(_UntrainedModel):
+    """Fixed vectors of a given width, loaded from elsewhere; ids that are not words get zeros."""
+
     update_rule = "no descent: the vectors are from elsewhere"
 
     def __init__(self, *, vocabulary: int, never: Iterable[int], width: int) -> None:
         if width < 1:
             raise InputError(f"width is {width}", hint="give 1 or more")
+        super().__init__(vocabulary=vocabulary, never=never)
         self.vocabulary, self.width = vocabulary, width
-        self.known = np.ones(vocabulary, bool)
-        self.known[list(never)] = False
-        self.notes: list[str] = []
         self._vectors: np.ndarray | None = None  # of words only, by id
         self.counts: np.ndarray | None = None
 
@@ -144,13 +155,8 @@ class PretrainedVectors:
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Load such a state; a missing, extra or misshapen array raises an error with its name."""
         names = {"vectors", "counts"} if "counts" in arrays else {"vectors"}
-        for problem, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
-            if odd:
-                raise ForebearError(f"the state of given vectors {problem} {sorted(odd)}")
+        require_names("given vectors", arrays, names)
         self.set_vectors(arrays["vectors"], arrays.get("counts"))
-
-    def training_state(self) -> dict[str, np.ndarray]:
-        return {}
 
     # -- results
 
@@ -201,24 +207,14 @@ class IdentityMatrix:
         return np.ones(len(self), self.dtype)
 
 
-class OnehotModel:
-    """One-hot vectors: only word counts are learned.
+class OnehotModel(_UntrainedModel):
+    """One-hot vectors: only word counts are learned."""
 
-    vocabulary  vocabulary size
-    never       ids that are not words
-    """
-
-    heads = ()
-    training_state_size = 0
-    nothing: float | None = None  # what vectors lose that know nothing, where that is known
-    loss = "there is none: nothing is predicted"
     update_rule = "no descent: words are counted"
 
     def __init__(self, *, vocabulary: int, never: Iterable[int]) -> None:
-        self.known = np.ones(vocabulary, bool)
-        self.known[list(never)] = False
+        super().__init__(vocabulary=vocabulary, never=never)
         self.counts = np.zeros(vocabulary, np.int64)
-        self.notes: list[str] = []
 
     @property
     def width(self) -> int:
@@ -253,9 +249,6 @@ class OnehotModel:
         if set(arrays) != {"counts"} or arrays["counts"].shape != self.counts.shape:
             raise ForebearError(f"one-hot vectors of {len(self.counts):,} tokens are loaded from their counts alone")
         self.counts = np.asarray(arrays["counts"], np.int64)
-
-    def training_state(self) -> dict[str, np.ndarray]:
-        return {}
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
         ids = np.flatnonzero(self.known)
