@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.unicode import is_han
-from forebear.errors import ForebearError, InputError
+from forebear.errors import ForebearError, InputError, require_choice
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import aligned_table
 from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, subsample
@@ -153,9 +153,7 @@ class Word2VecModel:
 
     def _validate(self) -> None:
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                hint = f"there are: {', '.join(choices)}"
-                raise InputError(f"no {name} is named {getattr(self, name)!r}", hint=hint)
+            require_choice(name, getattr(self, name), choices)
         for name in ("width", "window", "negatives"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", hint=f"choose a {name} of 1 or more")
