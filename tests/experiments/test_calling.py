@@ -71,14 +71,15 @@ def test_every_public_name_is_there_typed_and_documented():
 
 
 def test_the_words_are_those_of_the_command_line():
-    from forebear.cli.options import TaggedTextOptions
+    from forebear.cli.options import ProcessOptions, SentenceOptions, TaggedTextOptions
     from forebear.cli.pretrain import ParallelOptions, TrainingOptions, pretrain
     from forebear.experiments.plan import COMMAND_OPTIONS, ERROR_POLICIES
     from forebear.training.settings import Recipe
 
-    groups = {"parallel", "training", "reading", "tags", "speaking"}
+    groups = {"sentences", "processes", "parallel", "training", "reading", "tags", "speaking"}
     options = set(inspect.signature(pretrain).parameters) - groups - {"fields", "resume"}
-    options |= set(ParallelOptions.__dataclass_fields__)
+    for group in (SentenceOptions, ProcessOptions, ParallelOptions):
+        options |= set(group.__dataclass_fields__)
     assert options <= set(inspect.signature(fb.pretrain).parameters)
     assert set(COMMAND_OPTIONS) <= {*options, "resume", "from"}  # which is no name in Python
     assert set(TaggedTextOptions.__dataclass_fields__) == set(ERROR_POLICIES)  # which are among the settings

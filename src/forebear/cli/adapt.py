@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Group, Parameter
 
 from forebear.cli.measure import metrics_headline
-from forebear.cli.options import LabeledDataOptions
-from forebear.cli.output import Output, format_clock, make_table, text_bar, training_progress
+from forebear.cli.options import LabeledDataOptions, ProcessOptions, ReplaceRun, ResumedRun, command_line
+from forebear.cli.output import Console, Output, Switch, format_clock, make_table, text_bar, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKind
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.experiments.plan import AdaptPlan
     from forebear.training.run_folder import RunFolder
     from forebear.training.trainer import TrainingCallback
@@ -51,9 +47,9 @@ class AdaptOptions:
     "Share of numbers that the encoder, or a --reader above it, does not see in training. [default: the run's own]"
     head_dropout: float = 0.1
     "Share of numbers that the head does not see in training."
-    balanced: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    balanced: Switch = False
     "Mistakes about rare labels count more, so that all labels count alike."
-    crf: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    crf: Switch = False
     "Tagging: judge the tags of a sentence together, by what may follow what."
     ordered: bool | None = None
     "Pairs: the first text is not to the second what the second is to the first. [default: by the labels' names]"
@@ -63,7 +59,7 @@ class AdaptOptions:
     "Numbers for each word in that network. [default: those of the vectors]"
     mixture: PromptSide | None = None
     "Where a recurrent encoder's layers, mixed as the task learns, stand: before a reader ([x; ELMo]), after it, both."
-    mixture_norm: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    mixture_norm: Switch = False
     "Bring layers to one scale before they are mixed."
 
     def fields(self) -> dict[str, Any]:
@@ -92,11 +88,10 @@ def adapt(
     test: Path | None = None,
     size: str | None = None,
     seeds: int | None = None,
-    learning_curve: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    resume: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    processes: int | None = None,
-    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    learning_curve: Switch = False,
+    resume: ResumedRun = None,
+    overwrite: ReplaceRun = False,
+    processes: ProcessOptions = ProcessOptions(),
     adapting: AdaptOptions = AdaptOptions(),
     training: TrainingOptions = TrainingOptions(),
     examples: LabeledDataOptions = LabeledDataOptions(),
@@ -134,21 +129,13 @@ def adapt(
         Adapt so many times, with other seeds; the best is kept, and the spread is told.
     learning_curve
         Adapt with fewer examples too, to see what more of them would bring.
-    resume
-        Go on with this run; nothing else is needed.
-    overwrite
-        Replace another run at --to.
-    processes
-        Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]
-    shard
-        Divide the network itself among the processes, where it is too large for each of them.
     """
     from forebear.data.labeled.source import labeled_source
     from forebear.experiments import pipeline
     from forebear.experiments.tag_plans import implied_task
     from forebear.training.worker_processes import launch_processes
 
-    with launch_processes(processes, shard=shard) as group, training_progress(speaking) as watcher:
+    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as watcher:
         if group is None:
             return
         if resume is not None:
@@ -194,7 +181,7 @@ def _run_plan(
     from forebear.experiments.pipeline import run_adaptation
 
     run_options: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
-    run_options["command"] = shlex.join(["forebear", *sys.argv[1:]])
+    run_options["command"] = command_line()
     if (with_learning_curve or seeds is not None) and to is None:
         raise InputError("several runs need a place", hint="name the folder with --to")
     if seeds is not None:
@@ -219,7 +206,7 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
     steps = f"{metadata['step']:,} step{'s' * (metadata['step'] != 1)} in {format_clock(metadata['seconds'])}"
     console.print(f"[bold]{metadata['milestone']}[/] for {task.name}: {metadata['parameters']:,} parameters, {steps}")
     if early_note := next((note for note in metadata.get("notes", ()) if note.startswith(STOPPED_EARLY)), None):
-        console.print(early_note, markup=False, soft_wrap=True)
+        console.plain(early_note)
     elif metadata.get("best_step", metadata["step"]) != metadata["step"]:
         console.print(f"the weights of step {metadata['best_step']:,} are kept: they did best on held-out examples")
     for split, values in metadata["metrics"].items():
@@ -239,5 +226,5 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
                 f"{point['examples']:,}", *(f"{score:.4f}" for score in scores), text_bar(scores[-1] or 0.0, 20)
             )
         console.print(table)
-    console.print(f"run: {run.path}", markup=False, soft_wrap=True)
-    console.print(f"what now: forebear {task.verb} {run.path} …", markup=False, soft_wrap=True)
+    console.plain(f"run: {run.path}")
+    console.plain(f"what now: forebear {task.verb} {run.path} …")

@@ -29,10 +29,12 @@ STDIN_PATH = "/dev/stdin"  # what the front door makes of a lone -
 BATCH_LINES = 256  # lines of a file answered at once
 BATCH_CHARACTERS = 1 << 20  # or as many lines as have these together
 DEFAULT_ENCODING = "utf-8"
-MAX_SHOWN_CHARACTERS = 400  # characters of a text that are shown beside its figures
 _MARKED_BYTES = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
 
 TextArguments = Annotated[list[str] | None, Parameter(negative="")]
+RunArgument = Annotated[Path, Parameter(help="The run's folder.")]
+VectorRunArgument = Annotated[Path, Parameter(help="The run's folder: any with vectors.")]
+WordRunArgument = Annotated[Path, Parameter(help="The run's folder: one whose tokens are words.")]
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,6 @@ class BatchInputOptions:
         return []
 
 
-SINGLE_INPUT = BatchInputOptions()
-
-
 def _do_nothing() -> None:
     """For batches without partial results."""
 
@@ -254,7 +253,7 @@ def run_per_text(
     if many.output_file is not None:
         message = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
         result = {"run": run.name, "texts": count, "out": str(many.output_file)}
-        speaking.emit(result, lambda console: console.print(message, soft_wrap=True, markup=False))
+        speaking.emit(result, lambda console: console.plain(message))
         return
     result = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
     speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
@@ -292,32 +291,6 @@ def counting_progress(speaking: Output, what: str) -> Iterator[Callable[[int], N
         print(f"{summary}, {total / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
 
 
-def printable_cell(text: str) -> str:
-    """The text for a table cell: whitespace and control characters escaped, brackets not read as markup."""
-    from rich.markup import escape
-
-    return escape(text if text.isprintable() else repr(text)[1:-1])
-
-
-def shorten(text: str) -> str:
-    """`printable_cell`, with the middle of a long text omitted."""
-    half = MAX_SHOWN_CHARACTERS // 2
-    return printable_cell(text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:half]} … {text[-half:]}")
-
-
-def printable(text: str) -> str:
-    """The text for a terminal: control characters escaped, line ends as spaces."""
-    return "".join(
-        character if character.isprintable() else " " if character.isspace() else repr(character)[1:-1]
-        for character in text
-    )
-
-
-def format_number(value: float, digits: int = 3) -> str:
-    """A number for a table."""
-    return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.4g}"
-
-
 # --- Examples for runs with a task head ---
 
 
@@ -338,9 +311,6 @@ class ExampleBatchOptions(BatchInputOptions):
     output_file: Annotated[Path | None, Parameter(name="--out")] = None
     """Write the answers to this file instead, in order: .jsonl and .json a JSON object a line; any other name as told
     above. What could not be read keeps its place, with the error or as an empty line."""
-
-
-NO_EXAMPLE_OPTIONS = ExampleBatchOptions()
 
 
 @dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -16,15 +14,21 @@ from typing import (
 )
 
 from cyclopts import Group, Parameter
+from rich.console import Console as RichConsole
+from rich.markup import escape
 
-from forebear.cli.batch_io import printable_cell
-from forebear.cli.options import EXAMPLES_GROUP, ColumnNames, LabeledDataOptions, ReadingOptions
-from forebear.cli.output import Output, make_table
+from forebear.cli.options import (
+    EXAMPLES_GROUP,
+    ColumnNames,
+    LabeledDataOptions,
+    ReadingOptions,
+    TrainedVocabSize,
+    command_line,
+)
+from forebear.cli.output import Console, Output, Switch, make_table, printable_cell
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.experiments.comparison.results import (
         TaskComparison,
         TaskTrial,
@@ -73,9 +77,9 @@ def _draw_word_comparison(console: Console, rows: Sequence[WordEvalRow]) -> None
     console.print(LEGEND, style="dim", soft_wrap=True)
     for row in rows:
         if row.error:
-            console.print(f"{row.run}: {row.error}", style="red", markup=False, soft_wrap=True)
+            console.plain(f"{row.run}: {row.error}", style="red")
         for note in dict.fromkeys(file.note for file in row.files if file.note):
-            console.print(f"{row.run}: {note}", style="yellow", markup=False, soft_wrap=True)
+            console.plain(f"{row.run}: {note}", style="yellow")
 
 
 def print_other_metrics(console: Console, comparison: TextComparison) -> None:
@@ -140,9 +144,6 @@ class ComparisonTaskOptions:
     "Variants of BERT instead of milestones, with commas: nsp, direction, whole-words, pretraining."
 
 
-DEFAULT_TASK_OPTIONS, DEFAULT_DATA_OPTIONS = ComparisonTaskOptions(), ComparisonDataOptions()
-
-
 def compare(
     texts: Annotated[
         list[str] | None, Parameter(help=f"{TEXTS} May be left out with --runs and --task or --words.")
@@ -155,15 +156,15 @@ def compare(
     only: str | None = None,
     size: str | None = None,
     tokenizer: str | None = None,
-    vocabulary: int | None = None,
+    vocabulary: TrainedVocabSize = None,
     held_out: float = 0.05,
     threads: int | None = None,
     prompt: str | None = None,
     limit: float | None = None,
     words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    on_task: ComparisonTaskOptions = DEFAULT_TASK_OPTIONS,
-    examples: ComparisonDataOptions = DEFAULT_DATA_OPTIONS,
+    overwrite: Switch = False,
+    on_task: ComparisonTaskOptions = ComparisonTaskOptions(),
+    examples: ComparisonDataOptions = ComparisonDataOptions(),
     reading: ReadingOptions = ReadingOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -196,8 +197,6 @@ def compare(
         Sizes by milestone, such as gpt2=mini,ngram=five. [default: the one each begins with]
     tokenizer
         One for all: words, characters, wordpiece, bytepair or a file. [default: the one each milestone is used with]
-    vocabulary
-        Entries of a vocabulary that is learned. [default: by the size of the text]
     held_out
         The share of the text that examines instead of teaching.
     threads
@@ -236,7 +235,7 @@ def compare(
         "threads": threads,
         "source": TextSource((), reading.reading()),
         "overwrite": overwrite,
-        "command": shlex.join(["forebear", *sys.argv[1:]]),
+        "command": command_line(),
     }
     if on_task.task is None:
         _compare_on_text(texts or [], given | {"limit": limit, "prompt": prompt, "words": words or ()}, speaking)
@@ -253,14 +252,17 @@ def _refuse_unused_settings(
 ) -> None:
     """Rejects settings that would have no effect."""
     if on_task.task is None:
-        changed = [*_changed_options(on_task, DEFAULT_TASK_OPTIONS), *_changed_options(examples, DEFAULT_DATA_OPTIONS)]
+        changed = [
+            *_changed_options(on_task, ComparisonTaskOptions()),
+            *_changed_options(examples, ComparisonDataOptions()),
+        ]
         if changed:
             hint = "say which task and examples: --task classification train.tsv"
             hint += "; or compare runs by words, without a text: --words FILE" if changed[0] == "runs" else ""
             raise InputError(f"--{changed[0]} means nothing without --task", hint=hint)
     elif prompt is not None or limit is not None or words:
         raise InputError("--prompt, --limit and --words mean nothing beside --task", hint="leave them out")
-    elif on_task.test is not None and examples.test_share != DEFAULT_DATA_OPTIONS.test_share:
+    elif on_task.test is not None and examples.test_share != ComparisonDataOptions().test_share:
         raise InputError("--test-share means nothing beside --test", hint="leave one of them out")
 
 
@@ -337,11 +339,9 @@ def _parse_sizes(text: str | None) -> dict[str, str]:
 @contextmanager
 def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
     """Progress on stderr: a status line on a terminal, and a line for each result."""
-    from rich.console import Console
-
     from forebear.experiments.comparison.results import TaskTrial
 
-    console = Console(stderr=True, highlight=False, quiet=speaking.quiet)
+    console = RichConsole(stderr=True, highlight=False, quiet=speaking.quiet)
     with console.status("reading the text") as status:
 
         def hear(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:
@@ -376,14 +376,13 @@ def print_comparison(console: Console, comparison: TextComparison, result: dict[
     print_other_metrics(console, comparison)
     for row in comparison.rows:
         if row.error:
-            console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
+            console.plain(f"{row.title}: {row.error}", style="red")
     for text in (*result["verdict"], *filter(None, [comparison.facts.get("note")])):
         console.print(text, markup=False)
-    console.print(f"the page: {result['page']}", markup=False, soft_wrap=True)
+    console.plain(f"the page: {result['page']}")
 
 
 def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
-    from rich.markup import escape
 
     from forebear.settings.units import format_bytes, format_count, format_duration
 
@@ -414,7 +413,6 @@ def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
 
 
 def _draw_task_comparison(console: Console, comparison: TaskComparison, result: dict[str, Any]) -> None:
-    from rich.markup import escape
 
     from forebear.experiments.comparison.report import table_cells, table_columns, table_legend
     from forebear.experiments.comparison.verdict import format_points
@@ -435,15 +433,15 @@ def _draw_task_comparison(console: Console, comparison: TaskComparison, result: 
     console.print(table_legend(comparison), style="dim", markup=False)
     for row in comparison.rows:
         if row.error:
-            console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
+            console.plain(f"{row.title}: {row.error}", style="red")
     for text in result["verdict"]:
-        console.print(text, markup=False, soft_wrap=True)
+        console.plain(text)
     for row in comparison.rows:
         if row.papers:
             note = f"{row.title}: {row.differs}. {row.papers}"
-            console.print(note, style="dim", markup=False, soft_wrap=True)
+            console.plain(note, style="dim")
     for text in comparison.remarks:
-        console.print(text, style="yellow", markup=False, soft_wrap=True)
+        console.plain(text, style="yellow")
     if result["use"]:
-        console.print(f"what now: {result['use']}", markup=False, soft_wrap=True)
-    console.print(f"the page: {result['page']}", markup=False, soft_wrap=True)
+        console.plain(f"what now: {result['use']}")
+    console.plain(f"the page: {result['page']}")

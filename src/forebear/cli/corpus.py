@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
+from rich.markup import escape
 
 from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
-from forebear.cli.output import Output, ledger_notes, ledger_table, make_table, text_bar
+from forebear.cli.output import Console, Output, Switch, ledger_notes, ledger_table, make_table, text_bar
 from forebear.data.cleaning import CleaningRules
 from forebear.data.sentences import SentenceMode
 from forebear.data.source import TOKENIZER_KINDS
 from forebear.errors import InputError, printable_path
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.data.corpus.corpus import Corpus
     from forebear.data.corpus_report import CorpusReport, Issue
     from forebear.data.io.documents import Document
@@ -38,7 +37,7 @@ def corpus(
     *,
     tokenizer: Annotated[list[Path], Parameter(negative="", show_default=False)] = [],  # noqa: B006 - never changed
     clean: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    overwrite: Switch = False,
     cleaning: Annotated[CleaningRules, Parameter(name="*", group=CLEANING)] = CleaningRules(),
     reading: ReadingOptions = ReadingOptions(),
     speaking: Output = Output(),
@@ -112,7 +111,6 @@ def _refuse_input(output: Path, texts: list[str]) -> None:
 
 
 def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
-    from rich.markup import escape
 
     size = report.size
     console.print(
@@ -150,7 +148,6 @@ def _draw_shares(console: Console, report: CorpusReport) -> None:
 
 
 def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
-    from rich.markup import escape
 
     sample = report.tokenizers["sample"]["characters"]
     title = f"Tokenizers on a sample of {sample:,} characters"
@@ -176,7 +173,6 @@ def _draw_dropped(console: Console, report: CorpusReport) -> None:
 
 
 def _draw_finding(console: Console, issue: Issue) -> None:
-    from rich.markup import escape
 
     color = SEVERITY_COLORS[issue.severity]
     console.print(f"[{color}]{issue.severity:>8}[/]  {escape(issue.message)}", soft_wrap=True)
@@ -193,9 +189,9 @@ def prepare(
     *,
     tokenizer: str = "wordpiece",
     to: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    overwrite: Switch = False,
     sentences: SentenceMode = "split",
-    segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    segment: Switch = False,
     user_dict: Path | None = None,
     entities: Path | None = None,
     workers: int | None = None,
@@ -215,8 +211,6 @@ def prepare(
 
     Parameters
     ----------
-    texts
-        Text files (also .gz, .zst), folders, quoted globs, or - for standard input.
     tokenizer
         words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
     to
@@ -276,7 +270,6 @@ def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
 
 
 def _draw_corpus(console: Console, corpus: Corpus, timing: dict[str, Any]) -> None:
-    from rich.markup import escape
 
     counts, tokenizer = corpus.metadata["counts"], corpus.tokenizer
     console.print(ledger_table(corpus.ledger))
@@ -287,7 +280,7 @@ def _draw_corpus(console: Console, corpus: Corpus, timing: dict[str, Any]) -> No
     if counts.get("entities"):
         console.print(f"{counts['entities']:,} entities")
     for note in ledger_notes(corpus.ledger):
-        console.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
-    console.print(f"corpus: {corpus.folder}", soft_wrap=True, markup=False)
+        console.warn(escape(note))
+    console.plain(f"corpus: {corpus.folder}")
     if corpus.ledger.drops:
-        console.print(f"what was dropped, one by one: {corpus.folder / 'dropped.jsonl'}", soft_wrap=True, markup=False)
+        console.plain(f"what was dropped, one by one: {corpus.folder / 'dropped.jsonl'}")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import Parameter
+from rich.markup import escape
 
 from forebear.cli.compare import comparison_progress, print_comparison
-from forebear.cli.output import Output, make_table, training_progress
+from forebear.cli.output import Console, Output, Switch, make_table, training_progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.demo.world import DemoDocument
     from forebear.experiments.comparison.results import TextComparison
 
@@ -124,7 +122,7 @@ def demo(
     text: Literal["world", "manual", "mixture"] = "world",
     time: str = "4m",
     tasks: bool = True,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    overwrite: Switch = False,
     speaking: Output = Output(),
 ) -> None:
     """Train every milestone on text that comes with forebear, compare them, teach some of them four tasks.
@@ -252,7 +250,6 @@ def _suggested_commands(to: Path, text: str, comparison: TextComparison) -> list
 def _draw_demo(
     console: Console, comparison: TextComparison, result: dict[str, Any], suggestions: list[tuple[str, str]]
 ) -> None:
-    from rich.markup import escape
 
     print_comparison(console, comparison, result)
     for row in comparison.rows:
@@ -264,6 +261,6 @@ def _draw_demo(
         print_task_table(console, result["tasks"])
     console.print("\n[bold]try next[/]")
     for command, description in suggestions:
-        console.print(f"# {description}", style="dim", markup=False, soft_wrap=True)
-        console.print(command, markup=False, soft_wrap=True)
+        console.plain(f"# {description}", style="dim")
+        console.plain(command)
     console.print("(. .venv/bin/activate puts the forebear command on your path)", style="dim", markup=False)

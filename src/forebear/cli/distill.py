@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Output, format_clock, make_table, training_progress
+from forebear.cli.options import ReadingOptions, ReplaceRun, ResumedRun, command_line, model_settings
+from forebear.cli.output import Console, Output, Switch, format_clock, make_table, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import TaskEncoderKind
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.inference.run import Run
 
 SPLIT_LABELS = (("dev", "dev"), ("test", "test"), ("held_out", "held out"))
@@ -39,9 +35,9 @@ def distil(
     texts: Path | None = None,
     reader: TaskEncoderKind | None = None,
     reader_width: int | None = None,
-    compare: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    resume: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    compare: Switch = False,
+    resume: ResumedRun = None,
+    overwrite: ReplaceRun = False,
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
     speaking: Output = Output(),
@@ -94,16 +90,12 @@ def distil(
         Numbers for each word in it. [default: those of the vectors]
     compare
         Also train the same student without the teacher, into a folder beside it, and set it beside the others.
-    resume
-        Go on with this run; nothing else is needed.
-    overwrite
-        Replace another run at --to.
     fields
         A field of the student by its name, such as --width 64 or --depth 2.
     """
     from forebear.experiments import distill
 
-    settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
+    settings = training.settings() | model_settings(fields)
     with training_progress(speaking) as watcher:
         if resume is not None:
             if teacher is not None or data or settings:
@@ -129,7 +121,7 @@ def distil(
                 compare=compare,
                 reading=None if reading == ReadingOptions() else reading.reading(),
                 overwrite=overwrite,
-                command=shlex.join(["forebear", *sys.argv[1:]]),
+                command=command_line(),
                 watcher=watcher,
                 **settings,
             )
@@ -152,6 +144,6 @@ def _draw_distillation(console: Console, run: Run) -> None:
         table.add_row(row["who"], *cells, style="bold" if row["who"] == "student" else "")
     console.print(table)
     console.print(f"{metadata['step']:,} steps in {format_clock(metadata['seconds'])}")
-    console.print(f"run: {run.folder.path}", markup=False, soft_wrap=True)
+    console.plain(f"run: {run.folder.path}")
     verb = run.task.verb if run.task is not None else "measure"
-    console.print(f"what now: forebear {verb} {run.folder.path} …", markup=False, soft_wrap=True)
+    console.plain(f"what now: forebear {verb} {run.folder.path} …")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.batch_io import (
-    SINGLE_INPUT,
     BatchInputOptions,
     FailedInput,
     InputLine,
@@ -18,17 +17,14 @@ from forebear.cli.batch_io import (
     TextArguments,
     group_inputs,
     open_run,
-    printable_cell,
     relocate_errors,
-    shorten,
 )
-from forebear.cli.output import Output, count_phrase, make_table
+from forebear.cli.output import Console, Output, Switch, count_phrase, make_table, printable_cell, shorten
 from forebear.errors import InputError
 from forebear.inference.embed import EmbeddingPooling, LongTextPolicy
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console
     from rich.table import Table
 
     from forebear.embeddings.lexicon import Lexicon, WordNeighbors
@@ -49,11 +45,11 @@ def embed(
     *,
     layers: str | None = None,
     pooling: EmbeddingPooling = "mean",
-    words: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    words: Switch = False,
     long: LongTextPolicy | None = None,
     normalise: bool = True,
     compiled: Annotated[bool, Parameter(name="--compile", negative="", show_default=False)] = False,
-    many: BatchInputOptions = SINGLE_INPUT,
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Turn texts, or their words in context, into vectors; several are shown with the cosines between them.
@@ -258,11 +254,11 @@ def neighbours(
     among: Path | None = None,
     top: int | None = None,
     vectors: Path | None = None,
-    approximate: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    approximate: Switch = False,
     layers: str | None = None,
     pooling: EmbeddingPooling | None = None,
     long: LongTextPolicy | None = None,
-    many: BatchInputOptions = SINGLE_INPUT,
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Find the words that are nearest to a word, or the sentences of a file nearest to a text, by their cosines.
@@ -398,10 +394,6 @@ def _draw_neighbors(console: Console, result: dict[str, Any], answers: list[Sent
             console.print(_neighbors_table(answer))
     if "out" in result:
         answered = f"{result['texts'] - result['unanswered']:,} of " if "unanswered" in result else ""
-        console.print(
-            f"neighbours of {answered}{count_phrase(result['texts'], 'text')}: {result['out']}",
-            markup=False,
-            soft_wrap=True,
-        )
+        console.plain(f"neighbours of {answered}{count_phrase(result['texts'], 'text')}: {result['out']}")
     if "recall" in result:
         console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")

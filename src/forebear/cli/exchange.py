@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from forebear.cli.output import Output
+from forebear.cli.output import Console, Output
 from forebear.errors import join_errors
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.training.run_folder import RunFolder
 
 ImportFormat = Literal["word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"]
@@ -89,17 +87,17 @@ def import_command(
 
 def _draw_imported(console: Console, run: RunFolder, notes: list[str]) -> None:
     line = f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}"
-    console.print(line, markup=False, soft_wrap=True)
+    console.plain(line)
     if "heads" in run.metadata:
         heads = ", ".join(run.metadata["heads"]) or "none, an encoder only"
-        console.print(f"heads: {heads}", markup=False, soft_wrap=True)
+        console.plain(f"heads: {heads}")
     if run.task is not None:
         labels = run.task.labels or run.task.tags
         label_note = f"; labels: {join_errors(labels)}" if labels else ""
         line = f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}"
-        console.print(line, markup=False, soft_wrap=True)
+        console.plain(line)
     for note in notes:
-        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+        console.plain(f"note: {note}", style="yellow")
 
 
 # --- export ---
@@ -166,6 +164,6 @@ def export_command(
 
 
 def _draw_exported(console: Console, summary: str, notes: list[str]) -> None:
-    console.print(summary, markup=False, soft_wrap=True)
+    console.plain(summary)
     for note in notes:
-        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+        console.plain(f"note: {note}", style="yellow")

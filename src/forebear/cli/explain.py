@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from forebear.cli.output import Output, make_table
+from rich.markup import escape
+
+from forebear.cli.output import Console, Output, make_table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.experiments.explain import ModelExplanation
 
 
@@ -49,7 +49,6 @@ def explain(
 
 
 def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
-    from rich.markup import escape
 
     entry = explanation.entry
     console.print(f"[bold]{escape(entry.title)}[/] ({entry.year}, {escape(entry.authors)}): {escape(entry.idea)}\n")
@@ -76,7 +75,6 @@ def _format_setting(name: str, value: Any) -> str:
 
 def _draw_example(console: Console, explanation: ModelExplanation) -> None:
     """A table with a column for each token: inputs above targets."""
-    from rich.markup import escape
 
     width = len(explanation.example["seen"])
     table = make_table(*[""] * (width + 1))
@@ -155,7 +153,6 @@ def lineage(*, speaking: Output = Output()) -> None:
 
 
 def _draw_lineage(console: Console, models: list[dict[str, Any]]) -> None:
-    from rich.markup import escape
 
     table = make_table(">year", "name", "milestone", "idea", "by", "can")
     for model in models:

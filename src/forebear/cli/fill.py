@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebear.cli.batch_io import (
-    SINGLE_INPUT,
-    BatchInputOptions,
-    TextArguments,
-    format_number,
-    open_run,
-    printable_cell,
-    run_per_text,
-)
-from forebear.cli.output import Output, make_table, text_bar
+from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
+from forebear.cli.output import Console, Output, format_number, make_table, printable_cell, text_bar
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.inference.fill import FilledText
 
 
 def fill(
-    run: Path,
+    run: RunArgument,
     texts: TextArguments = None,
     /,
     *,
     top: int = 5,
     tokens: int = 1,
-    many: BatchInputOptions = SINGLE_INPUT,
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Fill the blanks of a text by a run that finds hidden tokens (bert and its kin), as many as there are.
@@ -45,8 +34,6 @@ def fill(
 
     Parameters
     ----------
-    run
-        The run's folder.
     texts
         Texts with blanks; - for the lines of standard input.
     top

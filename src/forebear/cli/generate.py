@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.batch_io import (
-    SINGLE_INPUT,
     STDIN_PATH,
     BatchInputOptions,
     InputLine,
+    RunArgument,
     TextArguments,
     counting_progress,
     open_run,
-    printable_cell,
     read_choices,
 )
-from forebear.cli.output import Output, count_phrase, make_table, text_bar
+from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar
 from forebear.errors import InputError
 from forebear.inference.translate import TranslationUnit
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.inference.run import Run
     from forebear.inference.stream_decode import GeneratedText
     from forebear.inference.translate import TranslatedText
@@ -68,19 +65,16 @@ class SearchOptions:
     "Continue by the likeliest of these, each an argument, or the lines of one file."
 
 
-BY_CHANCE, NO_SEARCH = SamplingOptions(), SearchOptions()
-
-
 def generate(
-    run: Path,
+    run: RunArgument,
     prompts: TextArguments = None,
     /,
     *,
     length: Annotated[int | None, Parameter(show_default=False)] = None,
     stop: Annotated[list[str] | None, Parameter(negative="")] = None,
-    chance: SamplingOptions = BY_CHANCE,
-    search: SearchOptions = NO_SEARCH,
-    many: BatchInputOptions = SINGLE_INPUT,
+    chance: SamplingOptions = SamplingOptions(),
+    search: SearchOptions = SearchOptions(),
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Continue texts with a run; a single one is written as it comes.
@@ -98,8 +92,6 @@ def generate(
 
     Parameters
     ----------
-    run
-        The run's folder.
     prompts
         How the texts begin, each argument by itself; none: a text from its start; - for the lines of standard input.
     length
@@ -113,7 +105,7 @@ def generate(
     given_options = {name: value for name, value in options.items() if value is not None}
     method = generation_method(given_options)
     loaded_run = open_run(run, "generate", speaking)
-    single = many == SINGLE_INPUT and len(prompts or [""]) == 1 and prompts != [STDIN_PATH]
+    single = many == BatchInputOptions() and len(prompts or [""]) == 1 and prompts != [STDIN_PATH]
     streams = single and not method and given_options.get("samples", 1) == 1
     with counting_progress(speaking, "tokens") as count:
         if streams and not (speaking.json or speaking.quiet):
@@ -139,7 +131,7 @@ def generate(
     if many.output_file is not None:
         summary = f"{count_phrase(num_texts, 'text')}: {many.output_file}"
         result |= {"texts": num_texts, "out": str(many.output_file)}
-        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
+        speaking.emit(result, lambda console: console.plain(summary))
     else:
         result |= {"texts": [answer.to_dict() for answer in answers]}
         speaking.emit(result, lambda console: _draw_generated(console, answers))
@@ -175,7 +167,7 @@ def _draw_generated(console: Console, answers: list[GeneratedText]) -> None:
             ranked = "" if answer.score is None else f"rank {answer.sample + 1}: score {answer.score:.3f}"
             label = f", {ranked or f'sample {answer.sample + 1}'}" if several else ""
             console.rule(f"{prompt}{label}", align="left", style="dim")
-        console.print(_replace_controls(answer.full_text), markup=False, soft_wrap=True)
+        console.plain(_replace_controls(answer.full_text))
         if answer.choices:
             _draw_choices(console, answer)
 
@@ -205,7 +197,7 @@ def translate(
     length_penalty: float = 1.0,
     length: int | None = None,
     sentences: TranslationUnit = "whole",
-    many: BatchInputOptions = SINGLE_INPUT,
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Translate texts with a run that learned from pairs; what comes of a text does not depend on the others.
@@ -279,7 +271,7 @@ def translate(
         result |= {"texts": count, "cut_off": num_unfinished, "out": str(output)}
         unfinished_note = f"; {num_unfinished:,} reached the greatest length" if num_unfinished else ""
         summary = f"{count_phrase(count, 'text')} translated: {output}{unfinished_note}"
-        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
+        speaking.emit(result, lambda console: console.plain(summary))
         return
     result |= {"texts": [answer.to_dict() for answer in answers]}
     speaking.emit(result, lambda console: [_draw_translation(console, answer) for answer in answers])
@@ -287,8 +279,8 @@ def translate(
 
 def _draw_translation(console: Console, answer: TranslatedText) -> None:
     if len(answer.hypotheses) == 1:
-        console.print(answer.text, markup=False, soft_wrap=True)
+        console.plain(answer.text)
         return
-    console.print(answer.source, markup=False, soft_wrap=True, style="dim")
+    console.plain(answer.source, style="dim")
     for version in answer.hypotheses:
-        console.print(f"{version.score:8.3f}  {version.text}", markup=False, soft_wrap=True)
+        console.plain(f"{version.score:8.3f}  {version.text}")

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
+from rich.text import Text
 
-from forebear.cli.batch_io import TextArguments, printable, printable_cell
+from forebear.cli.batch_io import TextArguments
 from forebear.cli.inspect_layers import gradients, layers, next, positions  # noqa: A004 - the command's name
 from forebear.cli.inspect_senses import senses
-from forebear.cli.output import Output, image_format, make_table, write_image
+from forebear.cli.output import (
+    Console,
+    Output,
+    Switch,
+    image_format,
+    make_table,
+    printable,
+    printable_cell,
+    write_image,
+)
 from forebear.cli.words import neighbours, norms, projection
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
     from forebear.inference.run import Run
     from forebear.inspection.attention import AttentionMap, AttentionView
     from forebear.inspection.attribution import Attribution, WordAttribution
 
 NUM_STRONGEST_EDGES = 8  # edges below a map
-Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 BAR_WIDTH = 16  # of a bar to either side
 MIN_COLORED, STRONG_COLOR = 0.08, 0.6  # of the strongest word: less is not coloured, more has light letters
 # Weak and strong; readable on dark and light terminals.
@@ -154,7 +160,7 @@ def _draw_attention_views(console: Console, views: list[tuple[AttentionView, int
     for view, max_edges in views:
         _draw_attention(console, view, max_edges)
     for file in files:
-        console.print(f"written: {file}", markup=False, soft_wrap=True)
+        console.plain(f"written: {file}")
 
 
 def _draw_attention(console: Console, view: AttentionView, top: int | None) -> None:
@@ -332,7 +338,7 @@ def _draw_attributions(console: Console, attributions: list[Attribution], top: i
     for attribution in attributions:
         _draw_attribution(console, attribution, top)
     if html is not None:
-        console.print(f"page: {html}", markup=False, soft_wrap=True)
+        console.plain(f"page: {html}")
 
 
 def _draw_attribution(console: Console, attribution: Attribution, top: int) -> None:
@@ -363,7 +369,7 @@ def _draw_attribution(console: Console, attribution: Attribution, top: int) -> N
         console.print(table)
     num_unread = sum(not word.is_visible for word in attribution.words)
     unread_note = f" {num_unread:,} words do not fit into a row and were not read." if num_unread else ""
-    console.print(f"{attribution.description}{unread_note}\n", markup=False, soft_wrap=True, style="dim")
+    console.plain(f"{attribution.description}{unread_note}\n", style="dim")
 
 
 def _attribution_bars(fraction: float) -> tuple[str, str]:
@@ -373,7 +379,6 @@ def _attribution_bars(fraction: float) -> tuple[str, str]:
 
 def _highlighted_text(attribution: Attribution, number: int, label: str, *, colors: bool) -> Text:
     """The text with words colored by attribution; without colors, signs follow strong words."""
-    from rich.text import Text
 
     text, offset, highlighted = attribution.texts[number], 0, Text(label)
     for word in (word for word in attribution.words if word.text_index == number):

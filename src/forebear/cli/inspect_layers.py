@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.batch_io import printable_cell
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Output, image_format, make_table, text_bar, write_image
+from forebear.cli.output import Console, Output, image_format, make_table, printable_cell, text_bar, write_image
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.inspection.gradient_distance import GradientReach
     from forebear.inspection.layer_weights import LayerWeights
     from forebear.inspection.logit_lens import LogitLens
@@ -110,7 +107,7 @@ def _draw_logit_lens(console: Console, lens: LogitLens, to: Path | None) -> None
         table.add_row(str(layer.layer), candidates, *values)
     console.print(table)
     if to is not None:
-        console.print(f"written: {to}", markup=False, soft_wrap=True)
+        console.plain(f"written: {to}")
 
 
 # --- inspect layers ---
@@ -179,7 +176,7 @@ def _draw_layer_weights(console: Console, mixtures: list[LayerWeights], to: Path
             )
         console.print(table)
     if to is not None:
-        console.print(f"written: {to}", markup=False, soft_wrap=True)
+        console.plain(f"written: {to}")
 
 
 # --- inspect positions ---
@@ -267,7 +264,7 @@ def _draw_positions(console: Console, position_table: PositionTable, to: Path | 
     legend = "misses: the share of variance that the best linear map misses at positions it was not fitted to"
     console.print(legend, style="dim", soft_wrap=True)
     if to is not None:
-        console.print(f"written: {to}", markup=False, soft_wrap=True)
+        console.plain(f"written: {to}")
 
 
 # --- inspect gradients ---
@@ -364,4 +361,4 @@ def _draw_gradients(console: Console, reaches: list[GradientReach], to: Path | N
     legend = "of its own: of what it is at the token itself, 0 tokens back"
     console.print(legend, style="dim", soft_wrap=True)
     if to is not None:
-        console.print(f"written: {to}", markup=False, soft_wrap=True)
+        console.plain(f"written: {to}")

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.text import Text
 
-from forebear.cli.batch_io import printable, printable_cell
+from forebear.cli.batch_io import VectorRunArgument
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Output, image_format, make_table, write_image
+from forebear.cli.output import Console, Output, image_format, make_table, printable, printable_cell, write_image
 from forebear.data.sentences import SentenceMode
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
     from forebear.inspection.occurrences import Occurrence, SenseText
     from forebear.inspection.senses import SenseAnalysis
 
@@ -27,7 +25,7 @@ CLUSTER_STYLES = ("blue", "red", "green", "magenta", "yellow", "cyan", "bright_r
 
 
 def senses(
-    run: Path,
+    run: VectorRunArgument,
     word: str,
     /,
     *,
@@ -61,8 +59,6 @@ def senses(
 
     Parameters
     ----------
-    run
-        The run's folder: any with vectors.
     word
         The word, or several that stand together.
     input_files
@@ -167,7 +163,7 @@ def _draw_senses(console: Console, analysis: SenseAnalysis, top: int, to: Path |
     for note in analysis.notes:
         console.print(printable_cell(note), style="dim", soft_wrap=True)
     if to is not None:
-        console.print(f"written: {to}", markup=False, soft_wrap=True)
+        console.plain(f"written: {to}")
 
 
 def _comparison_table(analysis: SenseAnalysis) -> Any:
@@ -201,7 +197,6 @@ def _cluster_style(number: int) -> str:
 
 def _highlight_word(occurrence: Occurrence, style: str, colors: bool) -> Text:
     """The sentence with its word in the cluster's color, or between « » without colors."""
-    from rich.text import Text
 
     prefix, suffix = occurrence.sentence[: occurrence.start], occurrence.sentence[occurrence.end :]
     sentence = Text("  " + printable(prefix))

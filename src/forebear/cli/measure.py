@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
+from rich.markup import escape
 
-from forebear.cli.batch_io import open_run, printable_cell, refuse_overwriting_input, require_output_folder
+from forebear.cli.batch_io import RunArgument, open_run, refuse_overwriting_input, require_output_folder
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Output, count_phrase, make_table, text_bar
+from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar
 from forebear.embeddings.lexicon import AnalogyMethod
 from forebear.errors import InputError, join_errors
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.data.corpus.parallel import ParallelFormat
     from forebear.data.io.reader import TextFormat
     from forebear.embeddings.evaluation import AnalogyAccuracy, AnalogyEval, SimilarityEval
@@ -61,9 +60,6 @@ class WordEvalOptions:
         return texts
 
 
-NO_WORD_OPTIONS = WordEvalOptions()
-
-
 def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, speaking: Output) -> None:
     """Evaluates word vectors on word files and prints the result."""
     from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
@@ -103,17 +99,17 @@ def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None
     for evaluation in evaluations:
         if evaluation.headings:
             note = f"{Path(evaluation.file).name}: its first line is taken for headings: {evaluation.headings[:80]!r}"
-            console.print(note, style="yellow", markup=False, soft_wrap=True)
+            console.plain(note, style="yellow")
         if evaluation.undefined:
             note = f"{Path(evaluation.file).name}: none: {evaluation.undefined}"
-            console.print(note, style="yellow", markup=False, soft_wrap=True)
+            console.plain(note, style="yellow")
         _draw_missing(console, evaluation.file, evaluation.missing, evaluation.note)
         if evaluation.composed:
             subject = (
                 "1 word has a vector" if evaluation.composed == 1 else f"{evaluation.composed:,} words have vectors"
             )
             note = f"{Path(evaluation.file).name}: {subject} composed of parts, for want of one in the vocabulary"
-            console.print(note, style="dim", markup=False, soft_wrap=True)
+            console.plain(note, style="dim")
 
 
 def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
@@ -157,9 +153,9 @@ def _draw_missing(console: Console, file: str, missing: Sequence[str], why: str,
         ellipsis = ", …" * (len(missing) > limit)
         count = "1 word is" if len(missing) == 1 else f"{len(missing):,} words are"
         message = f"{Path(file).name}: {count} missing: {', '.join(missing[:limit])}{ellipsis}"
-        console.print(message, style="dim", markup=False, soft_wrap=True)
+        console.plain(message, style="dim")
     if why:
-        console.print(f"{Path(file).name}: {why}", style="yellow", markup=False, soft_wrap=True)
+        console.plain(f"{Path(file).name}: {why}", style="yellow")
 
 
 TEXT_METRICS = (  # name among the facts, in words, digits
@@ -183,7 +179,7 @@ MASKED_LM_METRICS = (  # of runs that find hidden tokens
 
 
 def measure(
-    run: Path,
+    run: RunArgument,
     texts: Annotated[list[str] | None, Parameter(negative="")] = None,
     /,
     *,
@@ -197,7 +193,7 @@ def measure(
     out: Path | None = None,
     on_bad_rows: Literal["fail", "skip"] = "fail",
     on_bad_tags: Literal["fail", "repair"] = "fail",
-    words: WordEvalOptions = NO_WORD_OPTIONS,
+    words: WordEvalOptions = WordEvalOptions(),
     reading: ReadingOptions = ReadingOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -220,8 +216,6 @@ def measure(
 
     Parameters
     ----------
-    run
-        The run's folder.
     texts
         Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of the run's tokenizer;
         for a run with a task, one file of labelled examples.
@@ -331,7 +325,7 @@ def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
     table.add_row("words without a vector", f"{metrics['unknown_rate']:.2%}")
     console.print(table)
     if metrics["learned_from"]:
-        console.print(f"[yellow]{training_overlap_note(metrics, 'the run')}[/]", soft_wrap=True)
+        console.warn(training_overlap_note(metrics, "the run"))
 
 
 def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
@@ -349,21 +343,21 @@ def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
     console.print(table)
     if metrics["pseudo"]:
         note = "each hidden token is told by both its sides: compare these bits with other runs of its kind only"
-        console.print(f"[yellow]pseudo-likelihood: {note}[/]", soft_wrap=True)
+        console.warn(f"pseudo-likelihood: {note}")
     if metrics["learned_from"]:
-        console.print(f"[yellow]{training_overlap_note(metrics, 'the run')}[/]", soft_wrap=True)
+        console.warn(training_overlap_note(metrics, "the run"))
     if metrics["units"] != metrics["documents"] and not metrics["pseudo"]:
         note = f"each {metrics['unit']} is scored by itself, as the run learned them, and pays for its end"
-        console.print(f"[yellow]{note}: compare its perplexity with that of other such runs only[/]", soft_wrap=True)
+        console.warn(f"{note}: compare its perplexity with that of other such runs only")
     if metrics["forgotten"]:
         note = f"the run's tokenizer does not keep {' and '.join(metrics['forgotten'])}: that is not counted"
-        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+        console.warn(note)
     if metrics["impossible_tokens"]:
         note = (
             f"{metrics['impossible_tokens']:,} of {metrics['tokens']:,} tokens have the probability 0 for this run, "
             "so the text as a whole is impossible to it; a run with smoothing holds nothing impossible"
         )
-        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+        console.warn(note)
 
 
 # --- Tasks: metrics, per class, confusion, calibration, mistakes ---
@@ -433,27 +427,23 @@ def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path |
     if evaluation.calibration is not None:
         _draw_calibration(console, evaluation.calibration)
     if evaluation.num_unlabeled:
-        console.print(f"[yellow]rows without a label, left out: {evaluation.num_unlabeled:,}[/]", soft_wrap=True)
+        console.warn(f"rows without a label, left out: {evaluation.num_unlabeled:,}")
     if unseen := metrics.get("unseen"):
         labels = printable_cell(join_errors([str(label) for label in unseen]))
-        console.print(f"[yellow]labels that the run never learned: {labels}[/]", soft_wrap=True)
+        console.warn(f"labels that the run never learned: {labels}")
     if (known := evaluation.known_words) is not None and known.num_exact:
         overlap = f"{known.num_exact:,} of these examples have a {known.description} that the run learned from"
-        console.print(f"[yellow]{overlap}: no test of it[/]", soft_wrap=True)
+        console.warn(f"{overlap}: no test of it")
     for note in evaluation.notes:
-        console.print(f"[yellow]{printable_cell(note)}[/]", soft_wrap=True)
+        console.warn(printable_cell(note))
     location = f"all in {errors}" if errors is not None else "--errors FILE lists them"
-    console.print(
-        f"{count_phrase(len(evaluation.mispredictions), 'example')} with mistakes ({location})",
-        markup=False,
-        soft_wrap=True,
-    )
+    console.plain(f"{count_phrase(len(evaluation.mispredictions), 'example')} with mistakes ({location})")
     for mistake in evaluation.mispredictions[:3]:
         scores = mistake.to_dict()
         text = " / ".join(scores["texts"])
         gold = " | ".join(dict.fromkeys(scores["wanted"].split(" | ")))  # people often found the same
         comparison = f"{gold or 'nothing'} taken for {scores['said'] or 'nothing'}"
-        console.print(f"  {comparison}: {text[:100]}", markup=False, soft_wrap=True)
+        console.plain(f"  {comparison}: {text[:100]}")
 
 
 def _draw_confusion(console: Console, metrics: dict[str, Any]) -> None:
@@ -510,7 +500,6 @@ def measure_interpolation_command(
 
 
 def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
-    from rich.markup import escape
 
     table = make_table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
     for row in result["alone"]:
@@ -522,7 +511,7 @@ def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
     weights = "found by text for tuning" if result["tuned_tokens"] else "equal: --tune FILE finds better ones"
     console.print(f"[dim]{tokens}; weights {weights}[/]", soft_wrap=True)
     if mixture["learned_from"]:
-        console.print(f"[yellow]{training_overlap_note(mixture, 'a run')}[/]", soft_wrap=True)
+        console.warn(training_overlap_note(mixture, "a run"))
 
 
 def _format_metrics(metrics: dict[str, Any]) -> list[str]:
@@ -580,10 +569,10 @@ def _draw_translation_eval(console: Console, result: dict[str, Any]) -> None:
         table.add_row(label, f"{result[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
     console.print(table)
     for (_, words, _), signature in zip(TRANSLATION_METRICS, result["signatures"].values(), strict=False):
-        console.print(f"{words}: {signature}", style="dim", markup=False, soft_wrap=True)
+        console.plain(f"{words}: {signature}", style="dim")
     for example in result["examples"]:
-        console.print(f"\n{example['source']}", markup=False, soft_wrap=True)
-        console.print(f"  {example['translation']}", markup=False, soft_wrap=True, style="bold")
-        console.print(f"  {example['reference']}", markup=False, soft_wrap=True, style="dim")
+        console.plain(f"\n{example['source']}")
+        console.plain(f"  {example['translation']}", style="bold")
+        console.plain(f"  {example['reference']}", style="dim")
     for reason, count in result["dropped"].items():
         console.print(f"[yellow]{count:,} pairs were left out: {reason}[/]")

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from forebear.cli.batch_io import (
-    SINGLE_INPUT,
-    BatchInputOptions,
-    TextArguments,
-    format_number,
-    open_run,
-    printable_cell,
-    run_per_text,
-)
-from forebear.cli.output import Output, make_table, text_bar
+from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
+from forebear.cli.output import Console, Output, Switch, format_number, make_table, printable_cell, text_bar
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.next import NextTokens
     from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
@@ -147,15 +134,15 @@ def _context_name(step: BackoffStep, eos_id: int) -> str:
 
 
 def next(  # noqa: A001 - the command's name
-    run: Path,
+    run: RunArgument,
     texts: TextArguments = None,
     /,
     *,
     top: int = 10,
-    ends: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    ends: Switch = False,
     among: int | None = None,
-    why: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    many: BatchInputOptions = SINGLE_INPUT,
+    why: Switch = False,
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Show what a run expects to come next, or in a blank, with probabilities.
@@ -173,8 +160,6 @@ def next(  # noqa: A001 - the command's name
 
     Parameters
     ----------
-    run
-        The run's folder.
     texts
         Texts to go on with, or with one blank each; - for the lines of standard input.
     top

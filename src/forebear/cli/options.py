@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import shlex
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from forebear.cli.output import Switch
 from forebear.data.io.files import OnBadBytes
 from forebear.data.io.reader import DocumentBoundary, FileFormat, TextFormat
-from forebear.data.source import TokenizerTrainingOptions
+from forebear.data.sentences import SentenceMode
+from forebear.data.source import TextSource, TokenizerTrainingOptions
 
 if TYPE_CHECKING:
     from forebear.data.segmentation import Segmenter
+
+ResumedRun = Annotated[Path | None, Parameter(help="Go on with this run; nothing else is needed.")]
+ReplaceRun = Annotated[bool, Parameter(negative="", show_default=False, help="Replace another run at --to.")]
+TrainedVocabSize = Annotated[
+    int | None, Parameter(help="Entries of a vocabulary that is learned. [default: by the size of the text]")
+]
 
 EXAMPLES_GROUP = Group("Examples")
 ColumnNames = Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)]
@@ -70,10 +80,22 @@ class TaggedTextOptions:
     "Words with tags: tags that break their scheme: fail, or repair them; they are counted. [default: fail]"
 
     def settings(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return given_options(self)
 
 
-NO_TAG_OPTIONS = TaggedTextOptions()
+def given_options(*options: Any) -> dict[str, Any]:
+    """The fields of dataclasses of options that are not None."""
+    return {name: value for group in options for name, value in vars(group).items() if value is not None}
+
+
+def model_settings(fields: dict[str, str]) -> dict[str, str]:
+    """Fields of a model, given as options, under their Python names."""
+    return {name.replace("-", "_"): value for name, value in fields.items()}
+
+
+def command_line() -> str:
+    """The command as it was typed, for the card of a run."""
+    return shlex.join(["forebear", *sys.argv[1:]])
 
 
 def _column(name: str) -> str | int:
@@ -151,3 +173,45 @@ class ReadingOptions:
 
     def reading(self) -> TextFormat:
         return TextFormat(self.documents, self.format, self.field, self.column, self.encoding, self.on_bad_bytes)
+
+    def source(self, sentences: SentenceOptions, **parallel: Any) -> TextSource:
+        """The source of a text; its paths are set by the plan."""
+        return TextSource((), self.reading(), **sentences.settings(), **parallel)
+
+
+# --- Sentences and words ---
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SentenceOptions:
+    """How documents become sentences, and Chinese sentences words."""
+
+    sentences: SentenceMode = "split"
+    "split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces; whole: none."
+    segment: Switch = False
+    "Find Chinese words and store where they start."
+    user_dict: Path | None = None
+    "Your own words for the segmentation, a line each. Implies --segment."
+    entities: Path | None = None
+    "Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment."
+
+    def settings(self) -> dict[str, Any]:
+        """The fields of `TextSource`."""
+        dictionary, entities = (None if file is None else str(file) for file in (self.user_dict, self.entities))
+        segment = self.segment or dictionary is not None or entities is not None
+        return {"sentences": self.sentences, "segment": segment, "user_dict": dictionary, "entities": entities}
+
+
+# --- Training in several processes ---
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ProcessOptions:
+    """Processes that train together."""
+
+    processes: int | None = None
+    "Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]"
+    shard: Switch = False
+    "Divide the network itself among the processes, where it is too large for each of them."

@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console as RichConsole
+from rich.console import Group
+from rich.markup import escape
+from rich.text import Text
 
 from forebear.errors import InputError, printable_path
 from forebear.kernels.jit import on_compile
@@ -22,7 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from forebear.data.io.ledger import Ledger
     from forebear.training.trainer import ProgressReport, TrainingCallback
@@ -31,14 +35,43 @@ COUNTER_INTERVAL = 5  # seconds between two lines that count
 LOG_INTERVAL = 30  # seconds between two lines of progress where there is no terminal
 
 
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+class Console(RichConsole):
+    """Standard output; raises BrokenPipeError instead of exiting."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+    def plain(self, text: str, *, style: str | None = None) -> None:
+        """Prints a line as it is: no markup, not wrapped."""
+        self.print(text, style=style, markup=False, soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Prints a line with markup in yellow, not wrapped."""
+        self.print(f"[yellow]{text}[/]", soft_wrap=True)
+
+    def dim(self, *texts: str) -> None:
+        """Prints lines without markup in a faint color, not wrapped."""
+        for text in texts:
+            self.print(printable_cell(text), style="dim", soft_wrap=True)
+
+
+def make_console(*, wide: bool = True) -> Console:
+    """Standard output; at least 88 columns for tables, which a narrow terminal wraps."""
+    width = shutil.get_terminal_size((120, 25)).columns
+    return Console(highlight=False, width=max(width, 88) if wide else None)
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
     """Options of every command."""
 
-    json: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    json: Switch = False
     "Print one JSON document instead of tables."
-    quiet: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    quiet: Switch = False
     "No progress, no notes; only the result."
     config: Annotated[str | None, Parameter(show_default=False)] = None  # read at the front door, for every command
     "A TOML file with settings, a table for each command; what is given here wins."
@@ -51,6 +84,25 @@ class Output:
         else:
             draw(make_console())
 
+    def emit_summary(self, facts: dict[str, Any], summary: str) -> None:
+        """Prints the result: as JSON, or in a line."""
+        self.emit(facts, lambda console: console.plain(summary))
+
+    def emit_with_image(
+        self,
+        facts: dict[str, Any],
+        draw: Callable[[Console], object],
+        file: Path | None,
+        render: Callable[[str], bytes | str],
+    ) -> None:
+        """Writes a picture or page to `file`, rendered for the format of its name, then prints the result."""
+        if file is None:
+            self.emit(facts, draw)
+            return
+        image = render(file.suffix.lower().removeprefix("."))
+        write_image(file, image.encode() if isinstance(image, str) else image)
+        self.emit(facts | {"to": str(file)}, lambda console: (draw(console), console.plain(f"written: {file}")))
+
     def note(self, notes: Iterable[str]) -> None:
         """Prints notes on stderr."""
         for note in () if self.quiet else notes:
@@ -62,24 +114,17 @@ class Output:
         if self.quiet or not sys.stderr.isatty():
             yield _log_progress(what) if not self.quiet else lambda done, total: None
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
+        from rich import progress
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+            console=RichConsole(stderr=True),
+            transient=True,
         )
-        bar = Progress(*columns, console=Console(stderr=True), transient=True)
         task = bar.add_task(what, total=None)
 
         def look(done: int, total: int) -> None:
@@ -135,20 +180,6 @@ def _log_progress(what: str) -> Callable[[int, int], None]:
     return look
 
 
-def make_console(*, wide: bool = True) -> Console:
-    """Standard output; at least 88 columns for tables, which a narrow terminal wraps."""
-    from rich.console import Console
-
-    class Honest(Console):
-        """A console that raises BrokenPipeError instead of exiting."""
-
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    width = shutil.get_terminal_size((120, 25)).columns
-    return Honest(highlight=False, width=max(width, 88) if wide else None)
-
-
 def make_table(*columns: str, title: str | None = None) -> Table:
     """A plain table; columns whose name starts with `>` are right-aligned."""
     from rich.box import SIMPLE_HEAD
@@ -196,9 +227,39 @@ def text_bar(fraction: float, width: int = 30) -> str:
     return "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
 
 
-def count_phrase(number: int, what: str) -> str:
-    """A count with its noun: 1 text, 2 texts."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+# --- Text in tables and lines ---
+
+
+MAX_SHOWN_CHARACTERS = 400  # of a text beside its metrics
+
+
+def printable_cell(text: str) -> str:
+    """The text for a table cell: whitespace and control characters escaped, brackets not read as markup."""
+    return escape(text if text.isprintable() else repr(text)[1:-1])
+
+
+def shorten(text: str) -> str:
+    """`printable_cell`, with the middle of a long text omitted."""
+    half = MAX_SHOWN_CHARACTERS // 2
+    return printable_cell(text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:half]} … {text[-half:]}")
+
+
+def printable(text: str) -> str:
+    """The text for a terminal: control characters escaped, line ends as spaces."""
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else repr(character)[1:-1]
+        for character in text
+    )
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """A number for a table."""
+    return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.4g}"
+
+
+def count_phrase(number: int, singular: str, plural: str = "") -> str:
+    """A count with its noun, and a verb where both forms have one: 1 text, 2 texts, 2 texts have."""
+    return f"1 {singular}" if number == 1 else f"{number:,} {plural or singular + 's'}"
 
 
 # --- Curves in braille dots, two by four per character ---
@@ -263,8 +324,6 @@ def heatmap(
     borders: Sequence[int] = (),
 ) -> Iterator[Text]:
     """A heat map with numbers and names of rows and columns; separators before `borders`. Small if there is no room."""
-    from rich.cells import cell_len
-    from rich.text import Text
 
     label_width = min(LABEL_WIDTH, max(map(cell_len, rows)))
     cell_room = (width - label_width - len(borders)) // len(columns)
@@ -303,7 +362,6 @@ def small_heatmap(
     highest_value: float | None = None,
 ) -> Iterator[Text]:
     """A heat map without numbers, two characters per cell; invisible cells are dots."""
-    from rich.text import Text
 
     highest = highest_value or float(values.max()) or 1.0
     names = [f"{_align_right(name, LABEL_WIDTH, gap=False)} " for name in rows] or [""] * len(values)
@@ -322,8 +380,6 @@ def small_heatmap(
 
 def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: int) -> Iterator[Text]:
     """Small heat maps with titles, as many side by side as fit."""
-    from rich.cells import cell_len
-    from rich.text import Text
 
     block_width = max(max(cell_len(title), *(line.cell_len for line in lines)) for title, lines in blocks) + 3
     per_row = max(1, (width + 3) // block_width)
@@ -340,7 +396,6 @@ def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: in
 
 def _align_right(text: str, width: int, *, gap: bool = True) -> str:
     """Right-aligned text, Chinese characters counted as two columns; truncated if longer."""
-    from rich.cells import cell_len, set_cell_size
 
     available = width - gap
     if cell_len(text) > available:
@@ -453,14 +508,12 @@ def _log_callback() -> TrainingCallback:
 
 @contextlib.contextmanager
 def _live_callback() -> Iterator[TrainingCallback]:
-    from rich.console import Console, Group
     from rich.live import Live
     from rich.progress_bar import ProgressBar
-    from rich.text import Text
 
     from forebear.training.trainer import TrainingCallback
 
-    console = Console(stderr=True, highlight=False)
+    console = RichConsole(stderr=True, highlight=False)
 
     class Picture(TrainingCallback):
         """A live display; notes are printed above it."""

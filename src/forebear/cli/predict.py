@@ -9,20 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from forebear.cli.batch_io import (
-    NO_EXAMPLE_OPTIONS,
-    ExampleBatchOptions,
-    TextArguments,
-    open_run,
-    printable_cell,
-    run_task_command,
-)
-from forebear.cli.output import Output, count_phrase, make_table, text_bar
+from forebear.cli.batch_io import ExampleBatchOptions, TextArguments, open_run, run_task_command
+from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.data.labeled.examples import TaggedExample
     from forebear.tasks.classification import LabelPrediction
     from forebear.tasks.multiple_choice import ChoicePrediction
@@ -38,7 +29,7 @@ def tag(
     /,
     *,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ExampleBatchOptions = NO_EXAMPLE_OPTIONS,
+    many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Tag the words of texts with a run that was adapted to it; every word gets a tag, however long the text.
@@ -152,7 +143,7 @@ def answer(
     *,
     passage_file: Path | None = None,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ExampleBatchOptions = NO_EXAMPLE_OPTIONS,
+    many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Find the answer to a question in a passage, with a run that was adapted to it; the passage may be long.
@@ -235,7 +226,7 @@ def choose(
     /,
     *,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ExampleBatchOptions = NO_EXAMPLE_OPTIONS,
+    many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Choose what goes with a text best, with a run that was adapted to choices.
@@ -300,7 +291,7 @@ def classify(
     /,
     *,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ExampleBatchOptions = NO_EXAMPLE_OPTIONS,
+    many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Classify texts with a run that was adapted to it; pairs of texts where it learned pairs.

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.options import NO_TAG_OPTIONS, ReadingOptions, TaggedTextOptions
-from forebear.cli.output import Output, format_clock, training_progress
-from forebear.data.sentences import SentenceMode
+from forebear.cli.options import (
+    ProcessOptions,
+    ReadingOptions,
+    ReplaceRun,
+    ResumedRun,
+    SentenceOptions,
+    TaggedTextOptions,
+    TrainedVocabSize,
+    command_line,
+    given_options,
+    model_settings,
+)
+from forebear.cli.output import Console, Output, format_clock, training_progress
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forebear.data.source import TextSource
     from forebear.experiments.plan import AdaptPlan as TaskPlan
     from forebear.experiments.plan import PretrainPlan
     from forebear.training.run_folder import RunFolder
@@ -81,7 +87,7 @@ class TrainingOptions:
     "float32 or bfloat16. [default: bfloat16 where the device has it]"
 
     def settings(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return given_options(self)
 
 
 @Parameter(name="*")
@@ -104,9 +110,6 @@ class ParallelOptions:
             raise InputError(f"{texts[0]} beside --pairs", hint="give plain text, or pairs")
         return texts or tuple(self.pairs or ())
 
-    def add_to_source(self, source: TextSource) -> TextSource:
-        return replace(source, pairs=self.pairs is not None, columns=self.columns)
-
     def target_settings(self) -> dict[str, Any]:
         return {"target_tokenizer": self.target_tokenizer, "target_vocabulary": self.target_vocabulary}
 
@@ -120,7 +123,6 @@ class ParallelOptions:
         return replace(self, pairs=None)
 
 
-NO_PAIRS = ParallelOptions()
 ENORMOUS = 1e12  # a perplexity that is not written out any more
 
 
@@ -131,23 +133,19 @@ def pretrain(
     to: Path | None = None,
     size: str | None = None,
     tokenizer: str | None = None,
-    vocabulary: int | None = None,
+    vocabulary: TrainedVocabSize = None,
     recipe: Path | None = None,
-    resume: Path | None = None,
+    resume: ResumedRun = None,
     from_run: Annotated[Path | None, Parameter(name="--from")] = None,
     add_words: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    sentences: SentenceMode = "split",
-    segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    user_dict: Path | None = None,
-    entities: Path | None = None,
+    overwrite: ReplaceRun = False,
+    sentences: SentenceOptions = SentenceOptions(),
     workers: int | None = None,
-    processes: int | None = None,
-    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    parallel: ParallelOptions = NO_PAIRS,
+    processes: ProcessOptions = ProcessOptions(),
+    parallel: ParallelOptions = ParallelOptions(),
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
-    tags: TaggedTextOptions = NO_TAG_OPTIONS,
+    tags: TaggedTextOptions = TaggedTextOptions(),
     speaking: Output = Output(),
     **fields: str,
 ) -> None:
@@ -180,32 +178,14 @@ def pretrain(
     tokenizer
         words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt. For text
         whose words spaces part already: `forebear tokenizer train --kind words --split spaces`, and its file here.
-    vocabulary
-        Entries of a vocabulary that is learned. [default: by the size of the text]
     recipe
         A TOML file with settings; options given here win.
-    resume
-        Go on with this run; nothing else is needed.
     from_run
         Begin with the weights, the fields and the tokenizer of this run, trained here or imported.
     add_words
         Words to add to the vocabulary of --from, a line each; their vectors begin as the mean of their pieces'.
-    overwrite
-        Replace another run at --to.
-    sentences
-        split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces; whole: none.
-    segment
-        Find Chinese words and store where they start.
-    user_dict
-        Your own words for the segmentation, a line each. Implies --segment.
-    entities
-        Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     workers
         Processes that prepare the text. [default: one, and soon as many as there are cores]
-    processes
-        Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]
-    shard
-        Divide the network itself among the processes, where it is too large for each of them.
     fields
         A field of the milestone by its name, such as --width 64 or --order 3.
     """
@@ -215,13 +195,12 @@ def pretrain(
     from forebear.training.settings import read_recipe
     from forebear.training.worker_processes import launch_processes
 
-    settings = training.settings() | tags.settings()
-    settings |= {name.replace("-", "_"): value for name, value in fields.items()}
+    settings = training.settings() | tags.settings() | model_settings(fields)
     parallel = parallel.without_model_setting(milestone, settings)
     recipe_settings = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
-    source = parallel.add_to_source(_text_source(reading, sentences, segment, user_dict, entities))
+    source = reading.source(sentences, pairs=parallel.pairs is not None, columns=parallel.columns)
     plan_options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_settings, "settings": settings}
-    with launch_processes(processes, shard=shard) as group:
+    with launch_processes(processes.processes, shard=processes.shard) as group:
         if group is None:
             return
         if resume is not None:
@@ -244,16 +223,6 @@ def pretrain(
     speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw_run(console, run))
 
 
-def _text_source(
-    reading: ReadingOptions, sentences: SentenceMode, segment: bool, user_dict: Path | None, entities: Path | None
-) -> TextSource:
-    from forebear.data.source import TextSource
-
-    dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
-    segment = segment or dictionary is not None or names is not None
-    return TextSource((), reading.reading(), sentences, segment, dictionary, names)
-
-
 def _run_text_plan(
     plan: PretrainPlan, to: Path | None, overwrite: bool, workers: int | None, speaking: Output, group: ProcessGroup
 ) -> RunFolder:
@@ -269,7 +238,7 @@ def _run_text_plan(
             to,
             overwrite=overwrite,
             workers=workers,
-            command=shlex.join(["forebear", *sys.argv[1:]]),
+            command=command_line(),
             watcher=watcher,
             learning_progress=tokenizer_progress,
             progress=corpus_progress,
@@ -287,7 +256,7 @@ def _run_tag_plan(
     with training_progress(speaking) as watcher:
         for note in notes:
             watcher.on_note(note)
-        command = shlex.join(["forebear", *sys.argv[1:]])
+        command = command_line()
         return run_adaptation(plan, to, overwrite=overwrite, command=command, watcher=watcher, group=group)
 
 
@@ -327,13 +296,11 @@ def _draw_run(console: Console, run: RunFolder) -> None:
     elif held_out.get("bits_per_byte") is not None:
         per_token = f"perplexity {_perplexity(held_out)}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {per_token}")
-    console.print(f"run: {run.path}", markup=False, soft_wrap=True)
+    console.plain(f"run: {run.path}")
     capabilities, _ = model_capabilities(metadata["milestone"])
     first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in capabilities), "runs")
     command = [word for word in (first, str(run.path), metadata.get("example")) if word]
-    console.print(
-        f"what now: forebear {shlex.join(command)}  ({', '.join(capabilities)})", markup=False, soft_wrap=True
-    )
+    console.plain(f"what now: forebear {shlex.join(command)}  ({', '.join(capabilities)})")
 
 
 def _perplexity(held_out: dict[str, Any]) -> str:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.cells import cell_len
+from rich.markup import escape
+from rich.text import Text
 
-from forebear.cli.options import NO_TAG_OPTIONS, ReadingOptions, TaggedTextOptions, TextFiles
-from forebear.cli.output import Output, make_table
-from forebear.data.sentences import SentenceMode
+from forebear.cli.options import (
+    ReadingOptions,
+    SentenceOptions,
+    TaggedTextOptions,
+    TextFiles,
+    TrainedVocabSize,
+    model_settings,
+)
+from forebear.cli.output import Console, Output, Switch, make_table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
     from forebear.experiments.preview import PipelineStage, Preview, PreviewRow
 
 MAX_SHOWN_TOKENS = 60  # tokens of a row that are drawn; --json has them all
@@ -30,17 +35,14 @@ def preview(
     *,
     size: str | None = None,
     tokenizer: str | None = None,
-    vocabulary: int | None = None,
+    vocabulary: TrainedVocabSize = None,
     columns: Annotated[str, Parameter(show_default=False)] = "",
     rows: int = 4,
     step: int = 0,
-    stages: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    sentences: SentenceMode = "split",
-    segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    user_dict: Path | None = None,
-    entities: Path | None = None,
+    stages: Switch = False,
+    sentences: SentenceOptions = SentenceOptions(),
     reading: ReadingOptions = ReadingOptions(),
-    tags: TaggedTextOptions = NO_TAG_OPTIONS,
+    tags: TaggedTextOptions = TaggedTextOptions(),
     speaking: Output = Output(),
     **fields: str,
 ) -> None:
@@ -66,8 +68,6 @@ def preview(
         A size by name; forebear explain MILESTONE lists them.
     tokenizer
         words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
-    vocabulary
-        Entries of a vocabulary that is learned. [default: by the size of the text]
     columns
         Of parallel text in one file: the two sides, by name or field (de,en) or by number (1,2).
     rows
@@ -76,43 +76,24 @@ def preview(
         Which batch: the one of this step of training.
     stages
         Show the nine steps of pre-training instead, from the text to the evaluation, each with its figures.
-    sentences
-        split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces; whole: none.
-    segment
-        Find Chinese words and store where they start.
-    user_dict
-        Your own words for the segmentation, a line each. Implies --segment.
-    entities
-        Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     fields
         A field of the milestone or a setting of the recipe by its name, such as --context 32 or --batch 256.
     """
-    from forebear.data.source import TextSource
     from forebear.experiments.plan import plan_pretraining
     from forebear.experiments.preview import pipeline_summary, preview_batch, preview_tags
     from forebear.experiments.tag_plans import is_tagged_training, plan_tagging
     from forebear.registry import model_spec
 
-    dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
-    segment = segment or dictionary is not None or names is not None
-    translates = model_spec(milestone).learns_from == "pairs"
-    source = TextSource((), reading.reading(), sentences, segment, dictionary, names, translates, columns)
-    settings = tags.settings() | {name.replace("-", "_"): value for name, value in fields.items()}
+    source = reading.source(sentences, pairs=model_spec(milestone).learns_from == "pairs", columns=columns)
+    settings = tags.settings() | model_settings(fields)
     if is_tagged_training(milestone, texts, source.reading):
         idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
         taught, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, unused=idle)
         seen = preview_tags(taught, rows=rows)
         speaking.emit(seen.to_dict(), lambda console: _draw_preview(console, seen))
         return
-    plan = plan_pretraining(
-        milestone,
-        texts,
-        size=size,
-        tokenizer=tokenizer,
-        vocabulary=vocabulary,
-        source=source,
-        settings=settings,
-    )
+    model: dict[str, Any] = {"size": size, "tokenizer": tokenizer, "vocabulary": vocabulary}
+    plan = plan_pretraining(milestone, texts, **model, source=source, settings=settings)
     if stages:
         with speaking.progress("preparing") as progress:
             summary = pipeline_summary(plan, progress=progress)
@@ -129,7 +110,7 @@ def _draw_preview(console: Console, preview: Preview) -> None:
     for number, row in enumerate(preview.rows):
         console.print(f"[bold]row {number}[/]" + _row_targets(row))
         if row.source is not None:
-            console.print("source: " + " ".join(map(_printable_token, row.source)), markup=False, soft_wrap=True)
+            console.plain("source: " + " ".join(map(_printable_token, row.source)))
         names = ["seen", *row.asked]
         console.print(_aligned_columns(preview, row, max(map(len, names)), console.width), soft_wrap=True)
     if preview.windows is not None:
@@ -143,7 +124,6 @@ def _draw_preview(console: Console, preview: Preview) -> None:
 
 def _windows_table(windows: list[dict[str, Any]]):
     """Training windows: word, context after subsampling, and negative samples or tree path."""
-    from rich.markup import escape
 
     negatives_title = "turns in the tree" if any(window["turns"] for window in windows) else "drawn by chance"
     table = make_table("word", "around", negatives_title, title="The first windows")
@@ -155,7 +135,6 @@ def _windows_table(windows: list[dict[str, Any]]):
 
 
 def _cooccurrence_table(entries: list[dict[str, Any]]):
-    from rich.markup import escape
 
     table = make_table("word", "beside", ">how often", ">its weight", title="The first entries")
     for entry in entries:
@@ -172,7 +151,6 @@ def _draw_stages(console: Console, stages: list[PipelineStage]) -> None:
 
 
 def _legend(preview: Preview) -> Text:
-    from rich.text import Text
 
     legend = Text()
     if "fates" in preview.figures:
@@ -194,8 +172,6 @@ def _row_targets(row: PreviewRow) -> str:
 
 def _aligned_columns(preview: Preview, row: PreviewRow, margin: int, width: int) -> Text:
     """Tokens above their targets, wrapped to the terminal width."""
-    from rich.cells import cell_len
-    from rich.text import Text
 
     lines = {"seen": row.tokens, **row.asked}
     cells = {name: [_printable_token(token) for token in tokens[:MAX_SHOWN_TOKENS]] for name, tokens in lines.items()}

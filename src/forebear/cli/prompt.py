@@ -12,23 +12,19 @@ from cyclopts import Parameter
 
 from forebear.cli.batch_io import (
     DEFAULT_ENCODING,
-    SINGLE_INPUT,
     STDIN_PATH,
     BatchInputOptions,
     InputLine,
+    RunArgument,
     TextArguments,
     counting_progress,
-    format_number,
     open_run,
-    printable_cell,
     read_choices,
 )
-from forebear.cli.output import Output, count_phrase, make_table, text_bar
+from forebear.cli.output import Console, Output, count_phrase, format_number, make_table, printable_cell, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.inference.prompting import PromptAnswer, PromptReply
     from forebear.inference.run import Run
 
@@ -78,19 +74,16 @@ class AskOptions:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-PLAINLY = AskOptions()
-
-
 def ask(
-    run: Path,
+    run: RunArgument,
     texts: TextArguments = None,
     /,
     *,
     labels: str | None = None,
     choices: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     cue: str | None = None,
-    details: AskOptions = PLAINLY,
-    many: BatchInputOptions = SINGLE_INPUT,
+    details: AskOptions = AskOptions(),
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Ask a run something that it was never trained for, by a prompt alone.
@@ -110,8 +103,6 @@ def ask(
 
     Parameters
     ----------
-    run
-        The run's folder.
     texts
         What is asked about, each argument by itself; - for the lines of standard input.
     labels
@@ -128,7 +119,7 @@ def ask(
     mode_values = {"labels": labels, "choices": choices, "cue": None if cue == "auto" else cue}
     answer_texts = _answer_function(loaded_run, mode, given_options | ({"shots": shots} if shots else {}), mode_values)
     counts = {"texts": 0, "cut_texts": 0}
-    is_one = many == SINGLE_INPUT and STDIN_PATH not in (texts or ())
+    is_one = many == BatchInputOptions() and STDIN_PATH not in (texts or ())
     with (
         speaking.progress("asking") as progress,
         nullcontext(int) if is_one else counting_progress(speaking, "texts") as count,
@@ -156,7 +147,7 @@ def ask(
         summary = f"{count_phrase(counts['texts'], 'text')} asked, {counts['cut_texts']:,} of them cut to fit: "
         summary += str(many.output_file)
         result |= {**counts, "out": str(many.output_file)}
-        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
+        speaking.emit(result, lambda console: console.plain(summary))
         return
     result |= {"examples": len(shots), "texts": [answer.to_dict() for answer in answers]}
     show_all = details.table is not None or len(answers) == 1
@@ -259,7 +250,7 @@ def _draw(console: Console, answers: Answers, *, show_all: bool, examples: int) 
             table.add_row(*cells, printable_cell(text))
         console.print(table)
     for note in _notes(answers, examples):
-        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+        console.warn(note)
 
 
 def _draw_answers(console: Console, answer: PromptAnswer) -> None:
@@ -291,7 +282,7 @@ def _draw_replies(console: Console, answers: Sequence[PromptReply]) -> None:
     for number, answer in enumerate(answers):
         if len(answers) > 1:
             console.rule(str(number + 1), align="left", style="dim")
-        console.print(_replace_controls(answer.answer), markup=False, soft_wrap=True)
+        console.plain(_replace_controls(answer.answer))
 
 
 def _replace_controls(text: str) -> str:

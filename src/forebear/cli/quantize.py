@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.output import Output, make_table
+from forebear.cli.output import Console, Output, Switch, make_table
 from forebear.settings.units import parse_count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.inference.run import Run
 
 METRIC_LABELS = {  # name among the facts → in words, digits; what has two sides stands in a column each
@@ -34,7 +32,7 @@ def quantise(
     to: Path,
     on: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)] = (),
     limit: str | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    overwrite: Switch = False,
     speaking: Output = Output(),
 ) -> None:
     """Make a run of small integers (8 bits) from one of floats: a quarter as large, faster, for reading only.
@@ -93,7 +91,7 @@ def _draw_quantized(console: Console, quantized: Run, result: dict[str, Any]) ->
         console.print(f"the nearest neighbour among them is the same for {result['same_neighbour']:.1%}")
     if "same_answers" in result:
         console.print(f"the same answer to {result['same_answers']:.1%}")
-    console.print(f"measured on {result['on']}", markup=False, soft_wrap=True)
+    console.plain(f"measured on {result['on']}")
     for note in result["notes"]:
-        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
-    console.print(f"run: {quantized.folder.path}", markup=False, soft_wrap=True)
+        console.plain(f"note: {note}", style="yellow")
+    console.plain(f"run: {quantized.folder.path}")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from rich.markup import escape
 
-from forebear.cli.output import Output, make_table, training_progress
+from forebear.cli.output import Console, Output, Switch, make_table, training_progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.training.run_folder import RunFolder, RunSummary
 
 STATE_COLORS = {
@@ -48,7 +46,6 @@ def runs(folder: Path = Path("runs"), /, *, speaking: Output = Output()) -> None
 
 
 def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
-    from rich.markup import escape
 
     from forebear.settings.units import format_count, format_duration
 
@@ -76,7 +73,7 @@ def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
         )
     console.print(table)
     if broken := [line for line in lines if line.state == "interrupted"]:
-        console.print(f"go on with one: {_resume_hint(broken[0])}", markup=False, soft_wrap=True)
+        console.plain(f"go on with one: {_resume_hint(broken[0])}")
 
 
 def _resume_hint(line: RunSummary) -> str:
@@ -103,7 +100,7 @@ def rerun(
     /,
     *,
     to: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    overwrite: Switch = False,
     speaking: Output = Output(),
 ) -> int:
     """Make a finished run again, step by step, from the same text, and say whether every weight is the same.
@@ -133,7 +130,7 @@ def rerun(
     same = original.metadata["weights"]["sha256"] == repeated.metadata["weights"]["sha256"]
     result = {"folder": str(repeated.path), "same": same, **repeated.metadata}
     conclusion = "every weight is the same" if same else f"the weights differ: {_difference_reason(original)}"
-    speaking.emit(result, lambda console: console.print(f"{conclusion}: {repeated.path}", markup=False, soft_wrap=True))
+    speaking.emit(result, lambda console: console.plain(f"{conclusion}: {repeated.path}"))
     return 0 if same else 1
 
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
-from forebear.cli.batch_io import (
-    SINGLE_INPUT,
-    BatchInputOptions,
-    FailedInput,
-    PartialResults,
-    TextArguments,
+from forebear.cli.batch_io import BatchInputOptions, FailedInput, PartialResults, RunArgument, TextArguments, open_run
+from forebear.cli.output import (
+    Console,
+    Output,
+    Switch,
+    count_phrase,
     format_number,
-    open_run,
+    make_table,
     printable_cell,
     shorten,
+    text_bar,
 )
-from forebear.cli.output import Output, count_phrase, make_table, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.score import ScoredText, ScoredToken
 
@@ -35,13 +30,13 @@ MAX_BAR_BITS = 16  # bits that fill a bar
 
 
 def score(
-    run: Path,
+    run: RunArgument,
     texts: TextArguments = None,
     /,
     *,
-    tokens: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    ends: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    many: BatchInputOptions = SINGLE_INPUT,
+    tokens: Switch = False,
+    ends: Switch = False,
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Say how probable a run finds texts: log-probability, perplexity, bits per byte; several are ranked.
@@ -58,8 +53,6 @@ def score(
 
     Parameters
     ----------
-    run
-        The run's folder.
     texts
         What to score, each argument by itself; - for the lines of standard input.
     tokens
@@ -96,7 +89,7 @@ def score(
         result |= {**counts, "out": str(many.output_file)}
         size = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')}"
         summary = f"{size} scored: {many.output_file}"
-        speaking.emit(result, lambda console: console.print(summary, soft_wrap=True, markup=False))
+        speaking.emit(result, lambda console: console.plain(summary))
         return
     answered: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
     answered_ranks = score_ranks(answered)
@@ -152,15 +145,15 @@ def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) 
     console.print(table)
     if any(answer.is_pseudo_likelihood for answer in answers):
         note = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
-        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+        console.warn(note)
     if num_unknown:
         note = f"{count_phrase(num_unknown, 'unknown token')}: bits, and the rank, charge the spelling; "
         note += "log P and perplexity do not"
-        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+        console.warn(note)
     if num_impossible := sum(answer.num_impossible for answer in answers):
         subject = "1 token has" if num_impossible == 1 else f"{num_impossible:,} tokens have"
         note = f"{subject} the probability 0 for this run, which makes the text impossible (-inf)"
-        console.print(f"[yellow]{note}[/]", soft_wrap=True)
+        console.warn(note)
 
 
 def _known_perplexity(answer: ScoredText) -> str:

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
+from rich.markup import escape
 
-from forebear.cli.batch_io import STDIN_PATH, printable_cell
+from forebear.cli.batch_io import STDIN_PATH
 from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
-from forebear.cli.output import Output, make_table
+from forebear.cli.output import Console, Output, Switch, make_table, printable_cell
 from forebear.data.source import TokenizerKind
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
 
 tokenizer = App(
@@ -31,7 +30,7 @@ def train(
     to: Path,
     kind: TokenizerKind = "wordpiece",
     user_dict: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    overwrite: Switch = False,
     reading: ReadingOptions = ReadingOptions(),
     learning: TokenizerOptions = TokenizerOptions(),
     speaking: Output = Output(),
@@ -45,8 +44,6 @@ def train(
 
     Parameters
     ----------
-    texts
-        Text files (also .gz, .zst), folders, quoted globs, or - for standard input.
     to
         The file to write.
     kind
@@ -107,7 +104,6 @@ def show(
 
 
 def _draw_tokenizer(console: Console, table: Tokenizer, file: str, top: int) -> None:
-    from rich.markup import escape
 
     facts = make_table("", "", title=escape(file))
     for name, value in table.describe().items():
@@ -132,9 +128,9 @@ def tokenize(
     *,
     tokenizer: Path,
     input_file: Annotated[Path | None, Parameter(name="--in")] = None,
-    specials: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    specials: Switch = False,
     lower: bool | None = None,
-    spaced: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    spaced: Switch = False,
     speaking: Output = Output(),
 ) -> None:
     """Show how a tokenizer cuts a text, piece by piece, with offsets into the original.

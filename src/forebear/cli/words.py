@@ -5,29 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
+from rich.cells import cell_len
 
 from forebear.cli.batch_io import (
-    SINGLE_INPUT,
     STDIN_PATH,
     BatchInputOptions,
     FailedInput,
     InputLine,
     PartialResults,
     TextArguments,
+    VectorRunArgument,
+    WordRunArgument,
     open_run,
-    printable_cell,
 )
-from forebear.cli.output import Output, count_phrase, image_format, make_table, text_bar, write_image
+from forebear.cli.output import (
+    Console,
+    Output,
+    Switch,
+    count_phrase,
+    image_format,
+    make_table,
+    printable_cell,
+    text_bar,
+    write_image,
+)
 from forebear.embeddings.lexicon import AnalogyMethod
 from forebear.errors import InputError
 from forebear.inference.embed import EmbeddingPooling
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forebear.embeddings.lexicon import Analogy, WordNeighbors
     from forebear.inference.similarity import OutlierResult, Similarity
     from forebear.inspection.embedding_space import VectorNorms, WordProjection
@@ -40,7 +48,7 @@ MAX_NAMED_WORDS = 4  # words with the longest and shortest vectors that are told
 
 
 def neighbours(
-    run: Path,
+    run: WordRunArgument,
     words: TextArguments = None,
     /,
     *,
@@ -57,8 +65,6 @@ def neighbours(
 
     Parameters
     ----------
-    run
-        The run's folder: one whose tokens are words.
     words
         The words, each by itself.
     top
@@ -107,7 +113,7 @@ def _draw_neighbours(console: Console, answers: list[WordNeighbors], to: Path | 
 
 
 def projection(
-    run: Path,
+    run: WordRunArgument,
     words: TextArguments = None,
     /,
     *,
@@ -128,8 +134,6 @@ def projection(
 
     Parameters
     ----------
-    run
-        The run's folder: one whose tokens are words.
     words
         The words. [default: none, the most frequent ones]
     top
@@ -191,7 +195,6 @@ def _draw_projection(console: Console, word_projection: WordProjection, to: Path
 
 def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str], int]:
     """The words placed on lines of text; overlapping ones are left out. Returns the lines and the number shown."""
-    from rich.cells import cell_len
 
     low, high = word_projection.points.min(0), word_projection.points.max(0)
     span = [float(extent) or 1.0 for extent in high - low]
@@ -282,14 +285,14 @@ def _draw_norms(console: Console, vector_norms: VectorNorms, to: Path | None) ->
 
 def _print_output_path(console: Console, to: Path | None) -> None:
     if to is not None:
-        console.print(f"written: {to}", markup=False, soft_wrap=True)
+        console.plain(f"written: {to}")
 
 
 # --- analogy ---
 
 
 def analogy(
-    run: Path,
+    run: WordRunArgument,
     first: str,
     second: str,
     third: str,
@@ -297,7 +300,7 @@ def analogy(
     *,
     top: int = 5,
     method: AnalogyMethod = "add",
-    approximate: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    approximate: Switch = False,
     speaking: Output = Output(),
 ) -> None:
     """Answer: the first is to the second as the third is to what? The three themselves are no answers.
@@ -310,8 +313,6 @@ def analogy(
 
     Parameters
     ----------
-    run
-        The run's folder: one whose tokens are words.
     first
         A word, such as man.
     second
@@ -360,7 +361,7 @@ ODD_ONE_OUT_BAR_WIDTH = 20  # of a bar
 
 
 def odd_one_out(
-    run: Path,
+    run: VectorRunArgument,
     texts: TextArguments = None,
     /,
     *,
@@ -381,8 +382,6 @@ def odd_one_out(
 
     Parameters
     ----------
-    run
-        The run's folder: any with vectors.
     texts
         Three words or texts, or more.
     layers
@@ -423,13 +422,13 @@ PAIR_FORMAT_HINT = "write two texts with a tab between them, a pair a line"
 
 
 def similarity(
-    run: Path,
+    run: VectorRunArgument,
     texts: TextArguments = None,
     /,
     *,
     layers: str | None = None,
     pooling: EmbeddingPooling | None = None,
-    many: BatchInputOptions = SINGLE_INPUT,
+    many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
     """Tell how alike two words or texts are: the cosine of their vectors, 1 for what points the same way.
@@ -447,8 +446,6 @@ def similarity(
 
     Parameters
     ----------
-    run
-        The run's folder: any with vectors.
     texts
         Words or texts, two and two. A file named with --in has a pair a line, with a tab between.
     layers
@@ -475,7 +472,7 @@ def similarity(
     if many.output_file is not None:
         result |= {"pairs": partial.count, "out": str(many.output_file)}
         summary = f"cosines of {count_phrase(partial.num_answered, 'pair')}: {many.output_file}"
-        speaking.emit(result, lambda console: console.print(summary, markup=False, soft_wrap=True))
+        speaking.emit(result, lambda console: console.plain(summary))
         return
     result["pairs"] = [answer.to_dict() for answer in answers]
     answered = [answer for answer in answers if not isinstance(answer, FailedInput)]

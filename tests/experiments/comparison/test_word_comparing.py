@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import forebear as fb
 from command_line import Captured, refused, said, told
 from forebear.cli.compare import print_comparison
+from forebear.cli.output import Console
 from forebear.errors import InputError
 from forebear.experiments.comparison.report import text_comparison_page
 from forebear.experiments.comparison.results import TextComparison, TextComparisonRow, TextTrial
