@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from forebear.data.labeled.row_to_example import LabeledFormat, RejectedRow
     from forebear.inference.run import Run
 
-Answer = TypeVar("Answer")
-
 STDIN_PATH = "/dev/stdin"  # what the front door makes of a lone -
 BATCH_LINES = 256  # lines of a file answered at once
 BATCH_CHARACTERS = 1 << 20  # or as many lines as have these together
 DEFAULT_ENCODING = "utf-8"
+AskFn = Callable[[list[str]], list[Any]]  # texts into their answers
 _MARKED_BYTES = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
 
 TextArguments = Annotated[list[str] | None, Parameter(negative="")]
@@ -136,45 +135,42 @@ class BatchInputOptions:
     def run_batch(
         self,
         lines: Iterable[InputLine],
-        ask: Callable[[list[str]], list[Any]],
-        write: Callable[[Any], dict[str, Any] | str],
+        ask: AskFn,
+        write: Callable[[Any], dict[str, Any] | str] = lambda answer: answer.to_dict(),
         batch_size: int = BATCH_LINES,
         partial: PartialResults | None = None,
     ) -> list[Any]:
-        """What `ask` says of all lines: returned, or, where it goes to a file, written there and forgotten.
+        """The answers to all lines, if there is no output file; otherwise they are written there and none is returned.
 
-        `write` makes an object of each, or a line of text. A file appears only when all of it is there. With `partly`,
-        lines that have no answer do not end the others.
+        `write` makes a record of an answer, or a line of text. The file appears once it is complete. With `partial`, a
+        line without an answer does not end the batch.
         """
-        answer_group, finish = (
-            (relocate_errors, _do_nothing) if partial is None else (partial.collect, partial.raise_if_all_failed)
-        )
-        groups = (answer_group(group, ask) for group in group_inputs(lines, batch_size))
+        answers = _answer_lines(group_inputs(lines, batch_size), ask, partial)
         if self.output_file is None:
-            answers = [answer for group in groups for answer in group]
-            finish()
-            return answers
+            return list(answers)
         from forebear.data.io.atomic import explain_disk_errors
         from forebear.data.io.files import atomic_compressed_file
 
         with explain_disk_errors(self.output_file), atomic_compressed_file(self.output_file) as file:
             is_empty = True
-            for group in groups:
+            for answer in answers:
                 is_empty = False
-                for answer in group:
-                    record = write(answer)
-                    line = (
-                        record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, allow_nan=False)
-                    )
-                    file.write(line.encode() + b"\n")
+                record = write(answer)
+                file.write((record if isinstance(record, str) else _to_json(record)).encode() + b"\n")
             if is_empty:  # here, so that no empty file is taken for an answer
                 raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
-            finish()
         return []
 
 
-def _do_nothing() -> None:
-    """For batches without partial results."""
+def _answer_lines(groups: Iterable[list[InputLine]], ask: AskFn, partial: PartialResults | None) -> Iterator[Any]:
+    for group in groups:
+        yield from relocate_errors(group, ask) if partial is None else partial.collect(group, ask)
+    if partial is not None:
+        partial.raise_if_all_failed()
+
+
+def _to_json(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def read_choices(choices: Sequence[str] | None) -> list[str] | None:
@@ -203,7 +199,7 @@ def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[I
         yield group
 
 
-def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) -> Answer:
+def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Any]) -> Any:
     """Calls `ask`; an error about text n of the group becomes an error about its file and line."""
     try:
         return ask([line.text for line in group])
@@ -216,7 +212,7 @@ def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) 
         raise
 
 
-def ask_one_by_one(texts: Sequence[str], ask: Callable[[str], Answer]) -> list[Answer]:
+def ask_one_by_one(texts: Sequence[str], ask: Callable[[str], Any]) -> list[Any]:
     """Calls `ask` for each text; errors get the number of the text, from 1, as their line."""
     answers = []
     for number, text in enumerate(texts, 1):
@@ -247,13 +243,12 @@ def run_per_text(
         count += len(group)
         return ask_one_by_one(group, ask)
 
-    answers = many.run_batch(many.valid_inputs(texts), answer_group, lambda answer: answer.to_dict())
+    answers = many.run_batch(many.valid_inputs(texts), answer_group)
     if not count:
         raise InputError("there is no text", hint=f"{hint}, or --in FILE")
     if many.output_file is not None:
-        message = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
-        result = {"run": run.name, "texts": count, "out": str(many.output_file)}
-        speaking.emit(result, lambda console: console.plain(message))
+        summary = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
+        speaking.emit_summary({"run": run.name, "texts": count, "out": str(many.output_file)}, summary)
         return
     result = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
     speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
@@ -265,8 +260,7 @@ def open_run(folder: Path, verb: str, speaking: Output) -> Run:
 
     loaded = Run.open(folder)
     loaded.require(verb)  # fails before any text is read
-    for note in () if speaking.quiet else loaded.notes:
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+    speaking.note(loaded.notes)
     return loaded
 
 
@@ -347,11 +341,8 @@ class ExampleStream:
         if (file := self.batch_options.input_file) is None:
             return iter(())
         name = file.name.removesuffix(".gz").removesuffix(".zst")
-        return (
-            self._read_structured(file)
-            if name.endswith(STRUCTURED_SUFFIXES) or self._has_tags(file)
-            else self._read_plain_lines(file)
-        )
+        is_structured = name.endswith(STRUCTURED_SUFFIXES) or self._has_tags(file)
+        return self._read_structured(file) if is_structured else self._read_plain_lines(file)
 
     def _has_tags(self, file: Path) -> bool:
         """Whether the run is a tagger and the file clearly has tagged words, whatever its name."""
@@ -361,12 +352,8 @@ class ExampleStream:
         if str(file) == STDIN_PATH or self.run.task is None or self.run.task.name != "tagging":
             return False
         try:
-            return (
-                FileHead.read(
-                    next(find_sources([file])), self.batch_options.encoding or "utf-8", "replace"
-                ).tag_columns()
-                is not None
-            )
+            head = FileHead.read(next(find_sources([file])), self.batch_options.encoding or DEFAULT_ENCODING, "replace")
+            return head.tag_columns() is not None
         except InputError:  # raised again when the lines are read
             return False
 
@@ -393,20 +380,17 @@ class ExampleStream:
         previous = self.count
         for input_line in self.batch_options.read_inputs():
             fault = input_line.fault
-            if not fault:
-                try:
-                    example = self.parse_line(input_line.text)
-                except InputError as error:
-                    fault = error.message
-                else:
-                    yield example
-                    continue
-            self.rejected.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
+            try:
+                example = None if fault else self.parse_line(input_line.text)
+            except InputError as error:
+                fault = error.message
+            if fault:
+                self.rejected.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
+            else:
+                yield example
         if self.rejected and self.count == previous:
-            first, hint = (
-                self.rejected[0],
-                f"a line holds {self.line_description}; another encoding is named with --encoding",
-            )
+            first = self.rejected[0]
+            hint = f"a line holds {self.line_description}; another encoding is named with --encoding"
             message = f"all lines are bad; this one: {first.reason}"
             raise InputError(message, file=first.file, line=first.line, hint=hint)
 
@@ -441,9 +425,8 @@ def _describe_format(file_format: LabeledFormat) -> str:
     if file_format.kind in ("squad", "conll", "tagged") or not columns:
         return LABELED_FORMATS[file_format.kind]
     kind = "column" if file_format.kind in ("tsv", "csv") else "field"
-    return (
-        f"{LABELED_FORMATS[file_format.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"
-    )
+    kind += "s" * (len(columns) > 1)
+    return f"{LABELED_FORMATS[file_format.kind]} with the {kind} {', '.join(map(str, columns))}"
 
 
 def run_task_command(
@@ -467,18 +450,13 @@ def run_task_command(
     from forebear.inference.predict import format_predictions
 
     examples = ExampleStream(run, examples_given, many, line, what, plain)
-    answers_kept: list[Any] = []
+    answers: list[Any] = []
     with speaking.counter(what) as progress:
         predictions = format_predictions(run, examples, progress)
         if many.output_file is None:
-            answers_kept = list(predictions)
+            answers = list(predictions)
         else:
-            as_json = many.output_file.name.endswith((".jsonl", ".json"))
-            _write_answers(
-                many.output_file,
-                examples.interleave_rejected(predictions),
-                _to_json_line if as_json else _fill_gaps(write, gap),
-            )
+            _write_answers(many.output_file, examples.interleave_rejected(predictions), write, gap)
     rejected, count = examples.rejected, examples.count
     for row in rejected[:MAX_SHOWN_ROWS]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
@@ -491,37 +469,28 @@ def run_task_command(
         summary = f"{count_phrase(count, what.removesuffix('s'))}: {many.output_file}"
         speaking.emit(result, lambda console: console.print(summary, markup=False))
         return
-    result["answers"] = [answer.to_dict() for answer in answers_kept]
-    speaking.emit(result, lambda console: [draw(console, answer) for answer in answers_kept])
+    result["answers"] = [answer.to_dict() for answer in answers]
+    speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
 
 
-def _to_json_line(answer: Any) -> str:
-    """An answer, or the error of a rejected row, as a JSON line."""
-    from forebear.data.labeled.row_to_example import RejectedRow
-
-    record = {"line": answer.line, "error": answer.reason} if isinstance(answer, RejectedRow) else answer.to_dict()
-    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _fill_gaps(write: Callable[[Any], str], gap: str) -> Callable[[Any], str]:
-    from forebear.data.labeled.row_to_example import RejectedRow
-
-    return lambda answer: gap if isinstance(answer, RejectedRow) else write(answer)
-
-
-def _write_answers(file: Path, answers: Iterable[Any], write: Callable[[Any], str]) -> None:
-    """Writes the file atomically."""
+def _write_answers(file: Path, answers: Iterable[Any], write: Callable[[Any], str], gap: str) -> None:
+    """Writes the file atomically: JSON lines, or what `write` makes of an answer and `gap` for a rejected row."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
+    from forebear.data.labeled.row_to_example import RejectedRow
 
+    as_json = file.name.endswith((".jsonl", ".json"))
     with explain_disk_errors(file), atomic_write(file) as output:
         for answer in answers:
-            output.write(write(answer).encode("utf-8", "replace"))
+            if isinstance(answer, RejectedRow):
+                line = _to_json({"line": answer.line, "error": answer.reason}) + "\n" if as_json else gap
+            else:
+                line = _to_json(answer.to_dict()) + "\n" if as_json else write(answer)
+            output.write(line.encode("utf-8", "replace"))
 
 
 # --- Batches in which some texts fail: they keep their positions, and are reported at the end ---
 
 
-AskFn = Callable[[list[str]], list[Any]]
 MAX_NAMED_FAILURES = 5  # texts without an answer that are told one by one; of lines, twice as many numbers
 
 
@@ -574,13 +543,12 @@ class PartialResults:
         message, hint = f"{first.error.message}{others}", first.error.hint
         raise InputError(message, file=first.file, line=first.line, hint=hint) from first.error
 
-    def emit_failures(self, result: dict[str, Any], *, quiet: bool) -> None:
+    def emit_failures(self, result: dict[str, Any], speaking: Output) -> None:
         """Adds the number of failures to the result and prints which ones on stderr."""
         if not self.failures:
             return
         result["unanswered"] = len(self.failures)
-        for note in () if quiet else self._notes():
-            print(f"note: {note}", file=sys.stderr)  # noqa: T201
+        speaking.note(self._notes())
 
     def _notes(self) -> list[str]:
         arguments = [failure for failure in self.failures if failure.line is None]
@@ -589,10 +557,9 @@ class PartialResults:
         if len(arguments) > MAX_NAMED_FAILURES:
             notes.append(f"{len(arguments) - MAX_NAMED_FAILURES:,} more texts have no answer")
         if lines:
-            numbers = ", ".join(f"{failure.line:,}" for failure in lines[: 2 * MAX_NAMED_FAILURES]) + " …" * (
-                len(lines) > 2 * MAX_NAMED_FAILURES
-            )
-            subject = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
+            limit = 2 * MAX_NAMED_FAILURES
+            numbers = ", ".join(f"{failure.line:,}" for failure in lines[:limit]) + " …" * (len(lines) > limit)
+            subject = count_phrase(len(lines), "line has", "lines have")
             notes.append(f"{subject} no answer, of {self.count:,} texts: {numbers}")
             notes.append(f"line {lines[0].line:,}: {_failure_reason(lines[0])}")
         return notes

@@ -361,7 +361,7 @@ def _answer_neighbors(
         result |= {"texts": partial.count, "out": str(many.output_file)}
     else:
         result["texts"] = [answer.to_dict() for answer in answers]
-    partial.emit_failures(result, quiet=speaking.quiet)
+    partial.emit_failures(result, speaking)
     answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
     speaking.emit(result, lambda console: _draw_neighbors(console, result, answered))
 

@@ -13,13 +13,19 @@ from forebear.cli.batch_io import TextArguments
 from forebear.cli.inspect_layers import gradients, layers, next, positions  # noqa: A004 - the command's name
 from forebear.cli.inspect_senses import senses
 from forebear.cli.output import (
+    PAGE_FORMATS,
     Console,
     Output,
     Switch,
-    image_format,
+    count_phrase,
+    heatmap,
     make_table,
+    maps_side_by_side,
     printable,
     printable_cell,
+    require_folder,
+    require_image_format,
+    small_heatmap,
     write_image,
 )
 from forebear.cli.words import neighbours, norms, projection
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from forebear.inspection.attention import AttentionMap, AttentionView
     from forebear.inspection.attribution import Attribution, WordAttribution
 
-NUM_STRONGEST_EDGES = 8  # edges below a map
+NUM_STRONGEST_EDGES = 8  # below a map
 BAR_WIDTH = 16  # of a bar to either side
 MIN_COLORED, STRONG_COLOR = 0.08, 0.6  # of the strongest word: less is not coloured, more has light letters
 # Weak and strong; readable on dark and light terminals.
@@ -97,21 +103,18 @@ def attention(
 
     if top is not None and top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least 1 edge")
-    image_format_name = image_format(to, "png", "svg", "html")
+    require_image_format(to, PAGE_FORMATS)
     loaded_run, given_texts = Run.open(run), list(texts or ())
-    maps = _select_maps(
-        loaded_run, compute_attention_maps(loaded_run, given_texts, bare=bare), part, to, rollout=rollout
-    )
+    maps = compute_attention_maps(loaded_run, given_texts, bare=bare)
+    maps = _select_maps(loaded_run, maps, part, to, rollout=rollout)
     speaking.note(loaded_run.notes)
-    views = [attention_view(attention_map, layer, head, rollout=rollout) for attention_map in maps]
-    limited_views = [
-        (attention_map, MAX_EDGES if top is None and attention_map.is_long else top) for attention_map in views
-    ]
+    all_views = (attention_view(attention_map, layer, head, rollout=rollout) for attention_map in maps)
+    views = [(view, MAX_EDGES if top is None and view.is_long else top) for view in all_views]
     result: dict[str, Any] = {"run": loaded_run.name, "what": "attention", "texts": given_texts}
-    result["maps"] = [attention_map.to_dict(max_edges) for attention_map, max_edges in limited_views]
-    files = [] if to is None else _write_attention(to, image_format_name, limited_views, loaded_run.name, given_texts)
+    result["maps"] = [view.to_dict(max_edges) for view, max_edges in views]
+    files = [] if to is None else _write_attention(to, views, loaded_run.name, given_texts)
     result |= {"to": files} if files else {}
-    speaking.emit(result, lambda console: _draw_attention_views(console, limited_views, files))
+    speaking.emit(result, lambda console: _draw_attention_views(console, views, files))
 
 
 def _select_maps(
@@ -135,20 +138,16 @@ def _select_maps(
     return [attention_map for attention_map in selected if not rollout or attention_map.kind != "cross"]
 
 
-def _write_attention(
-    to: Path, image_type: str, views: list[tuple[AttentionView, int | None]], run: str, texts: list[str]
-) -> list[str]:
+def _write_attention(to: Path, views: list[tuple[AttentionView, int | None]], run: str, texts: list[str]) -> list[str]:
     """Writes one page for all maps, or a numbered picture of each; returns the files."""
+    from forebear.inspection.attention_plots import attention_page, plot_attention
     from forebear.reports.plotting import title_quote
 
     title = f"{run}: " + " | ".join(map(title_quote, texts))
+    image_type = to.suffix.lower().removeprefix(".")
     if image_type == "html":
-        from forebear.inspection.attention_plots import attention_page
-
         write_image(to, attention_page(views, title).encode())
         return [str(to)]
-    from forebear.inspection.attention_plots import plot_attention
-
     files = [to] if len(views) == 1 else [to.with_stem(f"{to.stem}-{number + 1}") for number in range(len(views))]
     images = [plot_attention(view, title, image_type, max_edges) for view, max_edges in views]
     for file, content in zip(files, images, strict=True):
@@ -170,8 +169,7 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
     tokens = f"{len(attention_map.rows):,} tokens"
     if attention_map.kind == "cross":
         tokens += f" that look at {len(attention_map.columns):,}"
-    shape = f"{attention_map.layers} layer{'s' * (attention_map.layers > 1)} of "
-    shape += f"{attention_map.heads} head{'s' * (attention_map.heads > 1)}"
+    shape = f"{count_phrase(attention_map.layers, 'layer')} of {count_phrase(attention_map.heads, 'head')}"
     console.print(f"[bold]{attention_map.name}[/], {shape}, {tokens}")
     for note in label_notes((*attention_map.rows, *attention_map.columns)):
         console.print(note, style="dim")
@@ -182,49 +180,36 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
     table = make_table(*([">layer", ">head"] if has_panels else []), ">", "token", "looks at", ">", ">weight")
     for edge in view.strongest_edges(top or NUM_STRONGEST_EDGES):
         panel_cells = [str(edge.panel.layer), str(edge.panel.head)] if has_panels else []
-        ends = (
-            str(edge.row + 1),
-            printable_cell(attention_map.rows[edge.row]),
-            printable_cell(attention_map.columns[edge.column]),
-            str(edge.column + 1),
-        )
-        table.add_row(*panel_cells, *ends, f"{edge.weight:.3f}")
+        source = (str(edge.row + 1), printable_cell(attention_map.rows[edge.row]))
+        target = (printable_cell(attention_map.columns[edge.column]), str(edge.column + 1))
+        table.add_row(*panel_cells, *source, *target, f"{edge.weight:.3f}")
     console.print(table)
 
 
 def _draw_attention_maps(console: Console, view: AttentionView) -> None:
     """Prints one map with numbers, or several small ones; for all layers and heads, the mean of each layer."""
-    from forebear.cli.output import heatmap, maps_side_by_side, small_heatmap
     from forebear.inspection.attention import attention_view
 
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        options = {"width": console.width, "colours": colors, "borders": attention_map.text_starts}
-        lines = heatmap(
-            attention_map.rows, attention_map.columns, view.panels[0].weights, attention_map.visible_mask, **options
-        )
+        options: dict[str, Any] = {"visible": attention_map.visible_mask, "borders": attention_map.text_starts}
+        options |= {"width": console.width, "colours": colors}
+        lines = heatmap(attention_map.rows, attention_map.columns, view.panels[0].weights, **options)
     else:
-        heads = {panel.head for panel in view.panels}
-        layers = {panel.layer for panel in view.panels}
-        is_overview = len(heads) > 1 and len(layers) > 1
+        is_overview = len({panel.head for panel in view.panels}) > 1 and len({panel.layer for panel in view.panels}) > 1
         shown_view = attention_view(attention_map, head="mean") if is_overview else view
         highest = max(float(panel.weights.max()) for panel in shown_view.panels)
+        options = {"colours": colors, "highest_value": highest}
         panels = [
-            (
-                shown_view.summary(panel),
-                list(small_heatmap(panel.weights, attention_map.visible_mask, colours=colors, highest_value=highest)),
-            )
+            (shown_view.summary(panel), list(small_heatmap(panel.weights, attention_map.visible_mask, **options)))
             for panel in shown_view.panels
         ]
         lines = maps_side_by_side(panels, width=console.width)
-        legend = "down those that look, across those they look at"
-        axes = (
-            [("down", attention_map.rows), ("across", attention_map.columns)]
-            if attention_map.kind == "cross"
-            else [(legend, attention_map.rows)]
-        )
-        for axis, names in axes:
+        axes = {"down those that look, across those they look at": attention_map.rows}
+        if attention_map.kind == "cross":
+            axes = {"down": attention_map.rows, "across": attention_map.columns}
+        for axis, names in axes.items():
             console.print(f"{axis}: {printable_cell(' '.join(names))}", soft_wrap=True)
         if is_overview:
             hint = "--layer N shows the heads of one layer, --layer N --head N one with its numbers"
@@ -280,7 +265,7 @@ def why(
         Write a page with all explanations to this file, too.
     """
     from forebear.inference.run import Run
-    from forebear.inspection.attribution import attribute
+    from forebear.inspection.attribution import attribute, attribution_page
 
     loaded_run = Run.open(run)
     if top < 0:
@@ -294,13 +279,11 @@ def why(
             error.line = error.line or (number if len(groups) > 1 and error.file is None else None)
             raise
     speaking.note(loaded_run.notes)
-    result: dict[str, Any] = {
-        "run": loaded_run.name,
-        "what": "why",
-        "texts": [attribution.to_dict() for attribution in attributions],
-    }
+    texts_explained = [attribution.to_dict() for attribution in attributions]
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "why", "texts": texts_explained}
     if html is not None:
-        _write_attribution_page(attributions, loaded_run.name, html)
+        require_folder(html, "why.html")
+        write_image(html, attribution_page(attributions, loaded_run.name).encode())
         result["html"] = str(html)
     speaking.emit(result, lambda console: _draw_attributions(console, attributions, top, html))
 
@@ -315,23 +298,11 @@ def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
     elif name in ("pairs", "answering"):
         if len(texts) % 2:
             description = "pairs of texts" if name == "pairs" else "questions and their passages"
-            raise InputError(
-                f"this run is about {description}, and one text is left over", hint="give two texts, or four …"
-            )
+            message = f"this run is about {description}, and one text is left over"
+            raise InputError(message, hint="give two texts, or four …")
         yield from zip(texts[::2], texts[1::2], strict=True)
     else:
         yield from texts
-
-
-def _write_attribution_page(attributions: list[Attribution], run: str, file: Path) -> None:
-    from forebear.data.io.atomic import atomic_write, explain_disk_errors
-    from forebear.inspection.attribution import attribution_page
-
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        message = "is a folder" if file.is_dir() else "the folder of this file does not exist"
-        raise InputError(message, file=file, hint="name a file in a folder that exists, such as why.html")
-    with explain_disk_errors(file), atomic_write(file) as output:
-        output.write(attribution_page(attributions, run).encode("utf-8"))
 
 
 def _draw_attributions(console: Console, attributions: list[Attribution], top: int, html: Path | None) -> None:
@@ -343,24 +314,18 @@ def _draw_attributions(console: Console, attributions: list[Attribution], top: i
 
 def _draw_attribution(console: Console, attribution: Attribution, top: int) -> None:
     probability = "" if attribution.probability is None else f" {attribution.probability:.1%}"
-    prediction = (
-        f", the run itself says {printable_cell(attribution.said)}" if attribution.said != attribution.target else ""
-    )
+    is_prediction = attribution.said == attribution.target
+    prediction = "" if is_prediction else f", the run itself says {printable_cell(attribution.said)}"
     console.print(f"[bold]{printable_cell(attribution.target)}[/]{probability}{prediction}", soft_wrap=True)
     for number, part in enumerate(attribution.parts):
         label = f"{part}: " if len(attribution.parts) > 1 else ""
-        console.print(
-            _highlighted_text(attribution, number, label, colors=console.color_system is not None), soft_wrap=True
-        )
-    strongest = attribution.strongest(top)
-    if strongest:
+        text = _highlighted_text(attribution, number, label, colors=console.color_system is not None)
+        console.print(text, soft_wrap=True)
+    if strongest := attribution.strongest(top):
         table = make_table("word", ">adds", ">against", "for")
         for word in strongest:
-            table.add_row(
-                printable_cell(word.text),
-                f"{word.attribution:+.4f}",
-                *_attribution_bars(word.attribution / attribution.strongest_value),
-            )
+            bars = _attribution_bars(word.attribution / attribution.strongest_value)
+            table.add_row(printable_cell(word.text), f"{word.attribution:+.4f}", *bars)
         console.print(table)
     if attribution.features and top:
         table = make_table("n-gram", "where", ">adds")
@@ -406,13 +371,5 @@ inspect = App(
     help="Look inside a run: why it says something, where it looks, what it makes of words, how far back it reaches.",
     result_action="return_value",
 )
-inspect.command(attention, name="attention")
-inspect.command(positions, name="positions")
-inspect.command(next, name="next")
-inspect.command(neighbours, name="neighbours")
-inspect.command(projection, name="projection")
-inspect.command(norms, name="norms")
-inspect.command(senses, name="senses")
-inspect.command(layers, name="layers")
-inspect.command(gradients, name="gradients")
-inspect.command(why, name="why")
+for _command in (attention, positions, next, neighbours, projection, norms, senses, layers, gradients, why):
+    inspect.command(_command, name=_command.__name__)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Console, Output, image_format, make_table, printable_cell, text_bar, write_image
+from forebear.cli.output import (
+    PICTURE_FORMATS,
+    Console,
+    Output,
+    PictureFile,
+    make_table,
+    printable_cell,
+    require_image_format,
+    small_heatmap,
+    text_bar,
+)
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,24 +28,9 @@ if TYPE_CHECKING:
     from forebear.inspection.logit_lens import LogitLens
     from forebear.inspection.position_embeddings import PositionTable
 
-SHOWN_DISTANCES = (
-    0,
-    1,
-    2,
-    3,
-    5,
-    10,
-    20,
-    30,
-    50,
-    75,
-    100,
-    150,
-    200,
-    300,
-    500,
-)  # that are told in the terminal, and the last
-LAYER_BAR_WIDTH = 24  # of a bar
+# Distances shown in the terminal, besides the last.
+SHOWN_DISTANCES = (0, 1, 2, 3, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
+LAYER_BAR_WIDTH = 24
 MAX_SHOWN_POSITIONS = 24  # positions of a map in the terminal
 
 # --- inspect next ---
@@ -47,7 +43,7 @@ def next(  # noqa: A001 - the command's name
     *,
     at: int | None = None,
     top: int = 5,
-    to: Path | None = None,
+    to: PictureFile = None,
     speaking: Output = Output(),
 ) -> None:
     """Show what every layer would say comes next, or is hidden, as if it were the last ("logit lens").
@@ -73,27 +69,25 @@ def next(  # noqa: A001 - the command's name
         the last; the first that is hidden]
     top
         Candidates of each layer.
-    to
-        Write a picture (.png, .svg).
     """
     from forebear.inference.run import Run
-    from forebear.inspection.logit_lens import logit_lens
+    from forebear.inspection.logit_lens import logit_lens, plot_logit_lens
 
-    image_type = image_format(to, "png", "svg")
+    require_image_format(to, PICTURE_FORMATS)
     loaded_run = Run.open(run)
     lens = logit_lens(loaded_run, text, at=at, top=top)
     speaking.note(loaded_run.notes)
-    result: dict[str, Any] = {"run": loaded_run.name, "what": "next"} | lens.to_dict()
-    if to is not None:
-        from forebear.inspection.logit_lens import plot_logit_lens
+
+    def render(image_type: str) -> bytes:
         from forebear.reports.plotting import title_quote
 
-        write_image(to, plot_logit_lens(lens, f"{loaded_run.name}: {title_quote(text)}", image_type))
-        result["to"] = str(to)
-    speaking.emit(result, lambda console: _draw_logit_lens(console, lens, to))
+        return plot_logit_lens(lens, f"{loaded_run.name}: {title_quote(text)}", image_type)
+
+    result = {"run": loaded_run.name, "what": "next"} | lens.to_dict()
+    speaking.emit_with_image(result, lambda console: _draw_logit_lens(console, lens), to, render)
 
 
-def _draw_logit_lens(console: Console, lens: LogitLens, to: Path | None) -> None:
+def _draw_logit_lens(console: Console, lens: LogitLens) -> None:
     token = printable_cell(lens.tokens[lens.position - 1])
     where = f"after {token}" if lens.head == "next" else f"in place of {token}"
     console.print(f"[bold]{printable_cell(lens.text)}[/]  {where} ({lens.position}), in the end: "
@@ -106,8 +100,6 @@ def _draw_logit_lens(console: Console, lens: LogitLens, to: Path | None) -> None
         values = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
         table.add_row(str(layer.layer), candidates, *values)
     console.print(table)
-    if to is not None:
-        console.plain(f"written: {to}")
 
 
 # --- inspect layers ---
@@ -117,7 +109,7 @@ def layers(
     runs: Annotated[list[Path], Parameter(negative="")],
     /,
     *,
-    to: Path | None = None,
+    to: PictureFile = None,
     speaking: Output = Output(),
 ) -> None:
     """Show how much each layer weighs in the mixture that a task has learned to read; several runs side by side.
@@ -135,28 +127,22 @@ def layers(
     ----------
     runs
         Folders of runs that were adapted with --how features, or whose recurrent encoder has a --reader.
-    to
-        Write a picture (.png, .svg).
     """
     from forebear.inference.run import Run
-    from forebear.inspection.layer_weights import layer_weights
+    from forebear.inspection.layer_weights import layer_weights, plot_layer_weights
 
-    image_type = image_format(to, "png", "svg")
+    require_image_format(to, PICTURE_FORMATS)
     mixtures: list[LayerWeights] = []
     for folder in runs:
         loaded_run = Run.open(folder)
         mixtures += layer_weights(loaded_run)
         speaking.note(loaded_run.notes)
-    result: dict[str, Any] = {"what": "layers", "mixtures": [mixture.to_dict() for mixture in mixtures]}
-    if to is not None:
-        from forebear.inspection.layer_weights import plot_layer_weights
-
-        write_image(to, plot_layer_weights(mixtures, image_type))
-        result["to"] = str(to)
-    speaking.emit(result, lambda console: _draw_layer_weights(console, mixtures, to))
+    result = {"what": "layers", "mixtures": [mixture.to_dict() for mixture in mixtures]}
+    render = functools.partial(plot_layer_weights, mixtures)
+    speaking.emit_with_image(result, lambda console: _draw_layer_weights(console, mixtures), to, render)
 
 
-def _draw_layer_weights(console: Console, mixtures: list[LayerWeights], to: Path | None) -> None:
+def _draw_layer_weights(console: Console, mixtures: list[LayerWeights]) -> None:
     from forebear.inspection.layer_weights import layer_names
 
     highest = max(weight for mixture in mixtures for weight in mixture.weights)
@@ -168,15 +154,9 @@ def _draw_layer_weights(console: Console, mixtures: list[LayerWeights], to: Path
         console.print(title, soft_wrap=True)
         table = make_table("layer", ">weight", "", ">of an even share")
         for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
-            table.add_row(
-                name,
-                f"{weight:.4f}",
-                text_bar(weight / highest, LAYER_BAR_WIDTH),
-                f"{weight / mixture.uniform_weight:.2f} ×",
-            )
+            bar = text_bar(weight / highest, LAYER_BAR_WIDTH)
+            table.add_row(name, f"{weight:.4f}", bar, f"{weight / mixture.uniform_weight:.2f} ×")
         console.print(table)
-    if to is not None:
-        console.plain(f"written: {to}")
 
 
 # --- inspect positions ---
@@ -188,7 +168,7 @@ def positions(
     *,
     width: int | None = None,
     count: Annotated[int | None, Parameter(name="--positions")] = None,
-    to: Path | None = None,
+    to: PictureFile = None,
     speaking: Output = Output(),
 ) -> None:
     """Show a table of positions, how alike they are, and that a step further is a linear map.
@@ -211,33 +191,24 @@ def positions(
         Without a run: numbers in the vector of a position. [default: 128]
     count
         So many positions. [default: 64; of a run all it has]
-    to
-        Write a picture (.png, .svg).
     """
     from forebear.inference.run import Run
-    from forebear.inspection.position_embeddings import position_table
+    from forebear.inspection.position_embeddings import plot_positions, position_table
 
-    image_type = image_format(to, "png", "svg")
+    require_image_format(to, PICTURE_FORMATS)
     loaded_run = None if run is None else Run.open(run)
     table = position_table(loaded_run, width=width, count=count)
     speaking.note(loaded_run.notes if loaded_run is not None else ())
-    result: dict[str, Any] = {"what": "positions"} | table.to_dict()
-    if to is not None:
-        from forebear.inspection.position_embeddings import plot_positions
-
-        rows, size = table.table.shape
-        subject = "the Transformer's sinusoid" if loaded_run is None else f"{table.name} ({table.kind})"
-        write_image(
-            to, plot_positions(table, f"positions of {subject}: {rows:,}, each a vector of {size:,}", image_type)
-        )
-        result["to"] = str(to)
-    speaking.emit(result, lambda console: _draw_positions(console, table, to))
+    rows, size = table.table.shape
+    subject = "the Transformer's sinusoid" if loaded_run is None else f"{table.name} ({table.kind})"
+    title = f"positions of {subject}: {rows:,}, each a vector of {size:,}"
+    render = functools.partial(plot_positions, table, title)
+    result = {"what": "positions"} | table.to_dict()
+    speaking.emit_with_image(result, lambda console: _draw_positions(console, table), to, render)
 
 
-def _draw_positions(console: Console, position_table: PositionTable, to: Path | None) -> None:
+def _draw_positions(console: Console, position_table: PositionTable) -> None:
     import numpy as np
-
-    from forebear.cli.output import small_heatmap
 
     count, width = position_table.table.shape
     console.print(f"[bold]{position_table.kind}[/] positions: {count:,}, each a vector of {width:,}")
@@ -263,8 +234,6 @@ def _draw_positions(console: Console, position_table: PositionTable, to: Path | 
     console.print(table)
     legend = "misses: the share of variance that the best linear map misses at positions it was not fitted to"
     console.print(legend, style="dim", soft_wrap=True)
-    if to is not None:
-        console.plain(f"written: {to}")
 
 
 # --- inspect gradients ---
@@ -277,7 +246,7 @@ def gradients(
     text: str | None = None,
     input_files: Annotated[list[str] | None, Parameter(name="--in", consume_multiple=True, negative="")] = None,
     far: int = 50,
-    to: Path | None = None,
+    to: PictureFile = None,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -302,13 +271,11 @@ def gradients(
         Text files (also .gz, .zst), folders, quoted globs, - for standard input: documents that are long enough.
     far
         So many tokens back.
-    to
-        Write a picture (.png, .svg).
     """
     from forebear.inference.run import Run
-    from forebear.inspection.gradient_distance import gradient_reach
+    from forebear.inspection.gradient_distance import gradient_reach, plot_gradient_reach
 
-    image_type = image_format(to, "png", "svg")
+    require_image_format(to, PICTURE_FORMATS)
     if (text is None) == (input_files is None):
         message = "there is no text" if text is None else "there are two texts, --text and --in"
         raise InputError(message, hint='give --in FILE, or --text "a long text"')
@@ -317,13 +284,9 @@ def gradients(
     reaches = gradient_reach(loaded_runs, texts, max_distance=far)
     for loaded_run in loaded_runs:
         speaking.note(loaded_run.notes)
-    result: dict[str, Any] = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
-    if to is not None:
-        from forebear.inspection.gradient_distance import plot_gradient_reach
-
-        write_image(to, plot_gradient_reach(reaches, image_type))
-        result["to"] = str(to)
-    speaking.emit(result, lambda console: _draw_gradients(console, reaches, to))
+    result = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
+    render = functools.partial(plot_gradient_reach, reaches)
+    speaking.emit_with_image(result, lambda console: _draw_gradients(console, reaches), to, render)
 
 
 def _documents(files: list[str], reading: ReadingOptions) -> list[str]:
@@ -340,7 +303,7 @@ def _documents(files: list[str], reading: ReadingOptions) -> list[str]:
     return texts
 
 
-def _draw_gradients(console: Console, reaches: list[GradientReach], to: Path | None) -> None:
+def _draw_gradients(console: Console, reaches: list[GradientReach]) -> None:
     furthest = max(reach.max_distance for reach in reaches)
     distances = [distance for distance in SHOWN_DISTANCES if distance < furthest] + [furthest]
     table = make_table(
@@ -349,10 +312,8 @@ def _draw_gradients(console: Console, reaches: list[GradientReach], to: Path | N
     for distance in distances:
         cells = []
         for reach in reaches:
-            is_measured = distance <= reach.max_distance
-            cells += (
-                [f"{reach.magnitudes[distance]:.2e}", f"{reach.relative[distance]:.2e}"] if is_measured else ["", ""]
-            )
+            values = (reach.magnitudes[distance], reach.relative[distance]) if distance <= reach.max_distance else ()
+            cells += [f"{value:.2e}" for value in values] or ["", ""]
         table.add_row(str(distance), *cells)
     console.print(table)
     for reach in reaches:
@@ -360,5 +321,3 @@ def _draw_gradients(console: Console, reaches: list[GradientReach], to: Path | N
         console.print(f"[bold]{printable_cell(reach.name)}[/] {reach.conclusion}{limit}", soft_wrap=True)
     legend = "of its own: of what it is at the token itself, 0 tokens back"
     console.print(legend, style="dim", soft_wrap=True)
-    if to is not None:
-        console.plain(f"written: {to}")

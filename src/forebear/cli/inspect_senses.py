@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,15 @@ from rich.text import Text
 
 from forebear.cli.batch_io import VectorRunArgument
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Console, Output, image_format, make_table, printable, printable_cell, write_image
+from forebear.cli.output import (
+    PAGE_FORMATS,
+    Console,
+    Output,
+    make_table,
+    printable,
+    printable_cell,
+    require_image_format,
+)
 from forebear.data.sentences import SentenceMode
 from forebear.errors import InputError
 
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
     from forebear.inspection.occurrences import Occurrence, SenseText
     from forebear.inspection.senses import SenseAnalysis
 
-IMAGE_FORMATS = ("png", "svg", "html")
 CLUSTER_STYLES = ("blue", "red", "green", "magenta", "yellow", "cyan", "bright_red", "bright_black")
 
 
@@ -86,7 +92,7 @@ def senses(
     from forebear.inspection.occurrences import find_occurrences
     from forebear.inspection.senses import analyze_occurrences
 
-    image_type = image_format(to, *IMAGE_FORMATS)
+    require_image_format(to, PAGE_FORMATS)
     if top < 0:
         raise InputError(f"--top is {top}", hint="give a number of sentences, or 0 for none")
     loaded_run, other_runs = Run.open(run), None if beside is None else [Run.open(folder) for folder in beside]
@@ -99,18 +105,16 @@ def senses(
     analysis = analyze_occurrences(loaded_run, occurrences, layers=layer_choice, groups=groups, beside=other_runs)
     for folder in (loaded_run, *(other_runs or ())):
         speaking.note(folder.notes)
-    result: dict[str, Any] = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
-    if to is not None:
+    result = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
+
+    def render(image_type: str) -> bytes | str:
         from forebear.inspection.embedding_plots import plot_senses
         from forebear.inspection.senses_page import senses_page
 
         title = f"{loaded_run.name}: {word}"
-        write_image(
-            to,
-            senses_page(analysis, title).encode() if image_type == "html" else plot_senses(analysis, title, image_type),
-        )
-        result["to"] = str(to)
-    speaking.emit(result, lambda console: _draw_senses(console, analysis, top, to))
+        return senses_page(analysis, title) if image_type == "html" else plot_senses(analysis, title, image_type)
+
+    speaking.emit_with_image(result, lambda console: _draw_senses(console, analysis, top), to, render)
 
 
 def _sense_texts(
@@ -124,7 +128,7 @@ def _sense_texts(
     if reading != supported or sentences != "split":
         hint = "leave it out, or leave out --senses"
         raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
-    return read_labeled_sense_texts(files, replace(supported).reading())
+    return read_labeled_sense_texts(files, supported.reading())
 
 
 def _count_texts(texts: Iterable[SenseText], progress: Any) -> Iterator[SenseText]:
@@ -133,7 +137,7 @@ def _count_texts(texts: Iterable[SenseText], progress: Any) -> Iterator[SenseTex
         progress(number, 0)
 
 
-def _draw_senses(console: Console, analysis: SenseAnalysis, top: int, to: Path | None) -> None:
+def _draw_senses(console: Console, analysis: SenseAnalysis, top: int) -> None:
     result = analysis.result
     title = f"[bold]{printable_cell(analysis.word)}[/] in {len(result.occurrences):,} places, "
     title += f"by {printable_cell(result.name)}"
@@ -143,9 +147,8 @@ def _draw_senses(console: Console, analysis: SenseAnalysis, top: int, to: Path |
         size += printable_cell(analysis.label_counts(group.members))
         console.print(f"\n[bold {_cluster_style(number)}]group {number + 1}[/]  {size}", soft_wrap=True)
         for occurrence in result.typical_occurrences(number, top):
-            console.print(
-                _highlight_word(occurrence, _cluster_style(number), console.color_system is not None), soft_wrap=True
-            )
+            sentence = _highlight_word(occurrence, _cluster_style(number), console.color_system is not None)
+            console.print(sentence, soft_wrap=True)
     console.print()
     console.print(_comparison_table(analysis))
     if analysis.labels:
@@ -160,10 +163,7 @@ def _draw_senses(console: Console, analysis: SenseAnalysis, top: int, to: Path |
         )
         baseline = f"clouds without groups have {result.clustering.baseline.silhouette:.2f} on average"
         console.print(f"silhouettes by number of groups: {candidates}; {baseline}", style="dim", soft_wrap=True)
-    for note in analysis.notes:
-        console.print(printable_cell(note), style="dim", soft_wrap=True)
-    if to is not None:
-        console.plain(f"written: {to}")
+    console.dim(*analysis.notes)
 
 
 def _comparison_table(analysis: SenseAnalysis) -> Any:
@@ -172,12 +172,8 @@ def _comparison_table(analysis: SenseAnalysis) -> Any:
     for result in (analysis.result, *analysis.others):
         silhouette = result.clustering.silhouette
         values = ("" if silhouette is None else f"{silhouette:.3f}", f"{result.similarity:.3f}")
-        table.add_row(
-            printable_cell(result.name),
-            str(result.clustering.num_clusters),
-            *values,
-            printable_cell(result.note),
-        )
+        num_clusters = str(result.clustering.num_clusters)
+        table.add_row(printable_cell(result.name), num_clusters, *values, printable_cell(result.note))
     return table
 
 

@@ -17,84 +17,49 @@ from forebear.cli.output import make_console
 from forebear.errors import ForebearError, InputError, UserInterrupt
 
 # The module of a command is imported only when it is called, so that --help is fast.
-COMMANDS = {
-    "lineage": "The table of contents: every milestone, in the order history made them.",
-    "explain": "A milestone: the paper, what it predicts and by what, its sizes and what they cost.",
-    "preview": "What a milestone would see of your text, and what it would have to predict.",
-    "pretrain": "Train a milestone on your text.",
-    "adapt": "Teach a run a task from your labelled examples.",
-    "distil": "Teach a smaller run what a larger one knows.",
-    "quantise": "A run of small integers: a quarter as large, faster, with its price measured.",
-    "classify": "What a text, or a pair of texts, is.",
-    "tag": "Names and other parts of a text, word by word.",
-    "answer": "Where in a passage the answer to a question stands.",
-    "choose": "Which of several continuations or answers is right.",
-    "translate": "Texts in another language.",
-    "score": "How probable a run finds sentences, in all and token by token.",
-    "next": "What a run expects next, or in a blank (____).",
-    "generate": "Let a run write on.",
-    "fill": "What a run finds in the blanks (____, [MASK]) of a text.",
-    "ask": "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
-    "embed": "Vectors of texts and words, from any layer of a run.",
-    "neighbours": "The words nearest to a word, or the sentences of a file nearest to a text.",
-    "similarity": "How alike two words or texts are.",
-    "odd-one-out": "Which of some words or texts is least like the others.",
-    "analogy": "What is to one word as another is to a third.",
-    "measure": "How well a run predicts a text (bits per byte, perplexity), or knows words.",
-    "compare": "Every milestone on the same text, or on your labels, with the same budget: one table, one page.",
-    "inspect": "Look inside a run: why it says something, where it looks, how a prediction forms.",
-    "runs": "The runs in a folder.",
-    "rerun": "Make a finished run again, step by step.",
-    "import": "A run from another program's files.",
-    "export": "A run as files that other programs read.",
-    "demo": "Try the whole way on text that comes with forebear.",
-    "corpus": "Examine text: what it is, what is wrong with it, what would be dropped; and clean it.",
-    "prepare": "Turn text into a corpus: token ids on disk, with a ledger that shows nothing was lost.",
-    "tokenize": "Show how a tokenizer cuts a text, piece by piece, with offsets.",
-    "tokenizer": "Train a tokenizer on your text, or look into one.",
+COMMANDS = {  # the module in forebear.cli, with the function where it is not named as the command, and a summary
+    "lineage": ("explain", "The table of contents: every milestone, in the order history made them."),
+    "explain": ("explain", "A milestone: the paper, what it predicts and by what, its sizes and what they cost."),
+    "preview": ("preview", "What a milestone would see of your text, and what it would have to predict."),
+    "pretrain": ("pretrain", "Train a milestone on your text."),
+    "adapt": ("adapt", "Teach a run a task from your labelled examples."),
+    "distil": ("distill", "Teach a smaller run what a larger one knows."),
+    "quantise": ("quantize", "A run of small integers: a quarter as large, faster, with its price measured."),
+    "classify": ("predict", "What a text, or a pair of texts, is."),
+    "tag": ("predict", "Names and other parts of a text, word by word."),
+    "answer": ("predict", "Where in a passage the answer to a question stands."),
+    "choose": ("predict", "Which of several continuations or answers is right."),
+    "translate": ("generate", "Texts in another language."),
+    "score": ("score", "How probable a run finds sentences, in all and token by token."),
+    "next": ("next", "What a run expects next, or in a blank (____)."),
+    "generate": ("generate", "Let a run write on."),
+    "fill": ("fill", "What a run finds in the blanks (____, [MASK]) of a text."),
+    "ask": (
+        "prompt",
+        "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
+    ),
+    "embed": ("embed", "Vectors of texts and words, from any layer of a run."),
+    "neighbours": ("embed", "The words nearest to a word, or the sentences of a file nearest to a text."),
+    "similarity": ("words", "How alike two words or texts are."),
+    "odd-one-out": ("words", "Which of some words or texts is least like the others."),
+    "analogy": ("words", "What is to one word as another is to a third."),
+    "measure": ("measure", "How well a run predicts a text (bits per byte, perplexity), or knows words."),
+    "compare": (
+        "compare",
+        "Every milestone on the same text, or on your labels, with the same budget: one table, one page.",
+    ),
+    "inspect": ("inspect", "Look inside a run: why it says something, where it looks, how a prediction forms."),
+    "runs": ("runs", "The runs in a folder."),
+    "rerun": ("runs", "Make a finished run again, step by step."),
+    "import": ("exchange:import_command", "A run from another program's files."),
+    "export": ("exchange:export_command", "A run as files that other programs read."),
+    "demo": ("demo", "Try the whole way on text that comes with forebear."),
+    "corpus": ("corpus", "Examine text: what it is, what is wrong with it, what would be dropped; and clean it."),
+    "prepare": ("corpus", "Turn text into a corpus: token ids on disk, with a ledger that shows nothing was lost."),
+    "tokenize": ("tokenizer", "Show how a tokenizer cuts a text, piece by piece, with offsets."),
+    "tokenizer": ("tokenizer", "Train a tokenizer on your text, or look into one."),
 }
-COMMAND_FUNCTIONS = {  # module and function of each command
-    "lineage": "forebear.cli.explain:lineage",
-    "explain": "forebear.cli.explain:explain",
-    "preview": "forebear.cli.preview:preview",
-    "pretrain": "forebear.cli.pretrain:pretrain",
-    "adapt": "forebear.cli.adapt:adapt",
-    "distil": "forebear.cli.distill:distil",
-    "quantise": "forebear.cli.quantize:quantise",
-    "classify": "forebear.cli.predict:classify",
-    "tag": "forebear.cli.predict:tag",
-    "answer": "forebear.cli.predict:answer",
-    "choose": "forebear.cli.predict:choose",
-    "translate": "forebear.cli.generate:translate",
-    "score": "forebear.cli.score:score",
-    "next": "forebear.cli.next:next",
-    "generate": "forebear.cli.generate:generate",
-    "fill": "forebear.cli.fill:fill",
-    "ask": "forebear.cli.prompt:ask",
-    "embed": "forebear.cli.embed:embed",
-    "neighbours": "forebear.cli.embed:neighbours",
-    "similarity": "forebear.cli.words:similarity",
-    "odd-one-out": "forebear.cli.words:odd_one_out",
-    "analogy": "forebear.cli.words:analogy",
-    "measure": "forebear.cli.measure:measure",
-    "compare": "forebear.cli.compare:compare",
-    "inspect": "forebear.cli.inspect:inspect",
-    "runs": "forebear.cli.runs:runs",
-    "rerun": "forebear.cli.runs:rerun",
-    "import": "forebear.cli.exchange:import_command",
-    "export": "forebear.cli.exchange:export_command",
-    "demo": "forebear.cli.demo:demo",
-    "corpus": "forebear.cli.corpus:corpus",
-    "prepare": "forebear.cli.corpus:prepare",
-    "tokenize": "forebear.cli.tokenizer:tokenize",
-    "tokenizer": "forebear.cli.tokenizer:tokenizer",
-}
-COMMANDS_WITH_MODEL_OPTIONS = (
-    "preview",
-    "pretrain",
-    "explain",
-    "distil",
-)  # commands that take the fields of milestones as options
+COMMANDS_WITH_MODEL_OPTIONS = ("preview", "pretrain", "explain", "distil")
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
 
 Every command takes --json (one JSON document on stdout), --quiet, --config FILE.toml and --help.
@@ -107,27 +72,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         tokens, config = _split_config_option(["/dev/stdin" if token == "-" else token for token in tokens_given])
         return _app(_command(tokens), config)(_complete_switches(tokens), exit_on_error=False, print_error=False) or 0
-    except cyclopts.CycloptsError as error:
-        command = f"{tokens_given[0]} " if tokens_given and tokens_given[0] in COMMANDS else ""
-        return _fail(InputError(str(error).strip(), hint=f"see: forebear {command}--help"), tokens_given)
-    except ForebearError as error:
-        return _fail(error, tokens_given)
-    except KeyboardInterrupt:
-        return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), tokens_given)
     except BrokenPipeError:
         raise
-    except OSError as error:
-        file = error.filename if isinstance(error.filename, str) else None
-        return _fail(
-            ForebearError(error.strerror or str(error), file=file, hint="look at the place named"), tokens_given
-        )
-    except MemoryError:
-        return _fail(ForebearError("out of memory", hint="fewer --workers, or a larger machine"), tokens_given)
+    except KeyboardInterrupt:
+        return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), tokens_given)
     except Exception as error:
-        if os.environ.get("FOREBEAR_TRACEBACK"):
+        reported = _reported_error(error, tokens_given)
+        if reported is None and os.environ.get("FOREBEAR_TRACEBACK"):
             raise
         hint = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
-        return _fail(ForebearError(f"{type(error).__name__}: {error}", hint=hint), tokens_given)
+        return _fail(reported or ForebearError(f"{type(error).__name__}: {error}", hint=hint), tokens_given)
+
+
+def _reported_error(error: Exception, tokens: Sequence[str]) -> ForebearError | None:
+    """The error as a message for the user; None for a defect of forebear."""
+    match error:
+        case ForebearError():
+            return error
+        case cyclopts.CycloptsError():
+            command = f"{tokens[0]} " if tokens and tokens[0] in COMMANDS else ""
+            return InputError(str(error).strip(), hint=f"see: forebear {command}--help")
+        case OSError():
+            file = error.filename if isinstance(error.filename, str) else None
+            return ForebearError(error.strerror or str(error), file=file, hint="look at the place named")
+        case MemoryError():
+            return ForebearError("out of memory", hint="fewer --workers, or a larger machine")
+    return None
 
 
 def _app(command: str | None, config: str | None) -> cyclopts.App:
@@ -137,12 +107,13 @@ def _app(command: str | None, config: str | None) -> cyclopts.App:
     app.console = make_console(wide=False)
     if config is not None:
         app.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
-    for name, summary in COMMANDS.items():
-        module, _, function = COMMAND_FUNCTIONS[name].partition(":")
+    for name, (address, summary) in COMMANDS.items():
+        module, _, function = f"forebear.cli.{address}".partition(":")
+        function = function or name.replace("-", "_")
         if name == command:
             app.command(getattr(importlib.import_module(module), function), name=name)
         else:
-            app.command(COMMAND_FUNCTIONS[name], name=name, help=summary)
+            app.command(f"{module}:{function}", name=name, help=summary)
     return app
 
 
@@ -202,13 +173,8 @@ def _split_config_option(tokens: list[str]) -> tuple[list[str], str | None]:
 def _fail(error: ForebearError, tokens: Sequence[str]) -> int:
     print(f"forebear: {error}", file=sys.stderr)  # noqa: T201
     if "--json" in tokens:
-        details = {
-            "what": error.message,
-            "file": error.file,
-            "line": error.line,
-            "byte": error.byte,
-            "remedy": error.hint,
-        }
+        details = {"what": error.message, "file": error.file, "line": error.line}
+        details |= {"byte": error.byte, "remedy": error.hint}
         print(json.dumps({"error": details}, ensure_ascii=False))  # noqa: T201
     return error.exit_code
 

@@ -411,19 +411,29 @@ def _cell_style(fraction: float) -> str:
 # --- Image files ---
 
 
-def image_format(file: Path | None, *formats: str) -> str:
-    """The image format by the file name; an unsupported one is an error before any work."""
+PictureFile = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg).")]
+PictureOrPage = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg) or a page (.html).")]
+PICTURE_FORMATS = ("png", "svg")
+PAGE_FORMATS = (*PICTURE_FORMATS, "html")
+
+
+def require_image_format(file: Path | None, formats: Sequence[str]) -> None:
+    """Rejects a file whose name ends with none of the formats, before any work."""
     if file is None:
-        return ""
+        return
     suffix, names = file.suffix.lower().removeprefix("."), ", ".join(f".{name}" for name in formats)
     if suffix not in formats:
         raise InputError(
             f"what {file.name} is to be cannot be told by its name", hint=f"let it end with one of {names}"
         )
+    require_folder(file, f"look.{formats[0]}")
+
+
+def require_folder(file: Path, example: str) -> None:
+    """Rejects a file that is a folder, or whose folder does not exist."""
     if file.is_dir() or not file.absolute().parent.is_dir():
         message = "is a folder" if file.is_dir() else "the folder of this file does not exist"
-        raise InputError(message, file=file, hint=f"name a file in a folder that exists, such as look.{formats[0]}")
-    return suffix
+        raise InputError(message, file=file, hint=f"name a file in a folder that exists, such as {example}")
 
 
 def write_image(file: Path, content: bytes) -> None:

@@ -83,7 +83,7 @@ def score(
         raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')
     result: dict[str, Any] = {"run": loaded_run.name}
     if partial is not None:
-        partial.emit_failures(result, quiet=speaking.quiet)
+        partial.emit_failures(result, speaking)
     _note_multi_sentence(result, num_multi_sentence, speaking)
     if many.output_file is not None:
         result |= {**counts, "out": str(many.output_file)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
 from rich.cells import cell_len
 
 from forebear.cli.batch_io import (
@@ -21,15 +22,16 @@ from forebear.cli.batch_io import (
     open_run,
 )
 from forebear.cli.output import (
+    PAGE_FORMATS,
     Console,
     Output,
+    PictureOrPage,
     Switch,
     count_phrase,
-    image_format,
     make_table,
     printable_cell,
+    require_image_format,
     text_bar,
-    write_image,
 )
 from forebear.embeddings.lexicon import AnalogyMethod
 from forebear.errors import InputError
@@ -40,11 +42,10 @@ if TYPE_CHECKING:
     from forebear.inference.similarity import OutlierResult, Similarity
     from forebear.inspection.embedding_space import VectorNorms, WordProjection
 
-IMAGE_FORMATS = ("png", "svg", "html")
-NEIGHBOR_BAR_WIDTH = 30  # of a bar
-PLANE_HEIGHT = 26  # lines of a plane
-MAX_NOTED_WORDS = 20  # words that have no name in a picture
-MAX_NAMED_WORDS = 4  # words with the longest and shortest vectors that are told
+PLANE_HEIGHT = 26  # lines
+MAX_NOTED_WORDS = 20  # words without a name in a picture
+MAX_NAMED_WORDS = 4  # words with the longest and shortest vectors
+BAR_WIDTH = 20  # of cosines and lengths
 
 
 def neighbours(
@@ -53,7 +54,7 @@ def neighbours(
     /,
     *,
     top: int = 10,
-    to: Path | None = None,
+    to: PictureOrPage = None,
     speaking: Output = Output(),
 ) -> None:
     """Show which words are nearest to a word, as bars of their cosines.
@@ -69,47 +70,47 @@ def neighbours(
         The words, each by itself.
     top
         How many neighbours each gets.
-    to
-        Write a picture (.png, .svg) or a page (.html).
     """
-    image_type = image_format(to, *IMAGE_FORMATS)
+    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     if not words:
         raise InputError("there is no word", hint="forebear inspect neighbours RUN king")
     answers = loaded_run.neighbours(words, top=top)
-    result: dict[str, Any] = {
-        "run": loaded_run.name,
-        "what": "neighbours",
-        "texts": [answer.to_dict() for answer in answers],
-    }
-    if to is not None:
-        if not any(answer.nearest for answer in answers):
-            raise InputError(f"there is nothing to draw: {answers[0].note}", file=run)
-        from forebear.inspection import embedding_plots
-
-        title = f"{loaded_run.name}: the nearest words"
-        page = embedding_plots.neighbors_page(answers, title).encode() if image_type == "html" else None
-        write_image(to, page or embedding_plots.plot_neighbors(answers, title, image_type))
-        result["to"] = str(to)
-    speaking.emit(result, lambda console: _draw_neighbours(console, answers, to))
+    if to is not None and not any(answer.nearest for answer in answers):
+        raise InputError(f"there is nothing to draw: {answers[0].note}", file=run)
+    texts = [answer.to_dict() for answer in answers]
+    result = {"run": loaded_run.name, "what": "neighbours", "texts": texts}
+    render = _renderer("neighbors", answers, f"{loaded_run.name}: the nearest words")
+    speaking.emit_with_image(result, lambda console: _draw_neighbours(console, answers), to, render)
 
 
-def _draw_neighbours(console: Console, answers: list[WordNeighbors], to: Path | None) -> None:
+def _renderer(view: str, content: Any, title: str) -> Callable[[str], bytes | str]:
+    """Renders a view of word vectors as a page or as a picture."""
+
+    def render(image_type: str) -> bytes | str:
+        from forebear.inspection import embedding_plots as plots
+
+        page, plot = {
+            "neighbors": (plots.neighbors_page, plots.plot_neighbors),
+            "projection": (plots.projection_page, plots.plot_projection),
+            "norms": (plots.norms_page, plots.plot_norms),
+        }[view]
+        return page(content, title) if image_type == "html" else plot(content, title, image_type)
+
+    return render
+
+
+def _draw_neighbours(console: Console, answers: list[WordNeighbors]) -> None:
     for answer in answers:
         note = f"  ({printable_cell(answer.note)})" if answer.note else ""
         console.print(f"[bold]{printable_cell(answer.text)}[/]{note}", soft_wrap=True)
         table = make_table("word", ">cosine", "", ">seen")
         for neighbor in answer.nearest:
             count = "" if neighbor.count is None else f"{neighbor.count:,}"
-            table.add_row(
-                printable_cell(neighbor.word),
-                f"{neighbor.cosine:.3f}",
-                text_bar(min(max(neighbor.cosine, 0.0), 1.0), NEIGHBOR_BAR_WIDTH),
-                count,
-            )
+            bar = text_bar(min(max(neighbor.cosine, 0.0), 1.0))
+            table.add_row(printable_cell(neighbor.word), f"{neighbor.cosine:.3f}", bar, count)
         if answer.nearest:
             console.print(table)
-    _print_output_path(console, to)
 
 
 def projection(
@@ -145,23 +146,15 @@ def projection(
     """
     from forebear.inspection.embedding_space import project_words
 
-    image_type = image_format(to, *IMAGE_FORMATS)
+    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     word_projection = project_words(loaded_run, list(words or ()), top=top, near=near)
-    result: dict[str, Any] = {"run": loaded_run.name, "what": "projection"} | word_projection.to_dict()
-    if to is not None:
-        from forebear.inspection import embedding_plots
-
-        title = f"{loaded_run.name}: {len(word_projection.words):,} words"
-        page = embedding_plots.projection_page(word_projection, title).encode() if image_type == "html" else None
-        write_image(to, page or embedding_plots.plot_projection(word_projection, title, image_type))
-        result["to"] = str(to)
-        if page is None:
-            word_projection = replace(
-                word_projection, notes=(*word_projection.notes, *_undrawable_note(word_projection.words))
-            )
-            result["notes"] = list(word_projection.notes)
-    speaking.emit(result, lambda console: _draw_projection(console, word_projection, to))
+    if to is not None and to.suffix.lower() != ".html":
+        notes = (*word_projection.notes, *_undrawable_note(word_projection.words))
+        word_projection = replace(word_projection, notes=notes)
+    result = {"run": loaded_run.name, "what": "projection"} | word_projection.to_dict()
+    render = _renderer("projection", word_projection, f"{loaded_run.name}: {len(word_projection.words):,} words")
+    speaking.emit_with_image(result, lambda console: _draw_projection(console, word_projection), to, render)
 
 
 def _undrawable_note(words: Sequence[str]) -> Iterator[str]:
@@ -170,27 +163,20 @@ def _undrawable_note(words: Sequence[str]) -> Iterator[str]:
 
     if undrawable := undrawable_texts(words):
         listed = ", ".join(undrawable[:MAX_NOTED_WORDS]) + " …" * (len(undrawable) > MAX_NOTED_WORDS)
-        subject = "1 word is a dot" if len(undrawable) == 1 else f"{len(undrawable):,} words are dots"
+        subject = count_phrase(len(undrawable), "word is a dot", "words are dots")
         reason = f"as no font installed here has all characters: {listed}"
         yield f"{subject} without a name, {reason}; --to FILE.html has names"
 
 
-def _draw_projection(console: Console, word_projection: WordProjection, to: Path | None) -> None:
+def _draw_projection(console: Console, word_projection: WordProjection) -> None:
     lines, num_shown = _layout_words(word_projection, console.width - 1)
     for line in lines:
         console.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
-    room_note = (
-        f"; {num_shown:,} of {len(word_projection.words):,} words have room"
-        if num_shown < len(word_projection.words)
-        else ""
-    )
+    num_words = len(word_projection.words)
+    room_note = f"; {num_shown:,} of {num_words:,} words have room" if num_shown < num_words else ""
     first, second = word_projection.explained_variance
-    console.print(
-        f"to the right {first:.1%} of the variance, upwards {second:.1%}{room_note}", style="dim", soft_wrap=True
-    )
-    for note in word_projection.notes:
-        console.print(printable_cell(note), style="dim", soft_wrap=True)
-    _print_output_path(console, to)
+    summary = f"to the right {first:.1%} of the variance, upwards {second:.1%}{room_note}"
+    console.dim(summary, *word_projection.notes)
 
 
 def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str], int]:
@@ -201,11 +187,8 @@ def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str
     cells = [[" "] * width for _ in range(PLANE_HEIGHT)]
     num_shown = 0
     for row in sorted(range(len(word_projection.words)), key=lambda row: not word_projection.query_words[row]):
-        word = (
-            word_projection.words[row]
-            if word_projection.words[row].isprintable()
-            else repr(word_projection.words[row])[1:-1]
-        )
+        word = word_projection.words[row]
+        word = word if word.isprintable() else repr(word)[1:-1]
         word_width = cell_len(word)
         x, y = ((word_projection.points[row] - low) / span).tolist()
         line, column = round((1 - y) * (PLANE_HEIGHT - 1)), max(0, round(x * (width - word_width)))
@@ -220,7 +203,7 @@ def norms(
     run: Path,
     /,
     *,
-    to: Path | None = None,
+    to: PictureOrPage = None,
     speaking: Output = Output(),
 ) -> None:
     """Show how long vectors are beside how often their words were seen, and what else frequency does to them.
@@ -234,35 +217,26 @@ def norms(
     ----------
     run
         The run's folder: one of word vectors, which knows how often it saw each word.
-    to
-        Write a picture (.png, .svg) or a page (.html).
     """
     from forebear.inspection.embedding_space import vector_norms
 
-    image_type = image_format(to, *IMAGE_FORMATS)
+    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     norm_stats = vector_norms(loaded_run)
-    result: dict[str, Any] = {"run": loaded_run.name, "what": "norms"} | norm_stats.to_dict()
-    if to is not None:
-        from forebear.inspection import embedding_plots
-
-        title = f"{loaded_run.name}: lengths of vectors and frequency"
-        page = embedding_plots.norms_page(norm_stats, title).encode() if image_type == "html" else None
-        write_image(to, page or embedding_plots.plot_norms(norm_stats, title, image_type))
-        result["to"] = str(to)
-    speaking.emit(result, lambda console: _draw_norms(console, norm_stats, to))
+    result = {"run": loaded_run.name, "what": "norms"} | norm_stats.to_dict()
+    render = _renderer("norms", norm_stats, f"{loaded_run.name}: lengths of vectors and frequency")
+    speaking.emit_with_image(result, lambda console: _draw_norms(console, norm_stats), to, render)
 
 
-def _draw_norms(console: Console, vector_norms: VectorNorms, to: Path | None) -> None:
+def _draw_norms(console: Console, vector_norms: VectorNorms) -> None:
     table = make_table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
     highest = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
     for band in vector_norms.bands:
         interval = f"{band.shortest:.2f} to {band.longest:.2f}"
         similarity = "" if band.cosine is None else f"{band.cosine:.3f}"
         counts = f"{band.min_count:,} to {band.max_count:,}"
-        table.add_row(
-            counts, f"{band.words:,}", f"{band.median:.3f}", text_bar(band.median / highest, 20), interval, similarity
-        )
+        bar = text_bar(band.median / highest, BAR_WIDTH)
+        table.add_row(counts, f"{band.words:,}", f"{band.median:.3f}", bar, interval, similarity)
     console.print(table)
     lines = (
         f"Spearman's correlation of length and frequency: {vector_norms.correlations[0]}",
@@ -272,20 +246,11 @@ def _draw_norms(console: Console, vector_norms: VectorNorms, to: Path | None) ->
     )
     for line in lines:
         console.print(line, soft_wrap=True)
-    for name, rows in (
-        zip(("longest", "shortest"), vector_norms.extremes, strict=True) if vector_norms.is_varying else ()
-    ):
-        words = ", ".join(
-            f"{printable_cell(vector_norms.words[row])} {vector_norms.lengths[row]:.2f}"
-            for row in rows[:MAX_NAMED_WORDS]
-        )
-        console.print(f"{name}: {words}", style="dim", soft_wrap=True)
-    _print_output_path(console, to)
-
-
-def _print_output_path(console: Console, to: Path | None) -> None:
-    if to is not None:
-        console.plain(f"written: {to}")
+    words, lengths = vector_norms.words, vector_norms.lengths
+    for name, rows in zip(("longest", "shortest"), vector_norms.extremes, strict=True):
+        if vector_norms.is_varying:
+            extremes = (f"{printable_cell(words[row])} {lengths[row]:.2f}" for row in rows[:MAX_NAMED_WORDS])
+            console.print(f"{name}: {', '.join(extremes)}", style="dim", soft_wrap=True)
 
 
 # --- analogy ---
@@ -341,15 +306,11 @@ def _draw_analogy(console: Console, answer: Analogy, result: dict[str, Any]) -> 
     console.print(f"{first} is to {second} as {third} is to [bold]{best}[/]", soft_wrap=True)
     table = make_table(">cosine" if answer.method == "add" else ">score", ">seen", "word")
     for candidate in answer.nearest:
-        table.add_row(
-            f"{candidate.cosine:.3f}",
-            "" if candidate.count is None else f"{candidate.count:,}",
-            printable_cell(candidate.word),
-        )
+        count = "" if candidate.count is None else f"{candidate.count:,}"
+        table.add_row(f"{candidate.cosine:.3f}", count, printable_cell(candidate.word))
     if answer.nearest:
         console.print(table)
-    for note in answer.notes:
-        console.print(printable_cell(note), style="dim", soft_wrap=True)
+    console.dim(*answer.notes)
     if "recall" in result:
         console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")
 
@@ -357,7 +318,13 @@ def _draw_analogy(console: Console, answer: Analogy, result: dict[str, Any]) -> 
 # --- odd-one-out ---
 
 
-ODD_ONE_OUT_BAR_WIDTH = 20  # of a bar
+LayersOfTexts = Annotated[
+    str | None, Parameter(help="Compare texts by this layer, as for embed; words too are then read as texts.")
+]
+PoolingOfTexts = Annotated[
+    EmbeddingPooling | None,
+    Parameter(help="Compare texts with this pooling, as for embed; words too are then read as texts."),
+]
 
 
 def odd_one_out(
@@ -365,8 +332,8 @@ def odd_one_out(
     texts: TextArguments = None,
     /,
     *,
-    layers: str | None = None,
-    pooling: EmbeddingPooling | None = None,
+    layers: LayersOfTexts = None,
+    pooling: PoolingOfTexts = None,
     speaking: Output = Output(),
 ) -> None:
     """Tell which of some words or texts is least like the others: the mean of its cosines with them is the lowest.
@@ -384,10 +351,6 @@ def odd_one_out(
     ----------
     texts
         Three words or texts, or more.
-    layers
-        Compare texts by this layer, as for embed; words too are then read as texts.
-    pooling
-        Compare texts with this pooling, as for embed; words too are then read as texts.
     """
     from forebear.inference.embed import parse_layers
 
@@ -398,26 +361,22 @@ def odd_one_out(
 
 
 def _draw_odd_one_out(console: Console, result: OutlierResult) -> None:
-    tie_note = "none is the odd one: all are as far from the others" if result.outlier is None else ""
-    console.print(
-        tie_note or f"[bold]{printable_cell(result.outlier or '')}[/] is the odd one, by {result.vector_kind}"
-    )
+    if result.outlier is None:
+        console.print("none is the odd one: all are as far from the others")
+    else:
+        console.print(f"[bold]{printable_cell(result.outlier)}[/] is the odd one, by {result.vector_kind}")
     table = make_table(">mean cosine with the others", "", "")
     for text, cosine in zip(result.texts, result.cosines, strict=True):
         style = "bold" if text == result.outlier else ""
-        table.add_row(
-            f"{cosine:.3f}", text_bar(max(cosine, 0.0), ODD_ONE_OUT_BAR_WIDTH), printable_cell(text), style=style
-        )
+        table.add_row(f"{cosine:.3f}", text_bar(max(cosine, 0.0), BAR_WIDTH), printable_cell(text), style=style)
     console.print(table)
-    for note in result.notes:
-        console.print(printable_cell(note), style="dim", soft_wrap=True)
+    console.dim(*result.notes)
 
 
 # --- similarity ---
 
 
-PAIRS_PER_BATCH = 1024  # pairs that are looked at at once
-SIMILARITY_BAR_WIDTH = 20  # of a bar
+PAIRS_PER_BATCH = 1024
 PAIR_FORMAT_HINT = "write two texts with a tab between them, a pair a line"
 
 
@@ -426,8 +385,8 @@ def similarity(
     texts: TextArguments = None,
     /,
     *,
-    layers: str | None = None,
-    pooling: EmbeddingPooling | None = None,
+    layers: LayersOfTexts = None,
+    pooling: PoolingOfTexts = None,
     many: BatchInputOptions = BatchInputOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -448,10 +407,6 @@ def similarity(
     ----------
     texts
         Words or texts, two and two. A file named with --in has a pair a line, with a tab between.
-    layers
-        Compare texts by this layer, as for embed; words too are then read as texts.
-    pooling
-        Compare texts with this pooling, as for embed; words too are then read as texts.
     """
     from forebear.inference.embed import parse_layers
     from forebear.inference.similarity import text_similarities
@@ -464,15 +419,14 @@ def similarity(
         return text_similarities(loaded_run, list(_parse_pairs(group)), **options)
 
     lines = _pair_lines(many, list(texts or ()))
-    answers = many.run_batch(lines, ask, lambda answer: answer.to_dict(), PAIRS_PER_BATCH, partial)
+    answers = many.run_batch(lines, ask, batch_size=PAIRS_PER_BATCH, partial=partial)
     if not partial.count:
         raise InputError("there are no two texts to compare", hint="forebear similarity RUN king queen, or --in FILE")
     result: dict[str, Any] = {"run": loaded_run.name}
-    partial.emit_failures(result, quiet=speaking.quiet)
+    partial.emit_failures(result, speaking)
     if many.output_file is not None:
-        result |= {"pairs": partial.count, "out": str(many.output_file)}
         summary = f"cosines of {count_phrase(partial.num_answered, 'pair')}: {many.output_file}"
-        speaking.emit(result, lambda console: console.plain(summary))
+        speaking.emit_summary(result | {"pairs": partial.count, "out": str(many.output_file)}, summary)
         return
     result["pairs"] = [answer.to_dict() for answer in answers]
     answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
@@ -502,14 +456,7 @@ def _parse_pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
 def _draw_similarities(console: Console, answers: list[Similarity]) -> None:
     table = make_table(">cosine", "", "", "", "by")
     for similarity in answers:
-        bar = text_bar(max(similarity.cosine, 0.0), SIMILARITY_BAR_WIDTH)
-        table.add_row(
-            f"{similarity.cosine:.3f}",
-            bar,
-            printable_cell(similarity.texts[0]),
-            printable_cell(similarity.texts[1]),
-            similarity.vector_kind,
-        )
+        bar = text_bar(max(similarity.cosine, 0.0), BAR_WIDTH)
+        table.add_row(f"{similarity.cosine:.3f}", bar, *map(printable_cell, similarity.texts), similarity.vector_kind)
     console.print(table)
-    for note in dict.fromkeys(note for similarity in answers for note in similarity.notes):
-        console.print(printable_cell(note), style="dim", soft_wrap=True)
+    console.dim(*dict.fromkeys(note for similarity in answers for note in similarity.notes))
