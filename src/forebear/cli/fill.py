@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
@@ -42,30 +43,18 @@ def fill(
         How many tokens a ____ hides: 2 for a Chinese word of two characters.
     """
     loaded_run = open_run(run, "fill", speaking)
-    run_per_text(
-        loaded_run,
-        texts,
-        many,
-        speaking,
-        lambda text: loaded_run.fill(text, top=top, tokens=tokens),
-        hint='forebear fill RUN "some ____ text"',
-        done="filled",
-        draw=_draw_filled,
-    )
+    ask = functools.partial(loaded_run.fill, top=top, tokens=tokens)
+    hint = 'forebear fill RUN "some ____ text"'
+    run_per_text(loaded_run, texts, many, speaking, ask, hint=hint, done="filled", draw=_draw_filled)
 
 
 def _draw_filled(console: Console, answer: FilledText) -> None:
-    console.print(
-        f"[bold]{printable_cell(answer.filled_text)}[/]  (log P {format_number(answer.log_prob)})", soft_wrap=True
-    )
+    log_prob = format_number(answer.log_prob)
+    console.print(f"[bold]{printable_cell(answer.filled_text)}[/]  (log P {log_prob})", soft_wrap=True)
     table = make_table(">blank", "token", "text", ">P", "")
     for blank, candidates in enumerate(answer.blanks, 1):
         for rank, candidate in enumerate(candidates):
-            cells = (
-                printable_cell(candidate.token),
-                printable_cell(candidate.text),
-                f"{candidate.probability:.4f}",
-                text_bar(candidate.probability),
-            )
-            table.add_row(str(blank) if rank == 0 else "", *cells)
+            cells = map(printable_cell, (candidate.token, candidate.text))
+            p = candidate.probability
+            table.add_row(str(blank) if rank == 0 else "", *cells, f"{p:.4f}", text_bar(p))
     console.print(table)

@@ -109,12 +109,8 @@ def generate(
     streams = single and not method and given_options.get("samples", 1) == 1
     with counting_progress(speaking, "tokens") as count:
         if streams and not (speaking.json or speaking.quiet):
-            _stream(
-                loaded_run,
-                (prompts or [""])[0],
-                {name: given_options[name] for name in given_options if name != "samples"},
-                count,
-            )
+            given_options.pop("samples", None)
+            _stream(loaded_run, (prompts or [""])[0], given_options, count)
             return
         lines = [InputLine("")] if many.input_file is None and not prompts else many.valid_inputs(prompts)
         num_texts = 0
@@ -126,12 +122,11 @@ def generate(
             count(sum(len(answer.ids) for answer in answers))
             return answers
 
-        answers: list[GeneratedText] = many.run_batch(lines, ask, lambda answer: answer.to_dict())
+        answers: list[GeneratedText] = many.run_batch(lines, ask)
     result: dict[str, Any] = {"run": loaded_run.name, "settings": resolve_generation_options(given_options)}
     if many.output_file is not None:
-        summary = f"{count_phrase(num_texts, 'text')}: {many.output_file}"
         result |= {"texts": num_texts, "out": str(many.output_file)}
-        speaking.emit(result, lambda console: console.plain(summary))
+        speaking.emit_summary(result, f"{count_phrase(num_texts, 'text')}: {many.output_file}")
     else:
         result |= {"texts": [answer.to_dict() for answer in answers]}
         speaking.emit(result, lambda console: _draw_generated(console, answers))
@@ -152,8 +147,7 @@ def _stream(loaded_run: Run, prompt: str, how: dict[str, Any], count: Any) -> No
         after_space = False
 
     (answer,) = sample_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, prompt, hear=on_token, **how)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+    print(flush=True)  # noqa: T201
     count(len(answer.ids))
     if not len(answer.ids):
         print("the run ends the text here: another --seed or a higher --temperature may go on", file=sys.stderr)  # noqa: T201
@@ -230,7 +224,7 @@ def translate(
     """
     loaded_run = open_run(run, "translate", speaking)
     options: dict[str, Any] = {"beams": beams, "best": best, "penalty": length_penalty, "length": length}
-    options |= {"sentences": sentences}
+    options["sentences"] = sentences
     output = many.output_file
     writes_text = output is not None and output.suffix not in (".jsonl", ".json")
     if writes_text and best > 1:
@@ -259,19 +253,17 @@ def translate(
         answers: list[TranslatedText] = many.run_batch(many.valid_inputs(texts), ask, write)
     if not count:
         raise InputError("there is no text to translate", hint='forebear translate RUN "a text", or --in FILE')
-    issues = (
-        (num_with_unknown, "with words that the run does not know"),
-        (num_split, "too long for it: read in parts"),
-    )
-    notes = [f"{number:,} {'text' if number == 1 else 'texts'} {issue}" for number, issue in issues if number]
-    for note in () if speaking.quiet else notes:
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+    issues = {
+        "with words that the run does not know": num_with_unknown,
+        "too long for it: read in parts": num_split,
+    }
+    notes = [f"{count_phrase(number, 'text')} {issue}" for issue, number in issues.items() if number]
+    speaking.note(notes)
     result: dict[str, Any] = {"run": loaded_run.name, "settings": options, "notes": [*loaded_run.notes, *notes]}
     if output is not None:
         result |= {"texts": count, "cut_off": num_unfinished, "out": str(output)}
         unfinished_note = f"; {num_unfinished:,} reached the greatest length" if num_unfinished else ""
-        summary = f"{count_phrase(count, 'text')} translated: {output}{unfinished_note}"
-        speaking.emit(result, lambda console: console.plain(summary))
+        speaking.emit_summary(result, f"{count_phrase(count, 'text')} translated: {output}{unfinished_note}")
         return
     result |= {"texts": [answer.to_dict() for answer in answers]}
     speaking.emit(result, lambda console: [_draw_translation(console, answer) for answer in answers])

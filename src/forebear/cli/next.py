@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
-from forebear.cli.output import Console, Output, Switch, format_number, make_table, printable_cell, text_bar
+from forebear.cli.output import (
+    Console,
+    Output,
+    Switch,
+    count_phrase,
+    format_number,
+    make_table,
+    printable_cell,
+    text_bar,
+)
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -20,19 +29,15 @@ if TYPE_CHECKING:
 TOO_RARE = "too rare for this model (--prune)"
 
 
-def print_evidence(console: Console, evidence: NgramEvidence, token: str, eos_id: int) -> None:
-    """Prints the evidence for one token; `eos_id` is also the first id of a text."""
-    for line in evidence_lines(evidence, token, eos_id):
-        console.print(printable_cell(line), soft_wrap=True, highlight=False)
-
-
 def evidence_lines(evidence: NgramEvidence, token: str, eos_id: int) -> Iterator[str]:
-    """`token: 2 of the 3 times after …`, the terms of shorter contexts, and their sum if there are several."""
+    """`token: 2 of the 3 times after …`, the terms of shorter contexts, and their sum if there are several.
+
+    `eos_id` is also the first id of a text.
+    """
     sentences = [(_sentence(evidence, index, eos_id), step.mass) for index, step in enumerate(evidence.steps)]
     if evidence.remainder:
-        sentences.append(
-            (f"it is one of {evidence.num_shared:,} tokens{_weight_left(evidence.remainder)}", evidence.uniform_share)
-        )
+        sentence = f"it is one of {evidence.num_shared:,} tokens{_weight_left(evidence.remainder)}"
+        sentences.append((sentence, evidence.uniform_share))
     num_terms = 0
     for number, (sentence, mass) in enumerate(sentences):
         prefix = f"{token}: " if number == 0 else "  + " if mass and num_terms else "    "
@@ -51,31 +56,25 @@ def _sentence(evidence: NgramEvidence, index: int, eos_id: int) -> str:
     if step.context and not step.seen:
         return f"{_context_name(step, eos_id)} was never seen{backoff_note}"
     if not step.is_known:
-        return f"{_context_name(step, eos_id)} was seen {_count_times(step.seen)}: {TOO_RARE}{backoff_note}"
+        times = "one time" if step.seen == 1 else f"{step.seen:,} times"
+        return f"{_context_name(step, eos_id)} was seen {times}: {TOO_RARE}{backoff_note}"
     where = _context_position(step, eos_id)
     if not step.is_listed and step.times:
         return f"{_times(step)} {where}{_followers(step)}: {TOO_RARE}{backoff_note}"
     if not step.is_listed:
         count = "something else the only time" if step.seen == 1 else f"never in the {step.seen:,} times"
         return f"{count} {where}{_followers(step)}{backoff_note}"
-    adjustments = f"{_count_adjustments(evidence, step)}{_weight_left(step.weight)}"
-    return f"{_times(step)} {where}{_followers_if_used(evidence, step)}{adjustments}"
+    counts_followers = evidence.smoothing in ("witten-bell", "kneser-ney") and step.context
+    followers = _followers(step) if counts_followers else ""
+    return f"{_times(step)} {where}{followers}{_count_adjustments(evidence, step)}{_weight_left(step.weight)}"
 
 
 def _times(step: BackoffStep) -> str:
-    if step.seen == 1:
-        return "the only time"
-    return f"{step.times:,} of the {step.seen:,} times"
-
-
-def _followers_if_used(evidence: NgramEvidence, step: BackoffStep) -> str:
-    return _followers(step) if evidence.smoothing in ("witten-bell", "kneser-ney") and step.context else ""
+    return "the only time" if step.seen == 1 else f"{step.times:,} of the {step.seen:,} times"
 
 
 def _followers(step: BackoffStep) -> str:
-    if step.seen == 1:
-        return ""
-    return f" ({step.followers:,} different token{'' if step.followers == 1 else 's'})"
+    return "" if step.seen == 1 else f" ({count_phrase(step.followers, 'different token')})"
 
 
 def _count_adjustments(evidence: NgramEvidence, step: BackoffStep) -> str:
@@ -108,10 +107,6 @@ def _listed_probability(step: BackoffStep, eos_id: int) -> str:
     return f"not listed {_context_position(step, eos_id)}, which hands on log10 {backoff:.6g}"
 
 
-def _count_times(times: int | None) -> str:
-    return "one time" if times == 1 else f"{times:,} times"
-
-
 def _context_position(step: BackoffStep, eos_id: int) -> str:
     if not step.context:
         return "in all"
@@ -126,11 +121,9 @@ def _context_name(step: BackoffStep, eos_id: int) -> str:
     words = " ".join(step.words[at_beginning:])
     if any(character.isascii() and not character.isspace() for character in words):
         words = f"‘{words}’"  # quoted, to separate it from our sentence
-    return (
-        "at the beginning of a text"
-        if at_beginning and not words
-        else words + (" at the beginning" if at_beginning else "")
-    )
+    if at_beginning:
+        return f"{words} at the beginning" if words else "at the beginning of a text"
+    return words
 
 
 def next(  # noqa: A001 - the command's name
@@ -175,17 +168,12 @@ def next(  # noqa: A001 - the command's name
     from forebear.inference.next import next_tokens
 
     loaded_run = open_run(run, "next", speaking)
+    tokenizer = loaded_run.vocabulary_tokenizer
     options = {"top": top, "ends": ends, "among": among, "why": why}
-    run_per_text(
-        loaded_run,
-        texts,
-        many,
-        speaking,
-        lambda text: next_tokens(loaded_run.predictor, loaded_run.vocabulary_tokenizer, text, **options),
-        hint='forebear next RUN "some text"',
-        done="answered",
-        draw=lambda console, answer: _draw_next(console, answer, loaded_run.vocabulary_tokenizer),
-    )
+    ask = lambda text: next_tokens(loaded_run.predictor, tokenizer, text, **options)  # noqa: E731
+    draw = lambda console, answer: _draw_next(console, answer, tokenizer)  # noqa: E731
+    hint = 'forebear next RUN "some text"'
+    run_per_text(loaded_run, texts, many, speaking, ask, hint=hint, done="answered", draw=draw)
 
 
 def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> None:
@@ -198,21 +186,17 @@ def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> No
         cells = [printable_cell(candidate.full_text)] if candidate.full_text is not None else []
         probability = candidate.probability
         token = printable_cell(candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id))
-        table.add_row(
-            str(rank), token, f"{probability:.2%}", text_bar(probability, 20), format_number(candidate.log_prob), *cells
-        )
+        log_prob, bar = format_number(candidate.log_prob), text_bar(probability, 20)
+        table.add_row(str(rank), token, f"{probability:.2%}", bar, log_prob, *cells)
     console.print(table)
     for candidate in answer.candidates:
         if candidate.explanation is not None:
-            print_evidence(
-                console, candidate.explanation, readable_token(tokenizer, candidate.id), tokenizer.special_roles["end"]
-            )
+            token = readable_token(tokenizer, candidate.id)
+            for line in evidence_lines(candidate.explanation, token, tokenizer.special_roles["end"]):
+                console.print(printable_cell(line), soft_wrap=True)
     if not answer.candidates:
         console.print("[yellow]nothing that this run holds possible fits here[/]")
     if answer.num_considered < answer.num_fitting:
-        console.print(
-            f"tried {answer.num_considered:,} of {answer.num_fitting:,} candidates: "
-            "those likeliest after the text before the blank, which have "
-            f"{answer.covered_mass:.1%} of the probability there; --among N tries more",
-            soft_wrap=True,
-        )
+        note = f"tried {answer.num_considered:,} of {answer.num_fitting:,} candidates: those likeliest after the text "
+        note += f"before the blank, which have {answer.covered_mass:.1%} of the probability there; --among N tries more"
+        console.print(note, soft_wrap=True)

@@ -39,10 +39,8 @@ MODE_OPTIONS = {
     "shots": ("template", "shots", "length"),
 }
 MODE_HINT = '--labels "good,bad", --choices "this" "that", --cue "TL;DR:", or examples of answers: --shots FILE'
-MAX_TABLE_CHARACTERS, MAX_SHOWN_CHARACTERS = (
-    60,
-    160,
-)  # characters of a text in a table of many, and of a whole with an answer
+MAX_TABLE_CHARACTERS = 60  # of a text in a table of many
+MAX_PROMPT_CHARACTERS = 160  # of a text with an answer in its place
 
 
 @Parameter(name="*")
@@ -68,10 +66,6 @@ class AskOptions:
     "The most tokens to write. [default: 100 after a cue, 30 after examples]"
     seed: int | None = None
     "Another seed, another summary. [default: 0]"
-
-    def given_options(self) -> dict[str, Any]:
-        """The options that were given, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def ask(
@@ -112,7 +106,8 @@ def ask(
     cue
         What stands after a text to have its summary written; auto: TL;DR: or 总之，. With --in, every file is a text.
     """
-    given_options, choices = details.given_options(), read_choices(choices)
+    given_options = {name: value for name, value in vars(details).items() if value is not None}
+    choices = read_choices(choices)
     mode = _prompt_mode({"labels": labels, "choices": choices, "cue": cue}, given_options)
     loaded_run = open_run(run, "ask", speaking)
     shots = _read_examples(details.shots)
@@ -133,21 +128,16 @@ def ask(
             return answers
 
         lines = _read_whole_files(texts, many) if mode == "cue" else many.valid_inputs(texts)
-        answers: Answers = many.run_batch(
-            _track_progress(lines, many, progress), answer_group, lambda answer: answer.to_dict()
-        )
+        answers: Answers = many.run_batch(_track_progress(lines, many, progress), answer_group)
     if not counts["texts"]:
         raise InputError("there is no text to ask about", hint='forebear ask RUN "some text" …, or --in FILE')
-    settings = {"labels": labels, "choices": choices, "cue": cue, **given_options}
-    result = {
-        "run": loaded_run.name,
-        "settings": {name: value for name, value in settings.items() if value is not None},
-    }
+    modes = {"labels": labels, "choices": choices, "cue": cue}
+    settings = {name: value for name, value in modes.items() if value is not None} | given_options
+    result: dict[str, Any] = {"run": loaded_run.name, "settings": settings}
     if many.output_file is not None:
-        summary = f"{count_phrase(counts['texts'], 'text')} asked, {counts['cut_texts']:,} of them cut to fit: "
-        summary += str(many.output_file)
+        summary = f"{count_phrase(counts['texts'], 'text')} asked, {counts['cut_texts']:,} of them cut to fit"
         result |= {**counts, "out": str(many.output_file)}
-        speaking.emit(result, lambda console: console.plain(summary))
+        speaking.emit_summary(result, f"{summary}: {many.output_file}")
         return
     result |= {"examples": len(shots), "texts": [answer.to_dict() for answer in answers]}
     show_all = details.table is not None or len(answers) == 1
@@ -172,10 +162,9 @@ def _prompt_mode(modes: dict[str, Any], given_options: dict[str, Any]) -> str:
     mode = requested[0] if requested else "shots"
     for name in given_options:
         if name not in MODE_OPTIONS[mode]:
-            others = " or ".join(
-                f"--{other}" for other, takes in MODE_OPTIONS.items() if name in takes and other != "shots"
-            )
-            raise InputError(f"--{name} changes nothing with --{mode}", hint=f"it goes with {others}, or leave it out")
+            others = (f"--{other}" for other, takes in MODE_OPTIONS.items() if name in takes and other != "shots")
+            hint = f"it goes with {' or '.join(others)}, or leave it out"
+            raise InputError(f"--{name} changes nothing with --{mode}", hint=hint)
     return mode
 
 
@@ -186,19 +175,19 @@ def _answer_function(
     options = {name: value for name, value in given_options.items() if name != "table"}
     if "template" in options:
         options["template"] = options["template"].replace("\\n", "\n")
+    tokenizer = loaded_run.vocabulary_tokenizer
     if mode in ("labels", "choices"):
         from forebear.inference.prompting import score_options
 
         options[mode] = mode_values[mode]
-        return lambda group: score_options(loaded_run.scorer, loaded_run.vocabulary_tokenizer, group, **options)
+        return lambda group: score_options(loaded_run.scorer, tokenizer, group, **options)
     loaded_run.require("generate")
     from forebear.inference.prompting import generate_replies, summarize
 
     if mode == "cue":
-        return lambda group: summarize(
-            loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, cue=mode_values["cue"], **options
-        )
-    return lambda group: generate_replies(loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, **options)
+        options["cue"] = mode_values["cue"]
+    write = summarize if mode == "cue" else generate_replies
+    return lambda group: write(loaded_run.predictor, tokenizer, group, **options)
 
 
 def _read_whole_files(texts: Sequence[str] | None, many: BatchInputOptions) -> Iterator[InputLine]:
@@ -209,9 +198,8 @@ def _read_whole_files(texts: Sequence[str] | None, many: BatchInputOptions) -> I
     yield from (InputLine(text) for text in texts or () if text != STDIN_PATH)
     file = many.input_file or (STDIN_PATH if STDIN_PATH in (texts or ()) else None)
     for source in () if file is None else find_sources([file]):
-        yield InputLine(
-            "".join(TextBlocks(source, many.encoding or DEFAULT_ENCODING, "fail", Ledger())).strip(), source.name, 1
-        )
+        blocks = TextBlocks(source, many.encoding or DEFAULT_ENCODING, "fail", Ledger())
+        yield InputLine("".join(blocks).strip(), source.name, 1)
 
 
 def _track_progress(
@@ -242,10 +230,8 @@ def _draw(console: Console, answers: Answers, *, show_all: bool, examples: int) 
     else:
         table = make_table("answer", ">P", "text")
         for answer in answered:
-            best, text = (
-                answer.best,
-                answer.text[:MAX_TABLE_CHARACTERS] + "…" * (len(answer.text) > MAX_TABLE_CHARACTERS),
-            )
+            best = answer.best
+            text = answer.text[:MAX_TABLE_CHARACTERS] + "…" * (len(answer.text) > MAX_TABLE_CHARACTERS)
             cells = ("–", "") if best is None else (printable_cell(best.name), f"{best.probability:.2%}")
             table.add_row(*cells, printable_cell(text))
         console.print(table)
@@ -260,21 +246,12 @@ def _draw_answers(console: Console, answer: PromptAnswer) -> None:
     columns = ("answer", ">P", "", ">log P", *([">without the text"] if calibrated else []))
     table = make_table(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
     for option in sorted(answer.answers, key=lambda option: -option.probability):
-        cells = [
-            printable_cell(option.name),
-            f"{option.probability:.2%}",
-            text_bar(option.probability, 20),
-            format_number(option.log_prob),
-        ]
+        cells = [printable_cell(option.name), f"{option.probability:.2%}", text_bar(option.probability, 20)]
+        cells.append(format_number(option.log_prob))
         cells += [] if option.neutral_log_probability is None else [format_number(option.neutral_log_probability)]
-        prompt = (
-            option.prompt if len(option.prompt) <= MAX_SHOWN_CHARACTERS else "…" + option.prompt[-MAX_SHOWN_CHARACTERS:]
-        )
-        table.add_row(
-            *cells,
-            printable_cell(option.verbalizer) if has_verbalizers else format_number(option.bits_per_byte),
-            printable_cell(prompt),
-        )
+        prompt = "…" * (len(option.prompt) > MAX_PROMPT_CHARACTERS) + option.prompt[-MAX_PROMPT_CHARACTERS:]
+        detail = printable_cell(option.verbalizer) if has_verbalizers else format_number(option.bits_per_byte)
+        table.add_row(*cells, detail, printable_cell(prompt))
     console.print(table)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +75,8 @@ def score(
         return answers
 
     score_group = ask if partial is None else lambda group: _score_nonblank(group, ask, loaded_run.vocabulary_tokenizer)
-    answers: list[Any] = many.run_batch(
-        many.valid_inputs(texts), score_group, lambda answer: _record(answer, tokens), partial=partial
-    )
+    write = lambda answer: _record(answer, tokens)  # noqa: E731
+    answers = many.run_batch(many.valid_inputs(texts), score_group, write, partial=partial)
     if not counts["texts"]:
         raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')
     result: dict[str, Any] = {"run": loaded_run.name}
@@ -86,10 +84,9 @@ def score(
         partial.emit_failures(result, speaking)
     _note_multi_sentence(result, num_multi_sentence, speaking)
     if many.output_file is not None:
-        result |= {**counts, "out": str(many.output_file)}
         size = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')}"
-        summary = f"{size} scored: {many.output_file}"
-        speaking.emit(result, lambda console: console.plain(summary))
+        result |= {**counts, "out": str(many.output_file)}
+        speaking.emit_summary(result, f"{size} scored: {many.output_file}")
         return
     answered: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
     answered_ranks = score_ranks(answered)
@@ -110,10 +107,9 @@ def _note_multi_sentence(result: dict[str, Any], num_multi_sentence: int, speaki
     if not num_multi_sentence:
         return
     result["several_sentences"] = num_multi_sentence
-    subject = "1 text holds" if num_multi_sentence == 1 else f"{num_multi_sentence:,} texts hold"
+    subject = count_phrase(num_multi_sentence, "text holds", "texts hold")
     note = f"{subject} several sentences: each is scored as one text here; forebear measure takes sentence by sentence"
-    if not speaking.quiet:
-        print(f"note: {note}, as the run learned them, with their ends", file=sys.stderr)  # noqa: T201
+    speaking.note([f"{note}, as the run learned them, with their ends"])
 
 
 def _score_nonblank(group: list[str], ask: Callable[[list[str]], list[ScoredText]], tokenizer: Tokenizer) -> list[Any]:
@@ -133,11 +129,13 @@ def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) 
     num_unknown = sum(answer.num_unknown for answer in answers)
     table = make_table(">rank", ">log P", ">perplexity", *([">without unknown"] if num_unknown else []), *COLUMNS)
     for rank, answer in sorted(zip(ranks, answers, strict=True), key=lambda pair: pair[0]):
+        known = answer.perplexity_known
+        known_perplexity = "" if known is None else format_number(known, 2)
         table.add_row(
             str(rank),
             format_number(answer.log_prob),
             format_number(answer.perplexity, 2),
-            *([_known_perplexity(answer)] if num_unknown else []),
+            *([known_perplexity] if num_unknown else []),
             format_number(answer.bits_per_byte),
             str(len(answer.tokens)),
             shorten(answer.text),
@@ -147,17 +145,11 @@ def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) 
         note = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
         console.warn(note)
     if num_unknown:
-        note = f"{count_phrase(num_unknown, 'unknown token')}: bits, and the rank, charge the spelling; "
-        note += "log P and perplexity do not"
-        console.warn(note)
+        subject = count_phrase(num_unknown, "unknown token")
+        console.warn(f"{subject}: bits, and the rank, charge the spelling; log P and perplexity do not")
     if num_impossible := sum(answer.num_impossible for answer in answers):
-        subject = "1 token has" if num_impossible == 1 else f"{num_impossible:,} tokens have"
-        note = f"{subject} the probability 0 for this run, which makes the text impossible (-inf)"
-        console.warn(note)
-
-
-def _known_perplexity(answer: ScoredText) -> str:
-    return "" if answer.perplexity_known is None else format_number(answer.perplexity_known, 2)
+        subject = count_phrase(num_impossible, "token has", "tokens have")
+        console.warn(f"{subject} the probability 0 for this run, which makes the text impossible (-inf)")
 
 
 def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> None:
@@ -165,10 +157,8 @@ def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> 
 
     ends = [0, *(token.end for token in answer.tokens)]
     spans = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))
-    colored = (
-        f"[{_surprisal_color(token)}]{printable_cell(text)}[/]"
-        for token, text in zip(answer.tokens, spans, strict=True)
-    )
+    tokens = zip(answer.tokens, spans, strict=True)
+    colored = (f"[{_surprisal_color(token)}]{printable_cell(text)}[/]" for token, text in tokens)
     console.print("".join(colored), soft_wrap=True)
     counts = any(token.ngram_length is not None for token in answer.tokens)
     table = make_table("token", "original", ">P", ">log P", ">bits", "", *([">n-gram"] if counts else []))
