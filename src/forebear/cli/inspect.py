@@ -26,7 +26,7 @@ from forebear.cli.output import (
     require_folder,
     require_image_format,
     small_heatmap,
-    write_image,
+    write_file,
 )
 from forebear.cli.words import neighbours, norms, projection
 from forebear.errors import InputError
@@ -146,12 +146,12 @@ def _write_attention(to: Path, views: list[tuple[AttentionView, int | None]], ru
     title = f"{run}: " + " | ".join(map(title_quote, texts))
     image_type = to.suffix.lower().removeprefix(".")
     if image_type == "html":
-        write_image(to, attention_page(views, title).encode())
+        write_file(to, attention_page(views, title).encode())
         return [str(to)]
     files = [to] if len(views) == 1 else [to.with_stem(f"{to.stem}-{number + 1}") for number in range(len(views))]
     images = [plot_attention(view, title, image_type, max_edges) for view, max_edges in views]
     for file, content in zip(files, images, strict=True):
-        write_image(file, content)
+        write_file(file, content)
     return [str(file) for file in files]
 
 
@@ -283,7 +283,7 @@ def why(
     result: dict[str, Any] = {"run": loaded_run.name, "what": "why", "texts": texts_explained}
     if html is not None:
         require_folder(html, "why.html")
-        write_image(html, attribution_page(attributions, loaded_run.name).encode())
+        write_file(html, attribution_page(attributions, loaded_run.name).encode())
         result["html"] = str(html)
     speaking.emit(result, lambda console: _draw_attributions(console, attributions, top, html))
 

@@ -12,13 +12,12 @@ from rich.markup import escape
 
 from forebear.cli.batch_io import RunArgument, open_run, refuse_overwriting_input, require_output_folder
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar
+from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar, write_file
 from forebear.embeddings.lexicon import AnalogyMethod
 from forebear.errors import InputError, join_errors
 
 if TYPE_CHECKING:
     from forebear.data.corpus.parallel import ParallelFormat
-    from forebear.data.io.reader import TextFormat
     from forebear.embeddings.evaluation import AnalogyAccuracy, AnalogyEval, SimilarityEval
     from forebear.inference.measure import TaskEvaluation
     from forebear.inference.run import Run
@@ -41,19 +40,22 @@ class WordEvalOptions:
 
     def reject_text_options(self, given: dict[str, Any], reading: ReadingOptions) -> None:
         """Rejects options for texts, which have no effect on word files."""
-        for name, value in given.items():
-            if value:
-                hint = "measure with words and with texts one after the other"
-                raise InputError(f"{name} and --words do not go together", hint=hint)
+        if conflicts := [name for name, value in given.items() if value]:
+            hint = "measure with words and with texts one after the other"
+            raise InputError(f"{conflicts[0]} and --words do not go together", hint=hint)
         if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
             hint = "leave the others out"
             raise InputError("files of words are read as they are: only --encoding matters", hint=hint)
 
-    def require_texts(self, texts: list[str] | None) -> list[str]:
-        """The texts to evaluate on, if no word files are given; rejects options for word files."""
+    def reject_analogy_options(self, why: str, hint: str) -> None:
+        """Rejects options for analogies, where there are none."""
         for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
             if value is not None:
-                raise InputError(f"{flag} is about analogies", hint="name them: --words FILE")
+                raise InputError(f"{flag} is about analogies{why}", hint=hint)
+
+    def require_texts(self, texts: list[str] | None) -> list[str]:
+        """The texts to evaluate on, if no word files are given; rejects options for word files."""
+        self.reject_analogy_options("", "name them: --words FILE")
         if texts is None:
             hint = "forebear measure RUN TEXT…, or RUN --words FILE…"
             raise InputError("there is nothing to measure with", hint=hint)
@@ -69,17 +71,15 @@ def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, sp
     evaluations = loaded_run.measure_words(options.words or [], encoding=encoding, **options_given)
     pairs = [evaluation for evaluation in evaluations if isinstance(evaluation, SimilarityEval)]
     analogies = [evaluation for evaluation in evaluations if isinstance(evaluation, AnalogyEval)]
-    for flag, value in (("--most-frequent", options.most_frequent), ("--method", options.method)):
-        if value is not None and not analogies:
-            raise InputError(f"{flag} is about analogies, and these files have pairs", hint="leave it out")
-    result = {"run": loaded_run.name, "files": [evaluation.to_dict() for evaluation in evaluations]}
-    speaking.emit(
-        result,
-        lambda console: (
-            _draw_pairs(console, pairs),
-            [_draw_analogies(console, evaluation) for evaluation in analogies],
-        ),
-    )
+    if not analogies:
+        options.reject_analogy_options(", and these files have pairs", "leave it out")
+
+    def draw(console: Console) -> None:
+        _draw_pairs(console, pairs)
+        for evaluation in analogies:
+            _draw_analogies(console, evaluation)
+
+    speaking.emit({"run": loaded_run.name, "files": [evaluation.to_dict() for evaluation in evaluations]}, draw)
 
 
 def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None:
@@ -91,38 +91,27 @@ def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None
     for evaluation in evaluations:
         correlations = (evaluation.spearman, evaluation.pearson, evaluation.spearman_all, evaluation.pearson_all)
         cells = ("none" if value is None else f"{value:.4f}" for value in correlations)
-        table.add_row(
-            printable_cell(Path(evaluation.file).name), f"{evaluation.covered:,} of {evaluation.pairs:,}", *cells
-        )
+        covered = f"{evaluation.covered:,} of {evaluation.pairs:,}"
+        table.add_row(printable_cell(Path(evaluation.file).name), covered, *cells)
     console.print(table)
     console.print(MISSING_PAIRS_NOTE, style="dim", soft_wrap=True)
     for evaluation in evaluations:
+        name = Path(evaluation.file).name
         if evaluation.headings:
-            note = f"{Path(evaluation.file).name}: its first line is taken for headings: {evaluation.headings[:80]!r}"
-            console.plain(note, style="yellow")
+            console.plain(f"{name}: its first line is taken for headings: {evaluation.headings[:80]!r}", style="yellow")
         if evaluation.undefined:
-            note = f"{Path(evaluation.file).name}: none: {evaluation.undefined}"
-            console.plain(note, style="yellow")
-        _draw_missing(console, evaluation.file, evaluation.missing, evaluation.note)
+            console.plain(f"{name}: none: {evaluation.undefined}", style="yellow")
+        _draw_missing(console, evaluation)
         if evaluation.composed:
-            subject = (
-                "1 word has a vector" if evaluation.composed == 1 else f"{evaluation.composed:,} words have vectors"
-            )
-            note = f"{Path(evaluation.file).name}: {subject} composed of parts, for want of one in the vocabulary"
-            console.plain(note, style="dim")
+            subject = count_phrase(evaluation.composed, "word has a vector", "words have vectors")
+            console.plain(f"{name}: {subject} composed of parts, for want of one in the vocabulary", style="dim")
 
 
 def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
     from forebear.embeddings.evaluation import MISSING_ANALOGIES_NOTE
 
-    table = make_table(
-        "analogies",
-        ">right",
-        ">covered",
-        ">accuracy",
-        ">accuracy, all",
-        title=printable_cell(Path(evaluation.file).name),
-    )
+    columns = ("analogies", ">right", ">covered", ">accuracy", ">accuracy, all")
+    table = make_table(*columns, title=printable_cell(Path(evaluation.file).name))
     for section, accuracy in evaluation.sections:
         table.add_row(printable_cell(section.name or "(no name)"), *_accuracy_cells(accuracy))
     for kind, accuracy in evaluation.by_kind.items() if len(evaluation.by_kind) > 1 else ():
@@ -130,35 +119,28 @@ def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
     table.add_row("in all", *_accuracy_cells(evaluation.overall), style="bold")
     console.print(table)
     formula = "b - a + c" if evaluation.method == "add" else "products of cosines"
-    console.print(
-        f"answered with the {evaluation.words:,} most frequent words, by {formula}; {MISSING_ANALOGIES_NOTE}",
-        style="dim",
-        soft_wrap=True,
-    )
-    _draw_missing(console, evaluation.file, evaluation.missing, evaluation.note)
+    note = f"answered with the {evaluation.words:,} most frequent words, by {formula}; {MISSING_ANALOGIES_NOTE}"
+    console.print(note, style="dim", soft_wrap=True)
+    _draw_missing(console, evaluation)
 
 
 def _accuracy_cells(result: AnalogyAccuracy) -> tuple[str, ...]:
     accuracy = "none" if result.accuracy is None else f"{result.accuracy:.2%}"
-    return (
-        f"{result.num_correct:,}",
-        f"{result.num_covered:,} of {result.total:,}",
-        accuracy,
-        f"{result.accuracy_all:.2%}",
-    )
+    covered = f"{result.num_covered:,} of {result.total:,}"
+    return f"{result.num_correct:,}", covered, accuracy, f"{result.accuracy_all:.2%}"
 
 
-def _draw_missing(console: Console, file: str, missing: Sequence[str], why: str, limit: int = 8) -> None:
+def _draw_missing(console: Console, evaluation: AnalogyEval | SimilarityEval, limit: int = 8) -> None:
+    name, missing = Path(evaluation.file).name, evaluation.missing
     if missing:
         ellipsis = ", …" * (len(missing) > limit)
-        count = "1 word is" if len(missing) == 1 else f"{len(missing):,} words are"
-        message = f"{Path(file).name}: {count} missing: {', '.join(missing[:limit])}{ellipsis}"
-        console.plain(message, style="dim")
-    if why:
-        console.plain(f"{Path(file).name}: {why}", style="yellow")
+        count = count_phrase(len(missing), "word is", "words are")
+        console.plain(f"{name}: {count} missing: {', '.join(missing[:limit])}{ellipsis}", style="dim")
+    if evaluation.note:
+        console.plain(f"{name}: {evaluation.note}", style="yellow")
 
 
-TEXT_METRICS = (  # name among the facts, in words, digits
+TEXT_METRICS = (  # name in the result, label, digits
     ("bits_per_byte", "bits per byte", 4),
     ("perplexity", "perplexity, by its own tokens", 2),
     ("perplexity_known", "perplexity without unknown tokens", 2),
@@ -170,7 +152,7 @@ TEXT_METRICS = (  # name among the facts, in words, digits
     ("ngram_length", "tokens of the n-gram used, in the mean", 2),
     ("seconds", "seconds", 2),
 )
-MASKED_LM_METRICS = (  # of runs that find hidden tokens
+MASKED_LM_METRICS = (  # of masked language models
     ("accuracy", "hidden tokens found", 4),
     ("guess", "found by always saying the commonest", 4),
     ("pair_accuracy", "questions about two halves answered", 4),
@@ -244,11 +226,11 @@ def measure(
 
     require_output_folder(errors)
     require_output_folder(out)
+    translating: dict[str, Any] = {"--columns": columns, "--beams": beams, "--out": out}
     if words.words is not None:
-        other_options = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors}
-        other_options |= {"--columns": columns, "--on-bad-rows": on_bad_rows != "fail"}
-        other_options |= {"--on-bad-tags": on_bad_tags != "fail", "--beams": beams, "--out": out}
-        words.reject_text_options(other_options | {"--with": beside, "--tune": tune}, reading)
+        conflicts = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
+        conflicts |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
+        words.reject_text_options(conflicts | translating | {"--with": beside, "--tune": tune}, reading)
         measure_words_command(run, words, reading.encoding, speaking)
         return
     texts = words.require_texts(texts)
@@ -259,34 +241,26 @@ def measure(
     if loaded_run.task is not None:
         measure_task_command(loaded_run, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
         return
-    _reject_translation_options(
-        "translation" in loaded_run.heads, {"--columns": columns, "--beams": beams, "--out": out}, loaded_run
-    )
     max_items = None if limit is None else parse_count(limit, "limit")
     if "translation" in loaded_run.heads:
         from forebear.data.corpus.parallel import ParallelFormat
 
         pairs = ParallelFormat(columns, reading.encoding, reading.on_bad_bytes)
-        measure_translation_command(
-            loaded_run, texts, pairs, speaking, beams=4 if beams is None else beams, limit=max_items, out=out
-        )
+        beams = 4 if beams is None else beams
+        measure_translation_command(loaded_run, texts, pairs, speaking, beams=beams, limit=max_items, out=out)
         return
+    if flags := [flag for flag, value in translating.items() if value]:
+        message, file = f"{flags[0]} is for runs that translate", loaded_run.folder.path
+        raise InputError(message, file=file, hint="leave it out")
     if errors is not None:
         raise InputError("--errors lists mistakes at a task, and this run has none", hint="leave it out")
     if beside:
-        options: dict[str, Any] = {"limit": max_items, "workers": workers, "reading": reading.reading()}
-        measure_interpolation_command(loaded_run, beside, texts, speaking, tune=tune, **options)
+        options = {"tune": tune, "limit": max_items, "workers": workers, "reading": reading.reading()}
+        measure_interpolation_command(loaded_run, beside, texts, speaking, options)
         return
-    _measure_texts(loaded_run, texts, speaking, limit, workers, reading)
-
-
-def _measure_texts(
-    loaded_run: Run, texts: list[str], speaking: Output, limit: str | None, workers: int | None, reading: ReadingOptions
-) -> None:
+    options = {"limit": limit, "workers": workers, "reading": reading.reading()}
     with speaking.progress("preparing") as preparing, speaking.progress("measuring") as progress:
-        measured = loaded_run.measure(
-            texts, limit=limit, reading=reading.reading(), workers=workers, preparing=preparing, progress=progress
-        )
+        measured = loaded_run.measure(texts, **options, preparing=preparing, progress=progress)
     result = {"run": loaded_run.name, **measured.to_dict()}
     draw = _draw_neighbor_eval if "told_apart" in result else _draw_text_eval
     speaking.emit(result, lambda console: draw(console, result))
@@ -299,13 +273,6 @@ def _check_interpolation(loaded_run: Run, beside: list[Path] | None, tune: str |
     if beside and (loaded_run.task is not None or "next" not in loaded_run.heads):
         message, hint = "does not predict the next token, and cannot be mixed", "leave out --with"
         raise InputError(message, file=loaded_run.folder.path, hint=hint)
-
-
-def _reject_translation_options(translates: bool, options: dict[str, Any], loaded_run: Run) -> None:
-    """Rejects translation options for other runs."""
-    for flag, value in options.items():
-        if value and not translates:
-            raise InputError(f"{flag} is for runs that translate", file=loaded_run.folder.path, hint="leave it out")
 
 
 def training_overlap_note(facts: dict[str, Any], subject: str) -> str:
@@ -353,30 +320,16 @@ def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
         note = f"the run's tokenizer does not keep {' and '.join(metrics['forgotten'])}: that is not counted"
         console.warn(note)
     if metrics["impossible_tokens"]:
-        note = (
-            f"{metrics['impossible_tokens']:,} of {metrics['tokens']:,} tokens have the probability 0 for this run, "
-            "so the text as a whole is impossible to it; a run with smoothing holds nothing impossible"
-        )
+        note = f"{metrics['impossible_tokens']:,} of {metrics['tokens']:,} tokens have the probability 0 for this run"
+        note += ", so the text as a whole is impossible to it; a run with smoothing holds nothing impossible"
         console.warn(note)
 
 
 # --- Tasks: metrics, per class, confusion, calibration, mistakes ---
 
 
-TASK_METRICS = (
-    "accuracy",
-    "accuracy_unknown",
-    "sentence_accuracy",
-    "exact_match",
-    "f1",
-    "precision",
-    "recall",
-    "macro_f1",
-    "micro_f1",
-    "weighted_f1",
-    "mcc",
-)
-TASK_METRICS += ("pearson", "spearman", "rmse", "mae", "chance")
+TASK_METRICS = ("accuracy", "accuracy_unknown", "sentence_accuracy", "exact_match", "f1", "precision", "recall")
+TASK_METRICS += ("macro_f1", "micro_f1", "weighted_f1", "mcc", "pearson", "spearman", "rmse", "mae", "chance")
 MAX_CONFUSION_LABELS = 12  # labels whose confusion fits on a screen
 
 
@@ -400,20 +353,19 @@ def measure_task_command(
 
 def metrics_headline(metrics: dict[str, Any]) -> str:
     """The metrics of a task in one line."""
-    parts = [
-        f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in TASK_METRICS if isinstance(metrics.get(name), float)
-    ]
+    parts = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in _task_scores(metrics)]
     return f"{', '.join(parts)} ({count_phrase(metrics.get('examples', 0), 'example')})"
+
+
+def _task_scores(metrics: dict[str, Any]) -> list[tuple[str, float]]:
+    return [(name, metrics[name]) for name in TASK_METRICS if isinstance(metrics.get(name), float)]
 
 
 def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path | None) -> None:
     metrics = evaluation.metrics
     table = make_table("", ">")
-    for name in TASK_METRICS:
-        if isinstance(metrics.get(name), float):
-            table.add_row(
-                name.replace("_", " "), f"{metrics[name]:.4f}", style="bold" if name == evaluation.score else ""
-            )
+    for name, value in _task_scores(metrics):
+        table.add_row(name.replace("_", " "), f"{value:.4f}", style="bold" if name == evaluation.score else "")
     table.add_row("examples", f"{metrics.get('examples', 0):,}")
     console.print(table)
     per_class = metrics.get("per_class") or metrics.get("per_kind") or {}
@@ -458,18 +410,13 @@ def _draw_confusion(console: Console, metrics: dict[str, Any]) -> None:
 
 def _draw_calibration(console: Console, calibration: dict[str, Any]) -> None:
     """Prints accuracy by confidence: equal for a calibrated model."""
-    table = make_table(
-        "confidence", ">examples", ">right", "", title=f"Calibration error {calibration['calibration_error']:.4f}"
-    )
+    title = f"Calibration error {calibration['calibration_error']:.4f}"
+    table = make_table("confidence", ">examples", ">right", "", title=title)
     for confidence_bin in calibration["bins"]:
-        if confidence_bin["count"]:
+        if count := confidence_bin["count"]:
+            interval = f"{confidence_bin['from']:.1f} to {confidence_bin['to']:.1f}"
             accuracy = confidence_bin["accuracy"]
-            table.add_row(
-                f"{confidence_bin['from']:.1f} to {confidence_bin['to']:.1f}",
-                f"{confidence_bin['count']:,}",
-                f"{accuracy:.3f}",
-                text_bar(accuracy, 20),
-            )
+            table.add_row(interval, f"{count:,}", f"{accuracy:.3f}", text_bar(accuracy, 20))
     console.print(table)
 
 
@@ -477,21 +424,12 @@ def _draw_calibration(console: Console, calibration: dict[str, Any]) -> None:
 
 
 def measure_interpolation_command(
-    loaded_run: Run,
-    others: Sequence[Path],
-    texts: Sequence[str],
-    speaking: Output,
-    *,
-    tune: str | None,
-    limit: int | None,
-    reading: TextFormat,
-    workers: int | None,
+    loaded_run: Run, others: Sequence[Path], texts: Sequence[str], speaking: Output, options: dict[str, Any]
 ) -> None:
     """Evaluates runs alone and interpolated and prints the result."""
     from forebear.inference.ensemble import evaluate_interpolation
 
     runs = [loaded_run, *(open_run(folder, "measure", speaking) for folder in others)]
-    options: dict[str, Any] = {"tune": tune, "limit": limit, "reading": reading, "workers": workers}
     with speaking.progress("preparing") as preparing, speaking.progress("measuring") as progress:
         evaluation = evaluate_interpolation(runs, texts, preparing=preparing, progress=progress, **options)
     result = evaluation.to_dict()
@@ -522,7 +460,7 @@ def _format_metrics(metrics: dict[str, Any]) -> list[str]:
 # --- Translation ---
 
 
-TRANSLATION_METRICS = (  # name among the facts, in words, digits
+TRANSLATION_METRICS = (  # name in the result, label, digits
     ("bleu", "BLEU", 2),
     ("chrf", "chrF", 2),
     ("perplexity", "perplexity of the references, by its own tokens", 2),
@@ -534,8 +472,8 @@ TRANSLATION_METRICS = (  # name among the facts, in words, digits
 
 
 def measure_translation_command(
-    loaded_run: Run,
-    texts: Sequence[str],
+    run: Run,
+    texts: list[str],
     reading: ParallelFormat,
     speaking: Output,
     *,
@@ -546,20 +484,18 @@ def measure_translation_command(
     """Translates the sources of parallel texts and compares with the references."""
     from itertools import islice
 
-    from forebear.data.io.atomic import atomic_write, explain_disk_errors
     from forebear.data.io.ledger import Ledger
     from forebear.inference.translate import evaluate_translations
 
     ledger = Ledger()
-    pairs = list(islice(reading.read_pairs(list(texts), ledger), limit))
+    pairs = list(islice(reading.read_pairs(texts, ledger), limit))
     with speaking.progress("translating") as progress:
         sources, references = [source for _, source, _ in pairs], [reference for _, _, reference in pairs]
-        measured = evaluate_translations(loaded_run, sources, references, beams=beams, progress=progress)
+        measured = evaluate_translations(run, sources, references, beams=beams, progress=progress)
     if out is not None:
-        with explain_disk_errors(out), atomic_write(out) as file:
-            file.writelines(source.text.encode() + b"\n" for source in measured.translations)
+        write_file(out, b"".join(translation.text.encode() + b"\n" for translation in measured.translations))
     dropped = {reason: entry.count for reason, entry in ledger.drops.items()}
-    result = {"run": loaded_run.name, **measured.to_dict(), "dropped": dropped}
+    result = {"run": run.name, **measured.to_dict(), "dropped": dropped}
     speaking.emit(result, lambda console: _draw_translation_eval(console, result))
 
 

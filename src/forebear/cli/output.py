@@ -100,7 +100,7 @@ class Output:
             self.emit(facts, draw)
             return
         image = render(file.suffix.lower().removeprefix("."))
-        write_image(file, image.encode() if isinstance(image, str) else image)
+        write_file(file, image.encode() if isinstance(image, str) else image)
         self.emit(facts | {"to": str(file)}, lambda console: (draw(console), console.plain(f"written: {file}")))
 
     def note(self, notes: Iterable[str]) -> None:
@@ -436,7 +436,7 @@ def require_folder(file: Path, example: str) -> None:
         raise InputError(message, file=file, hint=f"name a file in a folder that exists, such as {example}")
 
 
-def write_image(file: Path, content: bytes) -> None:
+def write_file(file: Path, content: bytes) -> None:
     """Writes a file atomically."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
 
