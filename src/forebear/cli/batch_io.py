@@ -290,7 +290,6 @@ def counting_progress(speaking: Output, what: str) -> Iterator[Callable[[int], N
 
 STRUCTURED_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
 MAX_SHOWN_ROWS = 10  # bad rows
-ParseLineFn = Callable[[str], Any]  # a line of plain text into an example
 
 
 @Parameter(name="*")
@@ -307,6 +306,24 @@ class ExampleBatchOptions(BatchInputOptions):
     above. What could not be read keeps its place, with the error or as an empty line."""
 
 
+@dataclass(frozen=True)
+class PlainLines:
+    """How examples and answers of a task are written a line each.
+
+    unit         what an example is, in the plural
+    description  what a line holds
+    parse        makes an example of a line
+    write        makes a line of an answer, for files other than JSON lines
+    gap          the line in place of an answer, for a row that could not be read
+    """
+
+    unit: str
+    description: str
+    parse: Callable[[str], Any]
+    write: Callable[[Any], str]
+    gap: str = "\n"
+
+
 @dataclass
 class ExampleStream:
     """All examples of a command in order, and the rejected rows with the number of examples before each."""
@@ -314,9 +331,7 @@ class ExampleStream:
     run: Run
     examples: list[Any]
     batch_options: BatchInputOptions
-    parse_line: ParseLineFn
-    unit: str
-    line_description: str
+    lines: PlainLines
     count: int = 0
     rejected: list[RejectedRow] = field(default_factory=list)
     rejected_positions: list[int] = field(default_factory=list)
@@ -331,7 +346,7 @@ class ExampleStream:
             yield example
         self._record_positions()
         if not self.count:
-            raise InputError("there is nothing to do", hint=f"give {self.unit}, or --in FILE")
+            raise InputError("there is nothing to do", hint=f"give {self.lines.unit}, or --in FILE")
 
     def _record_positions(self) -> None:
         self.rejected_positions += [self.count] * (len(self.rejected) - len(self.rejected_positions))
@@ -381,7 +396,7 @@ class ExampleStream:
         for input_line in self.batch_options.read_inputs():
             fault = input_line.fault
             try:
-                example = None if fault else self.parse_line(input_line.text)
+                example = None if fault else self.lines.parse(input_line.text)
             except InputError as error:
                 fault = error.message
             if fault:
@@ -390,7 +405,7 @@ class ExampleStream:
                 yield example
         if self.rejected and self.count == previous:
             first = self.rejected[0]
-            hint = f"a line holds {self.line_description}; another encoding is named with --encoding"
+            hint = f"a line holds {self.lines.description}; another encoding is named with --encoding"
             message = f"all lines are bad; this one: {first.reason}"
             raise InputError(message, file=first.file, line=first.line, hint=hint)
 
@@ -434,29 +449,20 @@ def run_task_command(
     examples_given: list[Any],
     many: BatchInputOptions,
     speaking: Output,
-    *,
-    line: ParseLineFn,
-    plain: str,
-    what: str,
+    lines: PlainLines,
     draw: Callable[[Any, Any], object],
-    write: Callable[[Any], str],
-    gap: str = "\n",
 ) -> None:
-    """Answers for the given examples and those of --in, drawn (console, answer) or written to --out.
-
-    `plain` says what `line` expects; `write` is how an answer stands in a file whose name does not end in .jsonl, and
-    `gap` what stands there for a row that could not be read.
-    """
+    """Answers for the given examples and those of --in, drawn (console, answer) or written to --out."""
     from forebear.inference.predict import format_predictions
 
-    examples = ExampleStream(run, examples_given, many, line, what, plain)
+    examples = ExampleStream(run, examples_given, many, lines)
     answers: list[Any] = []
-    with speaking.counter(what) as progress:
+    with speaking.counter(lines.unit) as progress:
         predictions = format_predictions(run, examples, progress)
         if many.output_file is None:
             answers = list(predictions)
         else:
-            _write_answers(many.output_file, examples.interleave_rejected(predictions), write, gap)
+            _write_answers(many.output_file, examples.interleave_rejected(predictions), lines)
     rejected, count = examples.rejected, examples.count
     for row in rejected[:MAX_SHOWN_ROWS]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
@@ -466,15 +472,15 @@ def run_task_command(
     result["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in rejected]
     if many.output_file is not None:
         result["out"] = str(many.output_file)
-        summary = f"{count_phrase(count, what.removesuffix('s'))}: {many.output_file}"
+        summary = f"{count_phrase(count, lines.unit.removesuffix('s'))}: {many.output_file}"
         speaking.emit(result, lambda console: console.print(summary, markup=False))
         return
     result["answers"] = [answer.to_dict() for answer in answers]
     speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
 
 
-def _write_answers(file: Path, answers: Iterable[Any], write: Callable[[Any], str], gap: str) -> None:
-    """Writes the file atomically: JSON lines, or what `write` makes of an answer and `gap` for a rejected row."""
+def _write_answers(file: Path, answers: Iterable[Any], lines: PlainLines) -> None:
+    """Writes the file atomically, as JSON lines or plain lines."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
     from forebear.data.labeled.row_to_example import RejectedRow
 
@@ -482,9 +488,9 @@ def _write_answers(file: Path, answers: Iterable[Any], write: Callable[[Any], st
     with explain_disk_errors(file), atomic_write(file) as output:
         for answer in answers:
             if isinstance(answer, RejectedRow):
-                line = _to_json({"line": answer.line, "error": answer.reason}) + "\n" if as_json else gap
+                line = _to_json({"line": answer.line, "error": answer.reason}) + "\n" if as_json else lines.gap
             else:
-                line = _to_json(answer.to_dict()) + "\n" if as_json else write(answer)
+                line = _to_json(answer.to_dict()) + "\n" if as_json else lines.write(answer)
             output.write(line.encode("utf-8", "replace"))
 
 

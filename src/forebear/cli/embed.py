@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.batch_io import (
+    AskFn,
     BatchInputOptions,
     FailedInput,
     InputLine,
@@ -119,15 +120,13 @@ def embed(
 
             def ask(group: list[str]) -> list[EmbeddedText]:
                 embeddings = loaded_run.embed(group, words=words, **embedding_options)
-                report(
-                    [embedding.num_truncated for embedding in embeddings],
-                    [embedding.tokens for embedding in embeddings],
-                )
+                truncated = [embedding.num_truncated for embedding in embeddings]
+                report(truncated, [embedding.tokens for embedding in embeddings])
                 return embeddings
 
-            answers = many.run_batch(many.valid_inputs(texts), ask, lambda answer: answer.to_dict(), BATCH_TEXTS)
+            answers = many.run_batch(many.valid_inputs(texts), ask, batch_size=BATCH_TEXTS)
     if not (count := counts["texts"]):
-        raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
+        raise _no_text_error()
     result: dict[str, Any] = {"run": loaded_run.name, "texts": count, "cut": counts["cut"], "out": str(output)}
     if output is None:
         result = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in answers]}
@@ -136,6 +135,10 @@ def embed(
     if long_words := _truncated_words(loaded_run):
         result["long_words"] = long_words
     speaking.emit(result, lambda console: _draw_embeddings(console, result, answers, zero_texts))
+
+
+def _no_text_error() -> InputError:
+    return InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
 
 
 def _truncated_words(run: Run) -> list[str]:
@@ -187,7 +190,7 @@ def _write_array(
             count += len(group)
             yield embedded.vectors
         if not count:
-            raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
+            raise _no_text_error()
 
     metadata = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(options)}
     write_vectors(file, groups(), metadata)
@@ -197,20 +200,18 @@ def _draw_embeddings(
     console: Console, result: dict[str, Any], answers: list[EmbeddedText], zero_texts: list[int]
 ) -> None:
     if "out" in result:
-        truncated_note = f", {result['cut']:,} token{'s' * (result['cut'] != 1)} left away" if result["cut"] else ""
-        console.print(
-            f"vectors of {count_phrase(result['texts'], 'text')}{truncated_note}: {result['out']}", markup=False
-        )
+        truncated_note = f", {count_phrase(result['cut'], 'token')} left away" if result["cut"] else ""
+        size = count_phrase(result["texts"], "text")
+        console.print(f"vectors of {size}{truncated_note}: {result['out']}", markup=False)
     else:
         _draw_cosines(console, answers)
     if zero_texts:
-        numbers = ", ".join(f"{number:,}" for number in zero_texts[:MAX_NAMED_LINES]) + ", …" * (
-            len(zero_texts) > MAX_NAMED_LINES
-        )
-        subject = "1 line has" if len(zero_texts) == 1 else f"{len(zero_texts):,} lines have"
+        numbers = ", ".join(f"{number:,}" for number in zero_texts[:MAX_NAMED_LINES])
+        numbers += ", …" * (len(zero_texts) > MAX_NAMED_LINES)
+        subject = count_phrase(len(zero_texts), "line has", "lines have")
         console.print(f"{subject} no word with a vector, and zeros: {numbers}", style="yellow", soft_wrap=True)
     if long_words := result.get("long_words"):
-        subject = "1 word is" if len(long_words) == 1 else f"{len(long_words):,} words are"
+        subject = count_phrase(len(long_words), "word is", "words are")
         note = f"{subject} longer than the run reads, and read as far as that: {shorten(long_words[0])}"
         console.print(note, style="yellow", soft_wrap=True)
 
@@ -222,10 +223,8 @@ def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
     vectors = words or [(answer.text, answer.vector) for answer in answers]
     for answer in answers:
         size = f"{len(answer.vector):,} numbers from {answer.tokens:,} tokens"
-        console.print(
-            f"{shorten(answer.text)}: {size}"
-            + (f", {answer.num_truncated:,} left away" if answer.num_truncated else "")
-        )
+        truncated_note = f", {answer.num_truncated:,} left away" if answer.num_truncated else ""
+        console.print(f"{shorten(answer.text)}: {size}{truncated_note}")
     vectors = vectors[:MAX_SHOWN_TEXTS]
     if len(vectors) < 2:
         console.print("(--json or --out has the numbers)", style="dim")
@@ -240,10 +239,8 @@ def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
 # --- neighbours ---
 
 
-NEIGHBORS_BATCH = 2048  # texts whose neighbours are looked for at once
-DEFAULT_TOP_WORDS, DEFAULT_TOP_SENTENCES = 10, 5  # shown, unless another number is asked for
-
-Ask = Callable[[list[str]], Sequence[Any]]
+NEIGHBORS_BATCH = 2048  # texts searched for at once
+DEFAULT_TOP_WORDS, DEFAULT_TOP_SENTENCES = 10, 5
 
 
 def neighbours(
@@ -313,20 +310,16 @@ def neighbours(
         top_k, index = top or DEFAULT_TOP_WORDS, loaded_run.lexicon
         facts["words"] = len(loaded_run.word_table.words)
     else:
-        file = BatchInputOptions(among, encoding=many.encoding)
-        top_k, index = (
-            top or DEFAULT_TOP_SENTENCES,
-            _index_file(loaded_run, file, speaking, vectors=vectors, **search_options),
-        )
+        top_k, file = top or DEFAULT_TOP_SENTENCES, BatchInputOptions(among, encoding=many.encoding)
+        index = _index_file(loaded_run, file, speaking, vectors=vectors, **search_options)
         facts |= {"among": str(among), "sentences": len(index.texts)}
     if approximate:
         facts["recall"] = round(index.index.recall(top_k), 4)
 
-    def ask(group: list[str]) -> list[WordNeighbors] | list[SentenceNeighbors]:
+    def ask(group: list[str]) -> list[Any]:
         if isinstance(index, SentenceIndex):
-            return index.search(
-                group, embed_texts(loaded_run, group, **search_options).vectors, top_k, approximate=approximate
-            )
+            vectors = embed_texts(loaded_run, group, **search_options).vectors
+            return index.search(group, vectors, top_k, approximate=approximate)
         return index.neighbors(group, top_k, approximate=approximate)
 
     _answer_neighbors(facts, many, texts, ask, speaking)
@@ -343,17 +336,11 @@ def _index_file(run: Run, file: BatchInputOptions, speaking: Output, **how: Any)
 
 
 def _answer_neighbors(
-    result: dict[str, Any], many: BatchInputOptions, texts: list[str] | None, ask: Ask, speaking: Output
+    result: dict[str, Any], many: BatchInputOptions, texts: list[str] | None, ask: AskFn, speaking: Output
 ) -> None:
     """Prints the neighbors of each text, or writes them to a file."""
     partial = PartialResults()
-    answers = many.run_batch(
-        many.valid_inputs(texts),
-        lambda group: list(ask(group)),
-        lambda answer: answer.to_dict(),
-        NEIGHBORS_BATCH,
-        partial,
-    )
+    answers = many.run_batch(many.valid_inputs(texts), ask, batch_size=NEIGHBORS_BATCH, partial=partial)
     if not partial.count:
         hint = 'forebear neighbours RUN word, or RUN "some text" --among FILE, or --in FILE'
         raise InputError("there is no text", hint=hint)
@@ -387,9 +374,8 @@ def _draw_neighbors(console: Console, result: dict[str, Any], answers: list[Sent
 
     for answer in answers:
         note = answer.note if isinstance(answer, WordNeighbors) else ""
-        console.print(
-            f"[bold]{printable_cell(answer.text)}[/]" + (f"  ({printable_cell(note)})" if note else ""), soft_wrap=True
-        )
+        note = f"  ({printable_cell(note)})" if note else ""
+        console.print(f"[bold]{printable_cell(answer.text)}[/]{note}", soft_wrap=True)
         if answer.nearest:
             console.print(_neighbors_table(answer))
     if "out" in result:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from forebear.cli.batch_io import ExampleBatchOptions, TextArguments, open_run, run_task_command
+from forebear.cli.batch_io import ExampleBatchOptions, PlainLines, TextArguments, open_run, run_task_command
 from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar
 from forebear.errors import InputError
 
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from forebear.tasks.question_answering import AnswerPrediction
     from forebear.tasks.tagging import TagPrediction
 
-MIN_SHOWN_PROBABILITY = 0.005  # a probability that is shown
+MIN_SHOWN_PROBABILITY = 0.005
+TableSwitch = Annotated[bool, Parameter(name="--table", negative="", show_default=False)]
 
 
 def tag(
@@ -28,7 +28,7 @@ def tag(
     texts: TextArguments = None,
     /,
     *,
-    show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
+    show_table: TableSwitch = False,
     many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -69,30 +69,17 @@ def tag(
     def draw(console: Console, prediction: TagPrediction) -> None:
         _draw_tags(console, prediction, next(shown_texts, None) or _join_words(prediction.words), show_table)
 
-    run_task_command(
-        loaded_run,
-        tagged_examples(loaded_run, plain_texts),
-        many,
-        speaking,
-        line=line,
-        plain="a text",
-        what="texts",
-        draw=draw,
-        write=_conll_lines,
-        gap="",
-    )
-    if with_tags and not speaking.quiet:
+    examples = tagged_examples(loaded_run, plain_texts)
+    lines = PlainLines("texts", "a text", line, _conll_lines, gap="")
+    run_task_command(loaded_run, examples, many, speaking, lines, draw)
+    if with_tags:
         note = f"{count_phrase(with_tags, 'text')} with tags already, word/tag as the run learned it: read without them"
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+        speaking.note([note])
 
 
 def _conll_lines(answer: TagPrediction) -> str:
     """CoNLL: a word and its tag per line, then a blank line."""
-    return "".join(f"{word}\t{label}\n" for word, label in _tagged_words(answer)) + "\n"
-
-
-def _tagged_words(answer: TagPrediction) -> Iterator[tuple[str, str]]:
-    return zip(answer.words, answer.tags, strict=True)
+    return "".join(f"{word}\t{tag}\n" for word, tag in zip(answer.words, answer.tags, strict=True)) + "\n"
 
 
 def _join_words(words: Sequence[str]) -> str:
@@ -104,24 +91,20 @@ def _join_words(words: Sequence[str]) -> str:
 
 def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: bool) -> None:
     if answer.is_plain and not show_table:
-        console.print(
-            " ".join(f"{printable_cell(word)}[dim]/{printable_cell(tag)}[/]" for word, tag in _tagged_words(answer)),
-            soft_wrap=True,
-        )
+        words = zip(map(printable_cell, answer.words), map(printable_cell, answer.tags), strict=True)
+        console.print(" ".join(f"{word}[dim]/{tag}[/]" for word, tag in words), soft_wrap=True)
         return
-    entities = make_table("", "kind", ">probability")
+    table = make_table("", "kind", ">probability")
     for entity in answer.entities:
-        entities.add_row(
-            f"[bold]{printable_cell(entity.text)}[/]", printable_cell(entity.label), f"{entity.probability:.4f}"
-        )
+        label, probability = printable_cell(entity.label), f"{entity.probability:.4f}"
+        table.add_row(f"[bold]{printable_cell(entity.text)}[/]", label, probability)
     if answer.entities:
-        console.print(entities)
+        console.print(table)
     elif not answer.is_plain:
         console.print(f"{printable_cell(text[:80])}: nothing found")
     if show_table and answer.words:
-        used = [
-            number for number, p in enumerate(answer.probabilities.max(axis=0).tolist()) if p >= MIN_SHOWN_PROBABILITY
-        ]
+        highest = answer.probabilities.max(axis=0).tolist()
+        used = [number for number, p in enumerate(highest) if p >= MIN_SHOWN_PROBABILITY]
         table = make_table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
         for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):
             cells = (f"{row[number]:.3f}" if row[number] >= MIN_SHOWN_PROBABILITY else "" for number in used)
@@ -132,7 +115,7 @@ def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: b
 # --- answer ---
 
 
-MIN_SHOWN_POSITION_PROBABILITY = 0.001  # a probability that is shown
+MIN_SHOWN_POSITION_PROBABILITY = 0.001
 
 
 def answer(
@@ -142,7 +125,7 @@ def answer(
     /,
     *,
     passage_file: Path | None = None,
-    show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
+    show_table: TableSwitch = False,
     many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -185,17 +168,21 @@ def answer(
         first, _, rest = text.partition("\t")
         return question_examples(first, rest)[0]
 
-    run_task_command(
-        loaded_run,
-        examples,
-        many,
-        speaking,
-        line=line,
-        plain="a question, a tab and its passage",
-        what="questions",
-        draw=lambda console, prediction: _draw_answer(console, prediction, show_table),
-        write=lambda prediction: f"{' '.join(prediction.question.split())}\t{' '.join(prediction.text.split())}\n",
+    def draw(console: Console, prediction: AnswerPrediction) -> None:
+        _draw_answer(console, prediction, show_table)
+
+    lines = PlainLines(
+        "questions",
+        "a question, a tab and its passage",
+        line,
+        lambda prediction: _tab_separated(prediction.question, prediction.text),
     )
+    run_task_command(loaded_run, examples, many, speaking, lines, draw)
+
+
+def _tab_separated(*texts: str) -> str:
+    """A line of texts without their own white space but single spaces."""
+    return "\t".join(" ".join(text.split()) for text in texts) + "\n"
 
 
 def _draw_answer(console: Console, prediction: AnswerPrediction, show_table: bool) -> None:
@@ -225,7 +212,7 @@ def choose(
     choices: TextArguments = None,
     /,
     *,
-    show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
+    show_table: TableSwitch = False,
     many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -260,15 +247,13 @@ def choose(
 
     examples = [] if text is None else choice_examples(text, choices or ())
     show_all = show_table or many.input_file is None
+    lines = PlainLines("questions", "a text and its choices with tabs between them", line, _choice_row)
     draw = lambda console, answer: _draw_choice(console, answer, show_all)  # noqa: E731
-    plainly = "a text and its choices with tabs between them"
-    run_task_command(
-        loaded_run, examples, many, speaking, line=line, plain=plainly, what="questions", draw=draw, write=_choice_row
-    )
+    run_task_command(loaded_run, examples, many, speaking, lines, draw)
 
 
 def _choice_row(answer: ChoicePrediction) -> str:
-    return f"{' '.join(answer.text.split())}\t{answer.choice}\t{' '.join(answer.choices[answer.choice].split())}\n"
+    return _tab_separated(answer.text, str(answer.choice), answer.choices[answer.choice])
 
 
 def _draw_choice(console: Console, answer: ChoicePrediction, shown: bool) -> None:
@@ -290,7 +275,7 @@ def classify(
     texts: TextArguments = None,
     /,
     *,
-    show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
+    show_table: TableSwitch = False,
     many: ExampleBatchOptions = ExampleBatchOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -329,17 +314,10 @@ def classify(
         return labeled_examples(loaded_run, [parts])[0]  # pyright: ignore[reportArgumentType]
 
     show_all = show_table or (len(examples) == 1 and many.input_file is None)
-    run_task_command(
-        loaded_run,
-        labeled_examples(loaded_run, examples),
-        many,
-        speaking,
-        line=line,
-        plain="two texts with a tab between them" if pairs else "a text",
-        what="pairs" if pairs else "texts",
-        draw=lambda console, answer: _draw_label(console, answer, show_all),
-        write=_label_row,
-    )
+    unit, description = ("pairs", "two texts with a tab between them") if pairs else ("texts", "a text")
+    lines = PlainLines(unit, description, line, _label_row)
+    draw = lambda console, answer: _draw_label(console, answer, show_all)  # noqa: E731
+    run_task_command(loaded_run, labeled_examples(loaded_run, examples), many, speaking, lines, draw)
 
 
 def _label_row(answer: LabelPrediction) -> str:
