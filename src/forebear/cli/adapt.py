@@ -10,7 +10,16 @@ from cyclopts import Group, Parameter
 
 from forebear.cli.measure import metrics_headline
 from forebear.cli.options import LabeledDataOptions, ProcessOptions, ReplaceRun, ResumedRun, command_line
-from forebear.cli.output import Console, Output, Switch, format_clock, make_table, text_bar, training_progress
+from forebear.cli.output import (
+    Console,
+    Output,
+    Switch,
+    count_phrase,
+    format_clock,
+    make_table,
+    text_bar,
+    training_progress,
+)
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKind
@@ -18,8 +27,6 @@ from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKin
 if TYPE_CHECKING:
     from forebear.experiments.plan import AdaptPlan
     from forebear.training.run_folder import RunFolder
-    from forebear.training.trainer import TrainingCallback
-    from forebear.training.worker_processes import ProcessGroup
 
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
 How = Literal["finetune", "freeze", "features", "prompt"]
@@ -69,12 +76,13 @@ class AdaptOptions:
 
     def options(self, task: str) -> dict[str, Any]:
         """The settings of the task."""
-        values = {"crf": self.crf or None, "ordered": self.ordered}
-        task_of = {"crf": "tagging", "ordered": "pairs"}
-        for name, value in values.items():
-            if value is not None and task != task_of[name]:
-                raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {task_of[name]}")
-        return {name: value for name, value in values.items() if value is not None}
+        options: dict[str, Any] = {}
+        for name, value, task_of_option in (("crf", self.crf or None, "tagging"), ("ordered", self.ordered, "pairs")):
+            if value is not None:
+                if task != task_of_option:
+                    raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {task_of_option}")
+                options[name] = value
+        return options
 
 
 def adapt(
@@ -145,14 +153,12 @@ def adapt(
         elif run is None or data is None:
             raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
-            source, notes = labeled_source(
-                str(data),
-                task=task or implied_task(run, data),
-                dev=None if dev is None else str(dev),
-                test=None if test is None else str(test),
-                form=examples.form(),
-                **examples.settings(),
-            )
+            splits: dict[str, Any] = {
+                "dev": None if dev is None else str(dev),
+                "test": None if test is None else str(test),
+            }
+            task = task or implied_task(run, data)
+            source, notes = labeled_source(str(data), task=task, **splits, form=examples.form(), **examples.settings())
             for note in notes:
                 watcher.on_note(note)
             plan = pipeline.plan_adaptation(
@@ -164,33 +170,26 @@ def adapt(
                 size=size,
                 dropout=adapting.dropout,
             )
-            result = _run_plan(plan, to, seeds, learning_curve, overwrite, watcher, group)
+            options = {"overwrite": overwrite, "watcher": watcher, "group": group, "command": command_line()}
+            result = _run_plan(plan, to, seeds, learning_curve, options)
     speaking.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
 
 
 def _run_plan(
-    plan: AdaptPlan,
-    to: Path | None,
-    seeds: int | None,
-    with_learning_curve: bool,
-    overwrite: bool,
-    watcher: TrainingCallback,
-    group: ProcessGroup,
+    plan: AdaptPlan, to: Path | None, seeds: int | None, with_learning_curve: bool, options: dict[str, Any]
 ) -> RunFolder:
     from forebear.experiments import adapt
     from forebear.experiments.pipeline import run_adaptation
 
-    run_options: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
-    run_options["command"] = command_line()
     if (with_learning_curve or seeds is not None) and to is None:
         raise InputError("several runs need a place", hint="name the folder with --to")
     if seeds is not None:
         adapt.check_seeds(plan, seeds)
-    points = adapt.learning_curve(plan, to, **run_options) if with_learning_curve and to is not None else []
+    points = adapt.learning_curve(plan, to, **options) if with_learning_curve and to is not None else []
     if seeds is not None and to is not None:
-        result = adapt.adapt_with_seeds(plan, to, seeds, **run_options)
+        result = adapt.adapt_with_seeds(plan, to, seeds, **options)
     else:
-        result = run_adaptation(plan, to, **run_options)
+        result = run_adaptation(plan, to, **options)
     if points:
         figures = {split: adapt.task_score(result, split) for split in result.metadata["metrics"]}
         result.update(learning_curve=[*points, {"examples": len(plan.labeled_data.train), **figures}])
@@ -199,11 +198,11 @@ def _run_plan(
 
 def print_adaptation(console: Console, run: RunFolder) -> None:
     """Prints the result: scores, baseline, seeds and learning curve."""
-    metadata, task = run.metadata, run.task
     from forebear.training.trainer import STOPPED_EARLY
 
+    metadata, task = run.metadata, run.task
     assert task is not None
-    steps = f"{metadata['step']:,} step{'s' * (metadata['step'] != 1)} in {format_clock(metadata['seconds'])}"
+    steps = f"{count_phrase(metadata['step'], 'step')} in {format_clock(metadata['seconds'])}"
     console.print(f"[bold]{metadata['milestone']}[/] for {task.name}: {metadata['parameters']:,} parameters, {steps}")
     if early_note := next((note for note in metadata.get("notes", ()) if note.startswith(STOPPED_EARLY)), None):
         console.plain(early_note)
@@ -212,9 +211,8 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
     for split, values in metadata["metrics"].items():
         console.print(f"{split}: {metrics_headline(values)}")
     if (baseline := metadata.get("baseline")) and baseline["score"]:
-        console.print(
-            f"{baseline['side']}, without a model: {baseline['score']:.4f}, {baseline['meaning']}", markup=False
-        )
+        score = f"{baseline['score']:.4f}, {baseline['meaning']}"
+        console.print(f"{baseline['side']}, without a model: {score}", markup=False)
     for split, values in metadata.get("spread", {}).items():
         spread = f"{values['mean']:.4f} ± {values['deviation']:.4f}, from {values['least']:.4f} to {values['most']:.4f}"
         console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.score.replace('_', ' ')} {spread}")
@@ -222,9 +220,8 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
         table = make_table(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
         for point in points:
             scores = [point.get(split) for split in metadata["metrics"]]
-            table.add_row(
-                f"{point['examples']:,}", *(f"{score:.4f}" for score in scores), text_bar(scores[-1] or 0.0, 20)
-            )
+            cells = (f"{score:.4f}" for score in scores)
+            table.add_row(f"{point['examples']:,}", *cells, text_bar(scores[-1] or 0.0, 20))
         console.print(table)
     console.plain(f"run: {run.path}")
     console.plain(f"what now: forebear {task.verb} {run.path} …")

@@ -66,13 +66,11 @@ def _draw_word_comparison(console: Console, rows: Sequence[WordEvalRow]) -> None
     names = list(dict.fromkeys(name for row in rows for name in row.results))
     table = make_table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
     for row in rows:
-        words = NOT_APPLICABLE if row.num_words is None else f"{row.num_words:,}"
-        results = (row.results.get(name) for name in names)
-        cells = (
-            NOT_APPLICABLE if result is None else _metric_cell(result.metric, (result.num_covered, result.total))
-            for result in results
-        )
-        table.add_row(printable_cell(row.run), str(row.year), printable_cell(row.title), words, *cells)
+        cells = [NOT_APPLICABLE if row.num_words is None else f"{row.num_words:,}"]
+        for result in map(row.results.get, names):
+            coverage = None if result is None else (result.num_covered, result.total)
+            cells.append(_metric_cell(None if result is None else result.metric, coverage))
+        table.add_row(printable_cell(row.run), str(row.year), printable_cell(row.title), *cells)
     console.print(table)
     console.print(LEGEND, style="dim", soft_wrap=True)
     for row in rows:
@@ -84,17 +82,14 @@ def _draw_word_comparison(console: Console, rows: Sequence[WordEvalRow]) -> None
 
 def print_other_metrics(console: Console, comparison: TextComparison) -> None:
     """Prints metrics other than bits per byte: neighbors, masked tokens, word files."""
-    metrics = {"neighbours told apart": "told_apart", "hidden tokens found": "found"}
-    metrics = {
-        name: metric for name, metric in metrics.items() if any(row.trial_values(metric) for row in comparison.rows)
-    }
+    labels = (("neighbours told apart", "told_apart"), ("hidden tokens found", "found"))
+    metrics = {name: key for name, key in labels if any(row.trial_values(key) for row in comparison.rows)}
     if not metrics and not comparison.word_file_names:
         return
     table = make_table("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
     for row in comparison.rows:
-        cells = [
-            NOT_APPLICABLE if (value := row.mean(metric)) is None else f"{value:.1%}" for metric in metrics.values()
-        ]
+        values = map(row.mean, metrics.values())
+        cells = [NOT_APPLICABLE if value is None else f"{value:.1%}" for value in values]
         cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names]
         if set(cells) != {NOT_APPLICABLE}:
             table.add_row(printable_cell(f"{row.title} {row.size}".strip()), *cells)
@@ -223,20 +218,10 @@ def compare(
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}", hint="give a number of at least 1")
     _refuse_unused_settings(on_task, examples, prompt, limit, words)
-    given: dict[str, Any] = {
-        "to": to,
-        "only": only.split(",") if only else None,
-        "time": time,
-        "seeds": seeds,
-        "size": _parse_sizes(size),
-        "tokenizer": tokenizer,
-        "vocabulary": vocabulary,
-        "held_out": held_out,
-        "threads": threads,
-        "source": TextSource((), reading.reading()),
-        "overwrite": overwrite,
-        "command": command_line(),
-    }
+    given: dict[str, Any] = {"to": to, "only": only.split(",") if only else None, "time": time, "seeds": seeds}
+    given |= {"size": _parse_sizes(size), "tokenizer": tokenizer, "vocabulary": vocabulary, "held_out": held_out}
+    given |= {"threads": threads, "source": TextSource((), reading.reading()), "overwrite": overwrite}
+    given["command"] = command_line()
     if on_task.task is None:
         _compare_on_text(texts or [], given | {"limit": limit, "prompt": prompt, "words": words or ()}, speaking)
     else:
@@ -252,11 +237,7 @@ def _refuse_unused_settings(
 ) -> None:
     """Rejects settings that would have no effect."""
     if on_task.task is None:
-        changed = [
-            *_changed_options(on_task, ComparisonTaskOptions()),
-            *_changed_options(examples, ComparisonDataOptions()),
-        ]
-        if changed:
+        if changed := [*_changed_options(on_task), *_changed_options(examples)]:
             hint = "say which task and examples: --task classification train.tsv"
             hint += "; or compare runs by words, without a text: --words FILE" if changed[0] == "runs" else ""
             raise InputError(f"--{changed[0]} means nothing without --task", hint=hint)
@@ -266,27 +247,26 @@ def _refuse_unused_settings(
         raise InputError("--test-share means nothing beside --test", hint="leave one of them out")
 
 
-def _changed_options(options: Any, default: Any) -> list[str]:
+def _changed_options(options: ComparisonTaskOptions | ComparisonDataOptions) -> list[str]:
     names = {"encoding": "examples-encoding"}
-    changed = [
-        option.name for option in fields(options) if getattr(options, option.name) != getattr(default, option.name)
-    ]
+    changed = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
     return [names.get(name, name.replace("_", "-")) for name in changed]
 
 
+def _result(comparison: TextComparison | TaskComparison, folder: Path, verdict: list[str]) -> dict[str, Any]:
+    from forebear.experiments.comparison.compare import COMPARISON_PAGE
+
+    places = {"folder": str(folder), "page": str(folder / COMPARISON_PAGE)}
+    return {**comparison.to_dict(), **places, "verdict": verdict}
+
+
 def _compare_on_text(texts: list[str], options: dict[str, Any], speaking: Output) -> None:
-    from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare_on_text
+    from forebear.experiments.comparison.compare import compare_on_text
     from forebear.experiments.comparison.verdict import text_conclusions
 
     with comparison_progress(speaking) as on_progress:
         comparison = compare_on_text(texts, **options, on_progress=on_progress)
-    folder = options["to"]
-    result = {
-        **comparison.to_dict(),
-        "folder": str(folder),
-        "page": str(folder / COMPARISON_PAGE),
-        "verdict": text_conclusions(comparison),
-    }
+    result = _result(comparison, options["to"], text_conclusions(comparison))
     speaking.emit(result, lambda console: print_comparison(console, comparison, result))
 
 
@@ -297,33 +277,18 @@ def _compare_on_task(
     examples: ComparisonDataOptions,
     speaking: Output,
 ) -> None:
-    from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare_on_task, usage_command
+    from forebear.experiments.comparison.compare import compare_on_task, usage_command
     from forebear.experiments.comparison.verdict import task_conclusions
 
     assert on_task.task is not None
+    options |= {"task": on_task.task, "test": on_task.test, "dev": on_task.dev, "runs": on_task.runs or ()}
+    options |= {"adapt_time": on_task.adapt_time, "ablate": on_task.ablate.split(",") if on_task.ablate else ()}
+    options |= {"test_share": examples.test_share, "form": examples.form(), "labelled": examples.settings()}
     with comparison_progress(speaking, unit="") as on_progress:
-        comparison = compare_on_task(
-            texts,
-            task=on_task.task,
-            test=on_task.test,
-            dev=on_task.dev,
-            test_share=examples.test_share,
-            runs=on_task.runs or (),
-            adapt_time=on_task.adapt_time,
-            ablate=on_task.ablate.split(",") if on_task.ablate else (),
-            form=examples.form(),
-            labelled=examples.settings(),
-            on_progress=on_progress,
-            **options,
-        )
-    folder = options["to"]
-    result = {
-        **comparison.to_dict(),
-        "folder": str(folder),
-        "page": str(folder / COMPARISON_PAGE),
-        "verdict": task_conclusions(comparison),
-    }
-    result["use"] = usage_command(comparison, comparison.best, folder) if comparison.best is not None else None
+        comparison = compare_on_task(texts, **options, on_progress=on_progress)
+    result = _result(comparison, options["to"], task_conclusions(comparison))
+    best = comparison.best
+    result["use"] = usage_command(comparison, best, options["to"]) if best is not None else None
     speaking.emit(result, lambda console: _draw_task_comparison(console, comparison, result))
 
 
@@ -374,12 +339,16 @@ def print_comparison(console: Console, comparison: TextComparison, result: dict[
         table.add_row("", "true entropy", f"{comparison.limit:.3f}", *[""] * 6, "limit", style="dim")
     console.print(table)
     print_other_metrics(console, comparison)
-    for row in comparison.rows:
-        if row.error:
-            console.plain(f"{row.title}: {row.error}", style="red")
+    _draw_errors(console, comparison)
     for text in (*result["verdict"], *filter(None, [comparison.facts.get("note")])):
         console.print(text, markup=False)
     console.plain(f"the page: {result['page']}")
+
+
+def _draw_errors(console: Console, comparison: TextComparison | TaskComparison) -> None:
+    for row in comparison.rows:
+        if row.error:
+            console.plain(f"{row.title}: {row.error}", style="red")
 
 
 def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
@@ -393,20 +362,16 @@ def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
         remarks.append("[red]failed[/]")
     elif bits is None and sum(row.trial_values("impossible")):
         remarks.append(f"infinite: {sum(row.trial_values('impossible')):,} tokens are impossible to it")
-    cells = [
-        (row.mean("perplexity"), lambda value: f"{value:,.1f}"),
-        (row.mean("parameters"), format_count),
-        (row.mean("seconds"), format_duration),
-        (row.mean("speed"), format_count),
-        (row.mean("memory"), format_bytes),
-    ]
+    columns: dict[str, Callable[[float], str]] = {"perplexity": "{:,.1f}".format, "parameters": format_count}
+    columns |= {"seconds": format_duration, "speed": format_count, "memory": format_bytes}
+    cells = [(row.mean(metric), format_value) for metric, format_value in columns.items()]
     tokenizer = next((f"{trial.tokenizer}, {trial.vocabulary:,}" for trial in row.trials if trial.vocabulary), "")
     table.add_row(
         str(row.year),
         escape(f"{row.title} {row.size}".strip()),
-        "—" if bits is None else f"{bits:.3f}",
+        NOT_APPLICABLE if bits is None else f"{bits:.3f}",
         " ".join(remarks),
-        *("—" if value is None else format_value(value) for value, format_value in cells),
+        *(NOT_APPLICABLE if value is None else format_value(value) for value, format_value in cells),
         tokenizer,
         style="bold" if best else "",
     )
@@ -421,25 +386,19 @@ def _draw_task_comparison(console: Console, comparison: TaskComparison, result: 
     table = make_table(">year", "model", *(f">{name}" for name in names))
     for row in comparison.rows:
         title = escape(f"{row.title} {row.size}".strip())
-        cells = (
-            ["[red]failed[/]"]
-            if row.error and row.score is None
-            else [str(cell) for cell in table_cells(row, comparison)]
-        )
+        failed = row.error and row.score is None
+        cells = ["[red]failed[/]"] if failed else map(str, table_cells(row, comparison))
         table.add_row(str(row.year), title, *cells, style="bold" if result["best"] == row.name else "")
     for baseline in comparison.baselines:
         table.add_row("", baseline.name, format_points(baseline.score), style="dim")
     console.print(table)
     console.print(table_legend(comparison), style="dim", markup=False)
-    for row in comparison.rows:
-        if row.error:
-            console.plain(f"{row.title}: {row.error}", style="red")
+    _draw_errors(console, comparison)
     for text in result["verdict"]:
         console.plain(text)
     for row in comparison.rows:
         if row.papers:
-            note = f"{row.title}: {row.differs}. {row.papers}"
-            console.plain(note, style="dim")
+            console.plain(f"{row.title}: {row.differs}. {row.papers}", style="dim")
     for text in comparison.remarks:
         console.plain(text, style="yellow")
     if result["use"]:

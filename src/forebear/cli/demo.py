@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -49,25 +49,15 @@ def adapt_demo_runs(
                 if not base_model:
                     continue
                 if not speaking.quiet:
-                    _say(f"{milestone} learns: {question}")
-                settings: dict[str, Any] = {"time": seconds}
-                run = run_adaptation(
-                    plan_adaptation(base_model, source, settings=settings),
-                    runs_folder / "tasks" / f"{name}-{milestone}",
-                    watcher=watcher,
-                )
+                    print(f"{milestone} learns: {question}", file=sys.stderr)  # noqa: T201
+                plan = plan_adaptation(base_model, source, settings={"time": seconds})
+                run = run_adaptation(plan, runs_folder / "tasks" / f"{name}-{milestone}", watcher=watcher)
                 assert run.task is not None
                 score = run.metadata["metrics"]["test"][run.task.score]
-                rows.append({"task": name, "asks": question, "milestone": milestone, "score": score})
-                rows[-1] |= {"figure": run.task.score, "seconds": run.metadata["seconds"], "run": str(run.path)}
-                rows[-1] |= {"verb": run.task.verb}
+                row = {"task": name, "asks": question, "milestone": milestone, "score": score}
+                row |= {"figure": run.task.score, "seconds": run.metadata["seconds"], "run": str(run.path)}
+                rows.append(row | {"verb": run.task.verb})
     return rows
-
-
-def _say(message: str) -> None:
-    import sys
-
-    print(message, file=sys.stderr)  # noqa: T201
 
 
 def print_task_table(console: Console, rows: list[dict[str, Any]]) -> None:
@@ -80,29 +70,23 @@ def print_task_table(console: Console, rows: list[dict[str, Any]]) -> None:
             scores = [f"{task_rows[model]['score']:.3f}" if model in task_rows else "" for model in DEMO_MODELS]
             table.add_row(question, metric, *scores)
     console.print(table)
-    console.print(
-        "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)", style="dim"
-    )
+    note = "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)"
+    console.print(note, style="dim")
 
 
 def next_steps(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Commands that try the best run of each task."""
-    best: Mapping[str, dict[str, Any]] = {
-        name: max((row for row in rows if row["task"] == name), key=lambda row: row["score"])
-        for name in TASK_QUESTIONS
-        if rows
-    }
-    return [
-        (f"forebear {row['verb']} {row['run']} {TASK_QUESTIONS[name][1]}", row["asks"]) for name, row in best.items()
-    ]
+    commands = []
+    for name, (_, example) in TASK_QUESTIONS.items() if rows else ():
+        best = max((row for row in rows if row["task"] == name), key=lambda row: row["score"])
+        commands.append((f"forebear {best['verb']} {best['run']} {example}", best["asks"]))
+    return commands
 
 
 TEXT_BYTES = 2_000_000  # bytes of text
 SEED = 7
 TASK_TIME_FRACTION = 0.4  # of the time
-NUM_TIMED_ADAPTATIONS = len(TASK_QUESTIONS) * (
-    len(DEMO_MODELS) - 1
-)  # adaptations that take their time; counting does not
+NUM_TIMED_ADAPTATIONS = len(TASK_QUESTIONS) * (len(DEMO_MODELS) - 1)  # counting takes no time
 # In the style of each text: a blank to fill, a prompt, a word, and two sentences to score.
 SAMPLE_INPUTS = {
     "world": (
@@ -170,20 +154,10 @@ def demo(
             command=f"forebear demo --text {text} --time {time} --to {to}",
             on_progress=on_progress,
         )
-    rows = (
-        adapt_demo_runs(
-            to, comparison, to / text, task_fraction * parse_duration(time) / NUM_TIMED_ADAPTATIONS, speaking
-        )
-        if task_fraction
-        else []
-    )
-    facts = {
-        **comparison.to_dict(),
-        "tasks": rows,
-        "folder": str(to),
-        "text": str(file),
-        "page": str(to / text / COMPARISON_PAGE),
-    }
+    seconds = task_fraction * parse_duration(time) / NUM_TIMED_ADAPTATIONS
+    rows = adapt_demo_runs(to, comparison, to / text, seconds, speaking) if task_fraction else []
+    facts = {**comparison.to_dict(), "tasks": rows, "folder": str(to), "text": str(file)}
+    facts["page"] = str(to / text / COMPARISON_PAGE)
     suggestions = [*next_steps(rows), *_suggested_commands(to, text, comparison)]
     facts |= {"verdict": text_conclusions(comparison), "next": [command for command, _ in suggestions]}
     speaking.emit(facts, lambda console: _draw_demo(console, comparison, facts, suggestions))
@@ -198,10 +172,10 @@ def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
         stories = list(world.world_documents("both", TEXT_BYTES, SEED))
         documents = [story.text for story in stories]
         limit = _entropy_limit(stories)
+    elif text == "manual":
+        documents = demo_text.manual_documents()
     else:
-        documents = (
-            demo_text.manual_documents() if text == "manual" else list(demo_text.mixed_documents(TEXT_BYTES, SEED))
-        )
+        documents = demo_text.mixed_documents(TEXT_BYTES, SEED)
     file = folder / f"{text}.txt"
     content = "\n\n".join(documents) + "\n"
     if not file.exists() or file.read_text(encoding="utf-8") != content:

@@ -104,27 +104,11 @@ def distil(
         elif teacher is None:
             raise InputError("what to distil?", hint="forebear distil RUN, or --resume RUN")
         else:
-            run = distill.distill(
-                teacher,
-                data,
-                to=to,
-                student=student,
-                size=size,
-                layers=layers,
-                texts=texts,
-                temperature=temperature,
-                share=share,
-                hidden=hidden,
-                attention=attention,
-                reader=reader,
-                reader_width=reader_width,
-                compare=compare,
-                reading=None if reading == ReadingOptions() else reading.reading(),
-                overwrite=overwrite,
-                command=command_line(),
-                watcher=watcher,
-                **settings,
-            )
+            options: dict[str, Any] = {"to": to, "student": student, "size": size, "layers": layers, "texts": texts}
+            options |= {"temperature": temperature, "share": share, "hidden": hidden, "attention": attention}
+            options |= {"reader": reader, "reader_width": reader_width, "compare": compare, "overwrite": overwrite}
+            options["reading"] = None if reading == ReadingOptions() else reading.reading()
+            run = distill.distill(teacher, data, **options, **settings, command=command_line(), watcher=watcher)
     speaking.emit({"folder": str(run.folder.path), **run.metadata}, lambda console: _draw_distillation(console, run))
 
 

@@ -255,7 +255,7 @@ def measure(
     if errors is not None:
         raise InputError("--errors lists mistakes at a task, and this run has none", hint="leave it out")
     if beside:
-        options = {"tune": tune, "limit": max_items, "workers": workers, "reading": reading.reading()}
+        options: dict[str, Any] = {"tune": tune, "limit": max_items, "workers": workers, "reading": reading.reading()}
         measure_interpolation_command(loaded_run, beside, texts, speaking, options)
         return
     options = {"limit": limit, "workers": workers, "reading": reading.reading()}

@@ -21,14 +21,13 @@ from forebear.cli.options import (
     given_options,
     model_settings,
 )
-from forebear.cli.output import Console, Output, format_clock, training_progress
+from forebear.cli.output import Console, Output, count_phrase, format_clock, training_progress
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
     from forebear.experiments.plan import AdaptPlan as TaskPlan
     from forebear.experiments.plan import PretrainPlan
     from forebear.training.run_folder import RunFolder
-    from forebear.training.worker_processes import ProcessGroup
 
 
 @Parameter(name="*")
@@ -211,53 +210,36 @@ def pretrain(
             raise InputError("what to train on what?", hint="forebear pretrain MILESTONE TEXT…, or --resume RUN")
         elif is_tagged_training(milestone, texts, source.reading):
             unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
-            run = _run_tag_plan(
-                plan_tagging(milestone, texts, **plan_options, unused=unused), to, overwrite, speaking, group
-            )
+            plan, notes = plan_tagging(milestone, texts, **plan_options, unused=unused)
+            run = _run_tag_plan(plan, notes, speaking, to=to, overwrite=overwrite, group=group)
         else:
-            plan_options |= {**parallel.target_settings(), "init_from": init_from(from_run, add_words)}
-            plan = plan_pretraining(
-                milestone, parallel.texts_or_pairs(texts), **plan_options, tokenizer=tokenizer, vocabulary=vocabulary
-            )
-            run = _run_text_plan(plan, to, overwrite, workers, speaking, group)
+            plan_options |= {**parallel.target_settings(), "tokenizer": tokenizer, "vocabulary": vocabulary}
+            plan_options["init_from"] = init_from(from_run, add_words)
+            plan = plan_pretraining(milestone, parallel.texts_or_pairs(texts), **plan_options)
+            run = _run_text_plan(plan, speaking, to=to, overwrite=overwrite, workers=workers, group=group)
     speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw_run(console, run))
 
 
-def _run_text_plan(
-    plan: PretrainPlan, to: Path | None, overwrite: bool, workers: int | None, speaking: Output, group: ProcessGroup
-) -> RunFolder:
+def _run_text_plan(plan: PretrainPlan, speaking: Output, **options: Any) -> RunFolder:
     from forebear.experiments.pipeline import run_pretraining
 
     with (
-        speaking.progress("learning the tokenizer") as tokenizer_progress,
-        speaking.progress("preparing") as corpus_progress,
+        speaking.progress("learning the tokenizer") as learning_progress,
+        speaking.progress("preparing") as progress,
         training_progress(speaking) as watcher,
     ):
-        return run_pretraining(
-            plan,
-            to,
-            overwrite=overwrite,
-            workers=workers,
-            command=command_line(),
-            watcher=watcher,
-            learning_progress=tokenizer_progress,
-            progress=corpus_progress,
-            group=group,
-        )
+        options |= {"watcher": watcher, "learning_progress": learning_progress, "progress": progress}
+        return run_pretraining(plan, **options, command=command_line())
 
 
-def _run_tag_plan(
-    plan_and_notes: tuple[TaskPlan, list[str]], to: Path | None, overwrite: bool, speaking: Output, group: ProcessGroup
-) -> RunFolder:
+def _run_tag_plan(plan: TaskPlan, notes: list[str], speaking: Output, **options: Any) -> RunFolder:
     """Trains a tagger on tagged words: the same as `adapt` from scratch."""
     from forebear.experiments.pipeline import run_adaptation
 
-    plan, notes = plan_and_notes
     with training_progress(speaking) as watcher:
         for note in notes:
             watcher.on_note(note)
-        command = command_line()
-        return run_adaptation(plan, to, overwrite=overwrite, command=command, watcher=watcher, group=group)
+        return run_adaptation(plan, **options, command=command_line(), watcher=watcher)
 
 
 def _reject_other_arguments(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
@@ -276,8 +258,8 @@ def _draw_run(console: Console, run: RunFolder) -> None:
         return
     metadata = run.metadata
     held_out = metadata.get("metrics", {}).get("held_out", {})
-    steps = "1 step" if metadata["step"] == 1 else f"{metadata['step']:,} steps"
-    size = f"{metadata['parameters']:,} parameters, {steps} in {format_clock(metadata['seconds'])}"
+    steps = f"{count_phrase(metadata['step'], 'step')} in {format_clock(metadata['seconds'])}"
+    size = f"{metadata['parameters']:,} parameters, {steps}"
     best = metadata.get("best_step", metadata["step"])
     best_note = f"; the best weights, of step {best:,}, are kept" if best != metadata["step"] else ""
     console.print(f"[bold]{metadata['milestone']}[/]: {size}{best_note}")
