@@ -21,7 +21,7 @@ from forebear.errors import InputError, printable_path
 
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
-    from forebear.data.corpus_report import CorpusReport, Issue
+    from forebear.data.corpus_report import CorpusReport
     from forebear.data.io.documents import Document
     from forebear.data.io.ledger import Ledger
     from forebear.data.io.reader import TextFormat
@@ -113,15 +113,14 @@ def _refuse_input(output: Path, texts: list[str]) -> None:
 def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
 
     size = report.size
-    console.print(
-        f"[bold]{size['documents']:,} documents[/], {size['lines']:,} lines, {size['characters']:,} characters,"
-        f" {size['bytes']:,} bytes"
-    )
+    counts = f"{size['lines']:,} lines, {size['characters']:,} characters, {size['bytes']:,} bytes"
+    console.print(f"[bold]{size['documents']:,} documents[/], {counts}")
     if size["documents"]:
+        longest = size["longest"]
+        location = f"{escape(printable_path(longest['file']))}:{longest['line']}"
         console.print(
             f"Half of the documents have up to about {size['median']:,} characters, nine in ten up to"
-            f" {size['ninety_percent']:,}; the longest has {size['longest']['characters']:,}"
-            f" ({escape(printable_path(size['longest']['file']))}:{size['longest']['line']})."
+            f" {size['ninety_percent']:,}; the longest has {longest['characters']:,} ({location})."
         )
     _draw_shares(console, report)
     _draw_tokenizers(console, report)
@@ -130,8 +129,11 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
     if cleaned is not None:
         console.print(f"[bold]cleaned text:[/] {escape(str(cleaned))}", soft_wrap=True)
     console.print("[bold]What to do[/]")
-    for finding in report.findings:
-        _draw_finding(console, finding)
+    for issue in report.findings:
+        severity = f"[{SEVERITY_COLORS[issue.severity]}]{issue.severity:>8}[/]"
+        console.print(f"{severity}  {escape(issue.message)}", soft_wrap=True)
+        if issue.hint:
+            console.print(f"          → {escape(issue.hint)}", soft_wrap=True)
 
 
 def _draw_shares(console: Console, report: CorpusReport) -> None:
@@ -153,9 +155,8 @@ def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
     title = f"Tokenizers on a sample of {sample:,} characters"
     table = make_table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
     for name, stats in report.tokenizers["kinds"].items():
-        unknown = f"{stats['unknown_share']:.2%}"
-        examples = escape(" ".join(stats["examples"][:5]))
-        table.add_row(escape(name), f"{stats['size']:,}", f"{stats['characters_per_token']:.2f}", unknown, examples)
+        figures = (f"{stats['size']:,}", f"{stats['characters_per_token']:.2f}", f"{stats['unknown_share']:.2%}")
+        table.add_row(escape(name), *figures, escape(" ".join(stats["examples"][:5])))
     console.print(table)
     learned = report.tokenizers["trained_on"]
     if learned["characters"]:
@@ -170,14 +171,6 @@ def _draw_dropped(console: Console, report: CorpusReport) -> None:
             table.add_row(counts["option"], f"{counts['documents']:,}", f"{counts['characters']:,}")
     if table.row_count:
         console.print(table)
-
-
-def _draw_finding(console: Console, issue: Issue) -> None:
-
-    color = SEVERITY_COLORS[issue.severity]
-    console.print(f"[{color}]{issue.severity:>8}[/]  {escape(issue.message)}", soft_wrap=True)
-    if issue.hint:
-        console.print(f"          → {escape(issue.hint)}", soft_wrap=True)
 
 
 # --- prepare ---
@@ -235,38 +228,23 @@ def prepare(
     from forebear.data.source import tokenizer_for
 
     if tokenizer not in TOKENIZER_KINDS and replace(learning, lower=None) != TokenizerOptions():
+        message = "this tokenizer is given, not learned, so that options for learning have no effect"
         hint = f"leave out --size and its like, or choose one of {', '.join(TOKENIZER_KINDS)}"
-        raise InputError(
-            "this tokenizer is given, not learned, so that options for learning have no effect",
-            file=tokenizer,
-            hint=hint,
-        )
+        raise InputError(message, file=tokenizer, hint=hint)
     text_format, segmenter = reading.reading(), segmenter_for(segment or entities is not None, user_dict)
     names = EntityDictionary.from_file(entities) if entities is not None else None
+    options: dict[str, Any] = {"segmenter": segmenter, "entities": names, "to": to, "overwrite": overwrite}
     started = time.monotonic()
     with speaking.progress("learning the tokenizer") as progress:
         tokenizer_used = tokenizer_for(tokenizer, texts, text_format, learning.learning(), segmenter, progress)
     done: list[int] = []
     with speaking.progress("preparing") as progress:
-        corpus = prepare_corpus(
-            texts,
-            tokenizer_used,
-            reading=text_format,
-            sentences=sentences,
-            segmenter=segmenter,
-            entities=names,
-            to=to,
-            overwrite=overwrite,
-            workers=workers,
-            progress=lambda at, total: (done.append(at), progress(at, total)),
-        )
-    facts = {"seconds": round(time.monotonic() - started, 3), "was_there": not done}
-    speaking.emit({**_corpus_facts(corpus), **facts}, lambda console: _draw_corpus(console, corpus, facts))
-
-
-def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
-    facts = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
-    return {**facts, "tokenizer": corpus.tokenizer.describe()}
+        options |= {"progress": lambda at, total: (done.append(at), progress(at, total)), "workers": workers}
+        corpus = prepare_corpus(texts, tokenizer_used, reading=text_format, sentences=sentences, **options)
+    timing = {"seconds": round(time.monotonic() - started, 3), "was_there": not done}
+    result = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
+    result |= {"tokenizer": corpus.tokenizer.describe(), **timing}
+    speaking.emit(result, lambda console: _draw_corpus(console, corpus, timing))
 
 
 def _draw_corpus(console: Console, corpus: Corpus, timing: dict[str, Any]) -> None:

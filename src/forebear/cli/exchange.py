@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -69,33 +68,26 @@ def import_command(
         With a word of such a file that is no UTF-8: fail, replace what is not by U+FFFD, or skip it. [default: fail]
     """
     from forebear.interop import convert
-    from forebear.interop.word_vectors import VectorFileOptions
     from forebear.settings.units import parse_count
 
-    vectors: VectorFileOptions = {}
-    if form is not None:
-        vectors["form"] = form
-    if limit is not None:
-        vectors["limit"] = parse_count(limit, "limit")
-    if on_bad_bytes is not None:
-        vectors["on_bad_bytes"] = on_bad_bytes
-    with speaking.progress("reading") as vectors["progress"]:
-        run = convert.import_model(source, str(to), heads=heads, task=task, **vectors)
+    max_vectors = None if limit is None else parse_count(limit, "limit")
+    options: dict[str, Any] = {"form": form, "limit": max_vectors, "on_bad_bytes": on_bad_bytes}
+    given_options = {name: value for name, value in options.items() if value is not None}
+    with speaking.progress("reading") as progress:
+        run = convert.import_model(source, str(to), heads=heads, task=task, **given_options, progress=progress)
     facts = {"folder": str(run.path), **run.metadata}
     speaking.emit(facts, lambda console: _draw_imported(console, run, [] if speaking.quiet else run.metadata["notes"]))
 
 
 def _draw_imported(console: Console, run: RunFolder, notes: list[str]) -> None:
-    line = f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}"
-    console.plain(line)
+    console.plain(f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}")
     if "heads" in run.metadata:
         heads = ", ".join(run.metadata["heads"]) or "none, an encoder only"
         console.plain(f"heads: {heads}")
     if run.task is not None:
         labels = run.task.labels or run.task.tags
         label_note = f"; labels: {join_errors(labels)}" if labels else ""
-        line = f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}"
-        console.plain(line)
+        console.plain(f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}")
     for note in notes:
         console.plain(f"note: {note}", style="yellow")
 
@@ -151,12 +143,8 @@ def export_command(
 
     loaded_run = Run.open(run)
     export_format = form or convert.default_export_format(loaded_run)
-    if (
-        export_format in VECTOR_FORMATS
-        and not speaking.quiet
-        and (size_note := convert.export_note(loaded_run, export_format, to))
-    ):
-        print(f"note: {size_note}", file=sys.stderr)  # noqa: T201
+    if export_format in VECTOR_FORMATS and (size_note := convert.export_note(loaded_run, export_format, to)):
+        speaking.note([size_note])
     path = convert.export_run(loaded_run, export_format, str(to))
     facts = {"run": str(run), "format": export_format, "to": str(path), "notes": loaded_run.notes}
     notes = [] if speaking.quiet else loaded_run.notes

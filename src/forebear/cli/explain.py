@@ -55,10 +55,12 @@ def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
     console.print(explanation.paper, style="italic", markup=False)
     console.print(explanation.changed + "\n", markup=False)
     console.print(explanation.sentence, style="cyan", markup=False)
-    _draw_example(console, explanation)
-    table = make_table(
-        "field", ">value", "meaning", title=f"Fields{f' of size {explanation.size}' if explanation.size else ''}"
-    )
+    table = make_table(*[""] * (len(explanation.example["seen"]) + 1))
+    for name, tokens in explanation.example.items():
+        table.add_row(f"[dim]{escape(name)}[/]", *map(escape, tokens))
+    console.print(table)
+    size_note = f" of size {explanation.size}" if explanation.size else ""
+    table = make_table("field", ">value", "meaning", title=f"Fields{size_note}")
     for name, (value, meaning) in explanation.fields.items():
         table.add_row(f"--{name.replace('_', '-')}", escape(str(value)), escape(meaning))
     console.print(table)
@@ -71,16 +73,6 @@ def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
 def _format_setting(name: str, value: Any) -> str:
     """The value as written on the command line."""
     return f"{value / 60:g}m" if name == "time" else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _draw_example(console: Console, explanation: ModelExplanation) -> None:
-    """A table with a column for each token: inputs above targets."""
-
-    width = len(explanation.example["seen"])
-    table = make_table(*[""] * (width + 1))
-    for name, tokens in explanation.example.items():
-        table.add_row(f"[dim]{escape(name)}[/]", *(escape(token) for token in tokens))
-    console.print(table)
 
 
 def _draw_sizes(console: Console, explanation: ModelExplanation) -> None:
@@ -109,26 +101,20 @@ def _draw_sizes(console: Console, explanation: ModelExplanation) -> None:
         )
     console.print(table)
     batch = next(iter(explanation.sizes.values()))["figures"]["memory_to_train_parts"]["batch_tokens"]
-    memory_parts = f"weights, gradients, Adam's moments, activations of {batch:,} tokens or one row"
-    memory_parts = memory_parts if explanation.encoder else "the tables themselves"
-    dtype = "float32"
+    memory_parts = "the tables themselves; float32"
     if explanation.learning == "counting":
-        memory_parts, dtype = "the tables, and as much for what is expected", "float64"
-    console.print(
-        f"[dim]Computed for a vocabulary of {explanation.vocabulary:,} (--vocabulary);"
-        " FLOPs of reading a token forward;"
-        f" to train: {memory_parts}; {dtype}.[/]"
-    )
+        memory_parts = "the tables, and as much for what is expected; float64"
+    elif explanation.encoder:
+        memory_parts = f"weights, gradients, Adam's moments, activations of {batch:,} tokens or one row; float32"
+    subject = f"a vocabulary of {explanation.vocabulary:,} (--vocabulary); FLOPs of reading a token forward"
+    console.print(f"[dim]Computed for {subject}; to train: {memory_parts}.[/]")
 
 
 def _differing_fields(values: dict[str, Any], explanation: ModelExplanation) -> str:
     """The settings in which the sizes differ."""
-    shared = {
-        name
-        for name in values
-        if len({str(size["fields"][name]) for size in explanation.sizes.values()}) == 1 and len(explanation.sizes) > 1
-    }
-    return ", ".join(f"{name} {value}" for name, value in values.items() if name not in shared)
+    sizes = [size["fields"] for size in explanation.sizes.values()]
+    differing = [name for name in values if len(sizes) == 1 or len({str(fields[name]) for fields in sizes}) > 1]
+    return ", ".join(f"{name} {values[name]}" for name in differing)
 
 
 # --- lineage ---
@@ -158,13 +144,7 @@ def _draw_lineage(console: Console, models: list[dict[str, Any]]) -> None:
     for model in models:
         capabilities = ", ".join(model["verbs"]) if model["ready"] else f"[red]not ready: {escape(model['error'])}[/]"
         name = f"[bold]{model['name']}[/]"
-        table.add_row(
-            str(model["year"]),
-            name,
-            escape(model["title"]),
-            escape(model["idea"]),
-            escape(model["authors"]),
-            capabilities,
-        )
+        details = (escape(model[column]) for column in ("title", "idea", "authors"))
+        table.add_row(str(model["year"]), name, *details, capabilities)
     console.print(table)
     console.print("more about one: forebear explain NAME    train one: forebear pretrain NAME TEXT")

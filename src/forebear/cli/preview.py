@@ -87,19 +87,18 @@ def preview(
     source = reading.source(sentences, pairs=model_spec(milestone).learns_from == "pairs", columns=columns)
     settings = tags.settings() | model_settings(fields)
     if is_tagged_training(milestone, texts, source.reading):
-        idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
-        taught, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, unused=idle)
-        seen = preview_tags(taught, rows=rows)
-        speaking.emit(seen.to_dict(), lambda console: _draw_preview(console, seen))
+        unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
+        tag_plan, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, unused=unused)
+        examples = preview_tags(tag_plan, rows=rows)
+        speaking.emit(examples.to_dict(), lambda console: _draw_preview(console, examples))
         return
     model: dict[str, Any] = {"size": size, "tokenizer": tokenizer, "vocabulary": vocabulary}
     plan = plan_pretraining(milestone, texts, **model, source=source, settings=settings)
     if stages:
         with speaking.progress("preparing") as progress:
             summary = pipeline_summary(plan, progress=progress)
-        speaking.emit(
-            {"stages": [stage.to_dict() for stage in summary]}, lambda console: _draw_stages(console, summary)
-        )
+        result = {"stages": [stage.to_dict() for stage in summary]}
+        speaking.emit(result, lambda console: _draw_stages(console, summary))
         return
     with speaking.progress("preparing") as progress:
         batch = preview_batch(plan, rows=rows, step=step, progress=progress)
@@ -205,13 +204,9 @@ def _token_style(preview: Preview, row: PreviewRow, name: str, position: int) ->
         return "red"
     if name != "seen":
         return "green"
-    return (
-        "blue"
-        if token == preview.end
-        else SEGMENT_B_COLOR
-        if any(row.inputs.get("segments", [])[position : position + 1])
-        else ""
-    )
+    if token == preview.end:
+        return "blue"
+    return SEGMENT_B_COLOR if any(row.inputs.get("segments", [])[position : position + 1]) else ""
 
 
 def _printable_token(token: str | None) -> str:

@@ -13,15 +13,7 @@ from forebear.cli.output import Console, Output, Switch, make_table, training_pr
 if TYPE_CHECKING:
     from forebear.training.run_folder import RunFolder, RunSummary
 
-STATE_COLORS = {
-    "finished": "",
-    "running": "green",
-    "interrupted": "yellow",
-    "begun": "yellow",
-    "failed": "red",
-    "broken": "red",
-}
-
+STATE_COLORS = {"running": "green", "interrupted": "yellow", "begun": "yellow", "failed": "red", "broken": "red"}
 MULTI_RUN_SUFFIXES = (".seeds", ".curve")  # how folders end that hold several runs of one command
 
 
@@ -52,11 +44,11 @@ def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
     if not lines:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
-    table = make_table(
-        "run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began"
-    )
+    columns = ("run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began")
+    table = make_table(*columns)
     for line in lines:
-        state = line.state + (f": {line.reason}" if line.reason else "")
+        state = escape(line.state + (f": {line.reason}" if line.reason else ""))
+        color = STATE_COLORS.get(line.state)
         table.add_row(
             escape(line.folder),
             line.milestone + (f" for {line.task}" if line.task else ""),
@@ -66,9 +58,7 @@ def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
             _best_score(line),
             "" if line.seconds is None else format_duration(line.seconds),
             "" if line.parameters is None else format_count(line.parameters),
-            f"[{STATE_COLORS.get(line.state, '')}]{escape(state)}[/]"
-            if STATE_COLORS.get(line.state)
-            else escape(state),
+            f"[{color}]{state}[/]" if color else state,
             line.began[:16].replace("T", " "),
         )
     console.print(table)
@@ -130,7 +120,7 @@ def rerun(
     same = original.metadata["weights"]["sha256"] == repeated.metadata["weights"]["sha256"]
     result = {"folder": str(repeated.path), "same": same, **repeated.metadata}
     conclusion = "every weight is the same" if same else f"the weights differ: {_difference_reason(original)}"
-    speaking.emit(result, lambda console: console.plain(f"{conclusion}: {repeated.path}"))
+    speaking.emit_summary(result, f"{conclusion}: {repeated.path}")
     return 0 if same else 1
 
 

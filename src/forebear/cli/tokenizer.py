@@ -17,9 +17,12 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
 
-tokenizer = App(
-    name="tokenizer", help="Train a tokenizer on your text, or look into one.", result_action="return_value"
-)
+LowerCased = Annotated[
+    bool | None,
+    Parameter(help="For a bare vocabulary: whether it is meant for lower-cased text. [default: seen from its entries]"),
+]
+HELP = "Train a tokenizer on your text, or look into one."
+tokenizer = App(name="tokenizer", help=HELP, result_action="return_value")
 
 
 @tokenizer.command
@@ -62,10 +65,9 @@ def train(
         raise InputError("exists already", file=to, hint="add --overwrite, or choose another file with --to")
     if not to.parent.is_dir():
         raise InputError("the folder of this file does not exist", file=to, hint=f"mkdir -p {to.parent}")
+    segmenter = segmenter_for(False, user_dict)
     with speaking.progress("learning the tokenizer") as progress:
-        table = train_on_files(
-            kind, texts, reading.reading(), learning.learning(), segmenter_for(False, user_dict), progress
-        )
+        table = train_on_files(kind, texts, reading.reading(), learning.learning(), segmenter, progress)
     with explain_disk_errors(to):
         table.save(to)
     speaking.emit({"file": str(to), **table.describe()}, lambda console: _draw_tokenizer(console, table, str(to), 0))
@@ -77,7 +79,7 @@ def show(
     /,
     *,
     top: int = 20,
-    lower: bool | None = None,
+    lower: LowerCased = None,
     speaking: Output = Output(),
 ) -> None:
     """Look into a tokenizer: what kind it is, its special tokens, its first and last entries.
@@ -93,8 +95,6 @@ def show(
         A tokenizer.json, a vocab.txt, GPT-2's encoder.json, or the folder of one of them.
     top
         How many entries to show.
-    lower
-        For a bare vocabulary: whether it is meant for lower-cased text. [default: seen from its entries]
     """
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
@@ -129,7 +129,7 @@ def tokenize(
     tokenizer: Path,
     input_file: Annotated[Path | None, Parameter(name="--in")] = None,
     specials: Switch = False,
-    lower: bool | None = None,
+    lower: LowerCased = None,
     spaced: Switch = False,
     speaking: Output = Output(),
 ) -> None:
@@ -151,8 +151,6 @@ def tokenize(
         A file whose lines are cut one by one, after the texts.
     specials
         Take special tokens written in the text, such as [MASK], for what they are.
-    lower
-        For a bare vocabulary: whether it is meant for lower-cased text. [default: seen from its entries]
     spaced
         Write the tokens alone, a line a text, with a space between: what programs for n-grams, such as KenLM with an
         ARPA file of the run, take for words. What the vocabulary lacks stays as it is written.
@@ -167,59 +165,45 @@ def tokenize(
         from forebear.data.io.ledger import Ledger
         from forebear.data.io.reader import TextFormat
 
-        all_texts += [
-            document.text
-            for document in TextFormat(documents="lines", format="text").documents_in(
-                find_sources([input_file]), Ledger()
-            )
-        ]
+        lines = TextFormat(documents="lines", format="text")
+        all_texts += [line.text for line in lines.documents_in(find_sources([input_file]), Ledger())]
     if not all_texts:
         raise InputError("there is no text to cut", hint='forebear tokenize "some text" --tokenizer FILE, or --in FILE')
     loaded_tokenizer = Tokenizer.load(tokenizer, lower=lower)
-    encodings = [(text, loaded_tokenizer.encode(text, specials=specials)) for text in all_texts]
+    encodings = ((text, loaded_tokenizer.encode(text, specials=specials)) for text in all_texts)
+    result: dict[str, Any] = {"tokenizer": loaded_tokenizer.describe()}
     if spaced:
-        lines = [_join_tokens(text, pieces, loaded_tokenizer) for text, pieces in encodings]
-        facts = {"tokenizer": loaded_tokenizer.describe(), "texts": lines}
-        speaking.emit(facts, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
+        lines = [_join_tokens(text, encoding, loaded_tokenizer) for text, encoding in encodings]
+        result["texts"] = lines
+        speaking.emit(result, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
         return
-    speaking.emit(
-        {
-            "tokenizer": loaded_tokenizer.describe(),
-            "texts": [_encoding_record(text, pieces) for text, pieces in encodings],
-        },
-        lambda console: [_draw_encoding(console, text, pieces, loaded_tokenizer) for text, pieces in encodings],
-    )
+    records = [_encoding_record(text, encoding) for text, encoding in encodings]
+    result["texts"] = records
+    speaking.emit(result, lambda console: [_draw_encoding(console, record, loaded_tokenizer) for record in records])
 
 
-def _join_tokens(text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> str:
+def _encoding_record(text: str, encoding: TokenEncoding) -> dict[str, Any]:
+    rows = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, strict=True)
+    pieces = [{"token": token, "id": i, "start": a, "end": b, "original": text[a:b]} for token, i, (a, b) in rows]
+    return {"text": text, "pieces": pieces}
+
+
+def _join_tokens(text: str, encoding: TokenEncoding, tokenizer: Tokenizer) -> str:
     """The tokens separated by spaces; unknown ones in their original spelling."""
-    rows = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True)
+    rows = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, strict=True)
     return " ".join("".join(text[a:b].split()) if i == tokenizer.unk_id else token for token, i, (a, b) in rows)
 
 
-def _encoding_record(text: str, pieces: TokenEncoding) -> dict[str, Any]:
-    rows = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True)
-    return {
-        "text": text,
-        "pieces": [{"token": token, "id": i, "start": a, "end": b, "original": text[a:b]} for token, i, (a, b) in rows],
-    }
-
-
-def _draw_encoding(console: Console, text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> None:
+def _draw_encoding(console: Console, record: dict[str, Any], tokenizer: Tokenizer) -> None:
     table = make_table("piece", ">id", ">start", ">end", "original")
-    for token, i, (start, end) in zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True):
-        table.add_row(
-            printable_cell(token),
-            str(i),
-            str(start),
-            str(end),
-            printable_cell(text[start:end]),
-            style="red" if i == tokenizer.unk_id else "",
-        )
+    num_unknown = 0
+    for piece in record["pieces"]:
+        is_unknown = piece["id"] == tokenizer.unk_id
+        num_unknown += is_unknown
+        numbers = (str(piece[name]) for name in ("id", "start", "end"))
+        token, original = printable_cell(piece["token"]), printable_cell(piece["original"])
+        table.add_row(token, *numbers, original, style="red" if is_unknown else "")
     console.print(table)
-    num_unknown = int((pieces.ids == tokenizer.unk_id).sum()) if tokenizer.unk_id is not None else 0
     unknown_note = f", {num_unknown} unknown" if num_unknown else ""
-    console.print(
-        f"{len(pieces.ids)} tokens for {len(text)} characters{unknown_note} "
-        f"({tokenizer.kind}, {tokenizer.vocab_size:,} entries)"
-    )
+    size = f"{len(record['pieces'])} tokens for {len(record['text'])} characters{unknown_note}"
+    console.print(f"{size} ({tokenizer.kind}, {tokenizer.vocab_size:,} entries)")
