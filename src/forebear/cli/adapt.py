@@ -157,8 +157,10 @@ def adapt(
                 "dev": None if dev is None else str(dev),
                 "test": None if test is None else str(test),
             }
-            task = task or implied_task(run, data)
-            source, notes = labeled_source(str(data), task=task, **splits, form=examples.form(), **examples.settings())
+            task_name = task or implied_task(run, data)
+            source, notes = labeled_source(
+                str(data), task=task_name, **splits, form=examples.form(), **examples.settings()
+            )
             for note in notes:
                 watcher.on_note(note)
             plan = pipeline.plan_adaptation(

@@ -394,7 +394,7 @@ class ExampleStream:
 
         previous = self.count
         for input_line in self.batch_options.read_inputs():
-            fault = input_line.fault
+            example, fault = None, input_line.fault
             try:
                 example = None if fault else self.lines.parse(input_line.text)
             except InputError as error:

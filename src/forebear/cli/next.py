@@ -74,7 +74,7 @@ def _times(step: BackoffStep) -> str:
 
 
 def _followers(step: BackoffStep) -> str:
-    return "" if step.seen == 1 else f" ({count_phrase(step.followers, 'different token')})"
+    return "" if step.seen == 1 else f" ({count_phrase(step.followers or 0, 'different token')})"
 
 
 def _count_adjustments(evidence: NgramEvidence, step: BackoffStep) -> str:

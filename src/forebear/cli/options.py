@@ -88,7 +88,7 @@ def given_options(*options: Any) -> dict[str, Any]:
     return {name: value for group in options for name, value in vars(group).items() if value is not None}
 
 
-def model_settings(fields: dict[str, str]) -> dict[str, str]:
+def model_settings(fields: dict[str, str]) -> dict[str, Any]:
     """Fields of a model, given as options, under their Python names."""
     return {name.replace("-", "_"): value for name, value in fields.items()}
 

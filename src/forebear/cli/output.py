@@ -25,7 +25,6 @@ from forebear.kernels.jit import on_compile
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console
     from rich.table import Table
 
     from forebear.data.io.ledger import Ledger
