@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +62,12 @@ def reorder_gates(rows: np.ndarray, order: Sequence[int]) -> np.ndarray:
 
 def format_shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "a single number"
+
+
+def shape_faults(shapes: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]) -> list[str]:
+    """A fault for each array that has not the expected shape."""
+    return [
+        f"{name} is {format_shape(shape)} instead of {format_shape(expected[name])}"
+        for name, shape in shapes.items()
+        if shape != expected[name]
+    ]
