@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor
 from forebear.data.io.workers import cpu_count
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, TargetArrays
-from forebear.training.learners import LEARNER_STATE_FILE, WEIGHTS_FILE, Learner
+from forebear.training.learners import BENCHMARK_STEPS, LEARNER_STATE_FILE, WEIGHTS_FILE, Learner
 from forebear.training.settings import Recipe
 
 if TYPE_CHECKING:
@@ -168,7 +167,6 @@ def _has_bfloat16(device: str) -> bool:
     return False
 
 
-BENCHMARK_STEPS = 3  # timed with each number of threads, and discarded
 CARRIED = "carried."  # prefix of tensors of the truncated-BPTT state
 SHARE_OF_TRIAL = 0.02  # of the time budget, at most spent on timing steps
 
@@ -295,11 +293,6 @@ class GradientLearner(Learner):
         torch.set_num_threads(best)
         self.device = replace(self.device, threads=best)
         return seconds[best]
-
-    def _time_one_step(self, batch: Batch) -> float:
-        began = time.monotonic()
-        self.step(batch, 0, 0.0)
-        return time.monotonic() - began
 
     def resolved_settings(self) -> dict[str, Any]:
         return {"device": self.device.device, "threads": self.device.threads, "precision": self.device.precision}
