@@ -262,11 +262,7 @@ def task_from_config(
 
 def read_labels(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
     """The label names in id2label; without it, LABEL_0, LABEL_1, … as in transformers."""
-    id2label, label_ids, hint = (
-        config.get("id2label"),
-        [str(label_id) for label_id in range(count)],
-        "correct it in the file",
-    )
+    id2label, label_ids, hint = config.get("id2label"), list(map(str, range(count))), "correct it in the file"
     if id2label is None:
         return [f"LABEL_{label_id}" for label_id in label_ids]
     is_valid = isinstance(id2label, dict) and all(isinstance(label, str | int) for label in id2label.values())

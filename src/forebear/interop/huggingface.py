@@ -52,11 +52,8 @@ def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: 
     if type(ffn_size) is not int or ffn_size < 0:
         raise invalid(f"{architecture.ffn_key} is {ffn_size!r}, not a whole number")
     fields = {spec_field: settings[hf_key] for spec_field, hf_key in architecture.fields.items()}
-    # 0 in our settings is four times the width.
-    fields |= {
-        "inner": ffn_size if ffn_size != 4 * fields["width"] else 0,
-        "dropout": settings[architecture.dropouts[0]],
-    }
+    fields["inner"] = 0 if ffn_size == 4 * fields["width"] else ffn_size  # 0: four times the width
+    fields["dropout"] = settings[architecture.dropouts[0]]
     if architecture.offset_positions:
         fields["context"] -= position_offset(architecture, config, file)
         if fields["context"] < 1:
@@ -233,10 +230,8 @@ def to_hf_checkpoint(
         head = hf_tasks.head_for_task(model, task_export.task["name"])
         name_map = head.name_map(architecture)
         tensors = hf_tasks.join_start_end(hf_tasks.bake_temperature(tensors, task_export.task, fields["depth"]))
-    known_heads = set(name_map.heads)
-    exported = {
-        name: value for name, value in tensors.items() if known_heads.issuperset(tensor_names.head_names([name]))
-    }
+    dropped = tuple(f"heads.{name}." for name in {*tensor_names.head_names(tensors)} - {*name_map.heads})
+    exported = {name: value for name, value in tensors.items() if not name.startswith(dropped)}
     if head is None:
         heads = set(tensor_names.head_names(exported))
         class_name = next(name for class_heads, name in architecture.classes.items() if set(class_heads) == heads)
