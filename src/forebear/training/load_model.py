@@ -149,13 +149,7 @@ def select_pretrained_tensors(pretrained: Mapping[str, Tensor], model: Any) -> d
 
 
 def load_task_model(
-    spec: ModelSpec,
-    tokenizer: Tokenizer,
-    task: Task,
-    adaptation: Adaptation,
-    weights: Path,
-    *,
-    quantized: bool = False,
+    spec: ModelSpec, tokenizer: Tokenizer, task: Task, adaptation: Adaptation, weights: Path, *, quantized: bool = False
 ) -> Any:
     """The network of an adapted run with its saved weights, strictly matched."""
     if spec.learning == "counting":
