@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 MODEL_FILE_SUFFIXES = ".vec .txt .bin .arpa .safetensors .gz .zst .zip .npy .npz .tsv .hdf5".split()
-ACCEPTED_SOURCES = (
-    "a folder of transformers or its name on the hub, of ELMo or GPT as published, an ARPA file, or word vectors"
-)
+ACCEPTED_SOURCES = "a folder of transformers or its name on the hub, of ELMo or GPT as published, "
+ACCEPTED_SOURCES += "an ARPA file, or word vectors"
 FOLDER_FORMATS = ("huggingface", "elmo")  # written as folders; an empty one may exist already
 HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
@@ -92,23 +91,19 @@ def _reject_vector_options(source: str, options: VectorFileOptions) -> None:
 
 
 def _create_imported_run(
-    target: Path,
-    checkpoint: ForeignCheckpoint,
-    tokenizer: Tokenizer,
-    source: str,
-    path: Path,
-    task_name: str | None = None,
+    target: Path, checkpoint: ForeignCheckpoint, tokenizer: Tokenizer, source: str, path: Path, task: str | None = None
 ) -> RunFolder:
     from forebear.interop import huggingface
 
     spec = model_spec(checkpoint.model)(**checkpoint.fields)
     tensors, notes = huggingface.trim_vocabulary(checkpoint.tensors, tokenizer.vocab_size, path)
-    task, network = imported_task(checkpoint, task_name, path, notes), spec.build(tokenizer)
+    network, fine_tuning_task = spec.build(tokenizer), imported_task(checkpoint, task, path, notes)
     metadata: dict[str, Any] = {"heads": list(checkpoint.heads), "report": checkpoint.report.to_dict()}
-    if task is None:
+    if fine_tuning_task is None:
         network = network.with_heads(checkpoint.heads)
     else:
-        network, task_metadata = add_task_heads(network, task, checkpoint, spec.input_format(tokenizer), path)
+        input_format = spec.input_format(tokenizer)
+        network, task_metadata = add_task_heads(network, fine_tuning_task, checkpoint, input_format, path)
         metadata |= task_metadata
     metadata |= {"imported": source, "notes": [*checkpoint.report.notes(), *notes]}
     network = network.load(tensors, file=str(path))
@@ -121,8 +116,8 @@ def _load_folder_tokenizer(folder: Path) -> Tokenizer:
     with contextlib.suppress(OSError, ValueError):
         config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     config = config if isinstance(config, dict) else {}
-    lowercase = config.get("do_lower_case") if isinstance(config.get("do_lower_case"), bool) else None
-    tokenizer = Tokenizer.load(folder, lower=lowercase)
+    lowercase = config.get("do_lower_case")
+    tokenizer = Tokenizer.load(folder, lower=lowercase if isinstance(lowercase, bool) else None)
     if tokenizer.describe().get("source") == "vocab.txt":
         supported = {"tokenize_chinese_chars": (None, True), "strip_accents": (None, tokenizer.describe()["lower"])}
         for name, values in supported.items():
@@ -179,11 +174,9 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
     spec = model_spec("ngram")(order=len(model.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
     network.load_probabilities(model.ngrams, model.log_probs, model.backoffs)
-    spaces_note = (
-        "words are what stands between spaces: write text for it as it was cut when it was counted (of a run of "
-        "forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
-    )
-    metadata = {"imported": str(path), "notes": [*model.notes, spaces_note]}
+    spaces_note = "words are what stands between spaces: write text for it as it was cut when it was counted"
+    command = "(of a run of forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
+    metadata = {"imported": str(path), "notes": [*model.notes, f"{spaces_note} {command}"]}
     return create_run(target, spec, "ngram", tokenizer, network.arrays, metadata)
 
 
@@ -280,10 +273,9 @@ def _export_huggingface(run: ExportableRun, target: Path) -> list[str]:
 
 
 def _export_onnx(run: ExportableRun, target: Path) -> list[str]:
-    from forebear.interop.onnx import export_onnx, onnx_notes
+    from forebear.interop.onnx import export_onnx
 
-    difference = f"{export_onnx(run, target):.1e} at most from the run's, for batches of five shapes"
-    return [*onnx_notes(run), f"ONNX Runtime's answers differ by {difference}"]
+    return export_onnx(run, target)
 
 
 def _export_arpa(run: ExportableRun, target: Path) -> list[str]:

@@ -155,10 +155,8 @@ class ElmoCheckpoint:
 
     def notes(self) -> list[str]:
         """The import report as messages."""
-        notes = [f"{self.num_matched:,} arrays are those of ELMo, and were read", *self.import_notes]
-        return notes + [
-            f"left out ({reason}): {join_errors(names, 4)}" for reason, names in self.skipped_tensors.items()
-        ]
+        skipped = [f"left out ({reason}): {join_errors(names, 4)}" for reason, names in self.skipped_tensors.items()]
+        return [f"{self.num_matched:,} arrays are those of ELMo, and were read", *self.import_notes, *skipped]
 
 
 # --- Reading ---
@@ -172,9 +170,8 @@ def read_elmo(path: Path) -> ElmoCheckpoint:
     if files.vocabulary is not None:
         lines = read_word_list(files.vocabulary)
         words = list(dict.fromkeys(filter(None, lines)))
-        num_ignored = len(lines) - len(words)
-    if num_ignored:
-        notes.append(f"{num_ignored:,} lines of {files.vocabulary} are blank or repeat a word: left out")
+        if num_ignored := len(lines) - len(words):
+            notes.append(f"{num_ignored:,} lines of {files.vocabulary} are blank or repeat a word: left out")
     with open_hdf5(files.weights) as arrays:
         sizes, hdf5_arrays = _read_network_arrays(arrays, sizes, files)
     if sizes.reads != CHARACTERS:
@@ -214,11 +211,9 @@ def _read_network_arrays(
         clips = 0 < sizes.project_clip < 1  # unprojected outputs are within 1
         projections = [name for name in values if name.endswith("/W_P_0")]
         if effective := [name for name in projections if clips or not np.array_equal(values[name], identity)]:
-            message = (
-                f"dim equals projection_dim, and there still is a projection between them: {join_errors(effective)}"
-            )
+            message = "dim equals projection_dim, and there still is a projection between them"
             hint = "give an ELMo with more cells than its projection has numbers"
-            raise InputError(message, file=files.weights, hint=hint)
+            raise InputError(f"{message}: {join_errors(effective)}", file=files.weights, hint=hint)
     return sizes, values
 
 
@@ -294,9 +289,8 @@ def write_elmo(
     # What bilm-tf or AllenNLP are known to read differently.
     notes = []
     if sizes.reads != CHARACTERS:
-        notes.append(
-            "it reads words and no characters: bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
-        )
+        readers = "bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
+        notes.append(f"it reads words and no characters: {readers}")
     elif sizes.num_filters <= sizes.width:
         requirement = "bilm-tf wants filters to find more numbers in a word than the width has"
         notes.append(f"{requirement} ({sizes.num_filters} and {sizes.width}); AllenNLP reads it as it is")
@@ -339,49 +333,38 @@ def is_elmo_or_lstm_npz(path: Path) -> bool:
 
 def import_elmo_or_lstm_npz(path: Path, target: Path) -> RunFolder:
     """Create a run from such a folder or file."""
-    if is_elmo(path):
-        return _import_elmo(path, target, read_elmo(path))
-    checkpoint = lstm_npz.read_rnnlm(path)
-    tokenizer = tokenizer_of_spaced_words(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
-    metadata = {"imported": str(path), "heads": ["next"], "notes": [*checkpoint.notes, SPACES_NOTE]}
-    return _create_imported_run(target, "lstm", checkpoint.fields, tokenizer, checkpoint.tensors, path, metadata)
-
-
-def _import_elmo(path: Path, target: Path, checkpoint: ElmoCheckpoint) -> RunFolder:
-    tokenizer_file = (path if path.is_dir() else path.parent) / TOKENIZER_FILE
-    notes, tensors = checkpoint.notes(), checkpoint.tensors
-    if tokenizer_file.is_file():
-        tokenizer = Tokenizer.load(tokenizer_file)
-        if checkpoint.words not in (None, vocabulary_lines(tokenizer.vocabulary(), tokenizer.special_roles)):
-            hint = "take one of the two away, whichever is not the model's"
-            message = "the vocabulary beside it has other words than this tokenizer"
-            raise InputError(message, file=tokenizer_file, hint=hint)
-        tensors = drop_extra_rows(tensors, tokenizer.vocab_size)
-        notes.append(f"text is cut by the {TOKENIZER_FILE} beside it")
-    else:
-        tokenizer = tokenizer_of_spaced_words(checkpoint.words or [], ELMO_MARKERS, path)
-        notes.append(SPACES_NOTE)
-        if checkpoint.fields["reads"] == "characters":
-            notes.append("words that its vocabulary lacks are read by how they are written")
-    metadata = {"imported": str(path), "heads": list(checkpoint.heads), "report": checkpoint.to_dict(), "notes": notes}
-    return _create_imported_run(target, "elmo", checkpoint.fields | {"borders": 2}, tokenizer, tensors, path, metadata)
-
-
-def _create_imported_run(
-    target: Path,
-    model_name: str,
-    fields: dict[str, Any],
-    tokenizer: Tokenizer,
-    arrays: Mapping[str, np.ndarray],
-    path: Path,
-    metadata: dict[str, Any],
-) -> RunFolder:
     import torch
 
-    spec = model_spec(model_name)(**fields)
+    if is_elmo(path):
+        name, checkpoint = "elmo", read_elmo(path)
+        tokenizer, notes = _elmo_tokenizer(path, checkpoint)
+        fields: dict[str, Any] = checkpoint.fields | {"borders": 2}
+        arrays = drop_extra_rows(checkpoint.tensors, tokenizer.vocab_size)
+        heads, report = list(checkpoint.heads), {"report": checkpoint.to_dict()}
+    else:
+        name, checkpoint, heads, report = "lstm", lstm_npz.read_rnnlm(path), ["next"], {}
+        tokenizer = tokenizer_of_spaced_words(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
+        fields, arrays, notes = checkpoint.fields, checkpoint.tensors, [*checkpoint.notes, SPACES_NOTE]
+    spec = model_spec(name)(**fields)
     tensors = {tensor_name: torch.from_numpy(array) for tensor_name, array in arrays.items()}
-    network = spec.build(tokenizer).with_heads(metadata["heads"]).load(tensors, file=str(path))
-    return create_run(target, spec, model_name, tokenizer, network.tensors, metadata)
+    network = spec.build(tokenizer).with_heads(heads).load(tensors, file=str(path))
+    metadata = {"imported": str(path), "heads": heads, **report, "notes": notes}
+    return create_run(target, spec, name, tokenizer, network.tensors, metadata)
+
+
+def _elmo_tokenizer(path: Path, checkpoint: ElmoCheckpoint) -> tuple[Tokenizer, list[str]]:
+    """The tokenizer.json beside the weights, or one of spaced words, and the notes of the import."""
+    file, notes = (path if path.is_dir() else path.parent) / TOKENIZER_FILE, checkpoint.notes()
+    if not file.is_file():
+        notes.append(SPACES_NOTE)
+        if checkpoint.fields["reads"] == CHARACTERS:
+            notes.append("words that its vocabulary lacks are read by how they are written")
+        return tokenizer_of_spaced_words(checkpoint.words or [], ELMO_MARKERS, path), notes
+    tokenizer = Tokenizer.load(file)
+    if checkpoint.words not in (None, vocabulary_lines(tokenizer.vocabulary(), tokenizer.special_roles)):
+        hint = "take one of the two away, whichever is not the model's"
+        raise InputError("the vocabulary beside it has other words than this tokenizer", file=file, hint=hint)
+    return tokenizer, [*notes, f"text is cut by the {TOKENIZER_FILE} beside it"]
 
 
 def export_elmo(run: ExportableRun, target: Path) -> list[str]:

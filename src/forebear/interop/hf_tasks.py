@@ -296,36 +296,6 @@ def lm_weight(head: TaskHeadMapping, config: Mapping[str, Any]) -> float:
     return DEFAULT_LM_WEIGHT
 
 
-def export_notes(
-    task: Mapping[str, Any], context: int, *, is_causal: bool, has_padding: bool, has_space_tokens: bool
-) -> list[str]:
-    """Notes on what the exported files cannot express.
-
-    `has_space_tokens`: tokens include the space before a word.
-    """
-    notes = []
-    task_name, window_note = task["name"], f"here a text of more than {context} tokens is read in windows"
-    if task_name == "classification" and task["windows"] > 1:
-        notes.append(f"{window_note} and their vectors averaged; there it has to be cut (truncation=True)")
-    if task_name == "tagging":
-        cut = "one by one (is_split_into_words=True)" + (", each with the space before it" if has_space_tokens else "")
-        notes.append(f"words are cut {cut}; a word's tag is its first token's")
-        notes.append("here the likeliest tags that IOBES allows are told; there each token has its own")
-    if task_name in ("tagging", "answering"):
-        notes.append(f"{window_note}; there it has to be cut into windows (stride=)")
-    if task_name == "answering" and task["unanswered"]:
-        condition = f"likelier by {task['threshold']:.4g} nats than the best answer"
-        notes.append(f"no answer is told where the first token is {condition}")
-    if task_name == "pairs" and is_causal and not task["ordered"]:
-        notes.append("here two texts are asked about in both orders; the mean of both logits there is the same")
-    if is_causal and task_name in POOLED_TASKS and not has_padding:
-        notes.append("its vocabulary has no token for padding: ask for one row at a time, and never pad with its end")
-    if is_causal and task_name == "choice":
-        remark = "say where that is (mc_token_ids) where rows are padded"
-        notes.append(f"the score is read at the last token of a row: {remark}")
-    return notes
-
-
 def _saved_task(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """The task settings that an exported run stored in config.json; empty for other models."""
     saved = config.get(FOREBEAR_KEY)
@@ -445,11 +415,31 @@ def exported_task(run: ExportableRun) -> tuple[TaskExport | None, list[str]]:
     if run.task.crf:
         message = "its tags are judged together by a CRF, which no class of transformers does"
         raise InputError(message, file=path, hint="adapt without --crf to write it so")
-    notes = export_notes(
-        task,
-        run.metadata["fields"]["context"],
-        is_causal=input_format.both_orders,
-        has_padding="padding" in run.tokenizer.special_roles,
-        has_space_tokens=run.tokenizer.kind == "bytepair",
-    )
-    return TaskExport(task, adaptation.dropout, adaptation.language), notes
+    return TaskExport(task, adaptation.dropout, adaptation.language), _export_notes(run, task, input_format)
+
+
+def _export_notes(run: ExportableRun, task: Mapping[str, Any], input_format: InputFormat) -> list[str]:
+    """Notes on what the exported files cannot express."""
+    notes, context = [], run.metadata["fields"]["context"]
+    name, is_causal = task["name"], input_format.both_orders
+    window_note = f"here a text of more than {context} tokens is read in windows"
+    if name == "classification" and task["windows"] > 1:
+        notes.append(f"{window_note} and their vectors averaged; there it has to be cut (truncation=True)")
+    if name == "tagging":
+        has_space_tokens = run.tokenizer.kind == "bytepair"  # tokens include the space before a word
+        cut = "one by one (is_split_into_words=True)" + (", each with the space before it" if has_space_tokens else "")
+        notes.append(f"words are cut {cut}; a word's tag is its first token's")
+        notes.append("here the likeliest tags that IOBES allows are told; there each token has its own")
+    if name in ("tagging", "answering"):
+        notes.append(f"{window_note}; there it has to be cut into windows (stride=)")
+    if name == "answering" and task["unanswered"]:
+        condition = f"likelier by {task['threshold']:.4g} nats than the best answer"
+        notes.append(f"no answer is told where the first token is {condition}")
+    if name == "pairs" and is_causal and not task["ordered"]:
+        notes.append("here two texts are asked about in both orders; the mean of both logits there is the same")
+    if name in POOLED_TASKS and is_causal and "padding" not in run.tokenizer.special_roles:
+        notes.append("its vocabulary has no token for padding: ask for one row at a time, and never pad with its end")
+    if name == "choice" and is_causal:
+        remark = "say where that is (mc_token_ids) where rows are padded"
+        notes.append(f"the score is read at the last token of a row: {remark}")
+    return notes
