@@ -159,7 +159,7 @@ class ArpaLineReader:
         for _ in range(size):
             line = self.next_line()
             if line is None:
-                raise self.missing_entries_error(n, size)
+                raise self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
             value, words, backoff = self.read_entry(line, n, is_highest)
             if n > 1:
                 rows.extend(self.ngram_ids(words))
@@ -172,9 +172,6 @@ class ArpaLineReader:
                 backoffs.append(backoff)
         ids = np.frombuffer(rows, np.int32) if rows else np.zeros(0, np.int32)
         return ids.reshape(-1, n), np.array(log_probs), np.array(backoffs)
-
-    def missing_entries_error(self, n: int, size: int) -> InputError:
-        return self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
 
     def read_entry(self, line: str, n: int, is_highest: bool) -> tuple[float, list[str], float]:
         """log10 P, words and back-off weight (0 if the line has none)."""
@@ -225,7 +222,7 @@ class ArpaBlockReader(ArpaLineReader):
         backoffs, words, read = None if is_highest else np.empty(capacity), [], 0
         while read < size:
             if not self.has_more():
-                raise self.missing_entries_error(n, size)
+                raise self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
             if read == len(log_probs):
                 _resize_arrays(min(size, 2 * read), rows, log_probs, backoffs)
             weights = None if backoffs is None else backoffs[read:]

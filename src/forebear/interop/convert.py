@@ -16,9 +16,10 @@ from forebear.errors import ForebearError, InputError
 from forebear.interop import elmo_hdf5 as recurrent
 from forebear.interop import word_vectors
 from forebear.interop.foreign_files import tokenizer_of_spaced_words
-from forebear.interop.hf_tasks import add_task_heads, exported_task, imported_task
+from forebear.interop.hf_tasks import check_input_format, exported_task, imported_task
 from forebear.interop.word_vectors import VectorFileOptions, export_vectors, import_vectors, vector_export_note
 from forebear.registry import model_spec
+from forebear.training.adaptation import Adaptation
 from forebear.training.create_run import create_run
 from forebear.training.run_folder import RunFolder
 
@@ -102,9 +103,10 @@ def _create_imported_run(
     if fine_tuning_task is None:
         network = network.with_heads(checkpoint.heads)
     else:
-        input_format = spec.input_format(tokenizer)
-        network, task_metadata = add_task_heads(network, fine_tuning_task, checkpoint, input_format, path)
-        metadata |= task_metadata
+        input_format, adaptation = spec.input_format(tokenizer), Adaptation(**checkpoint.adaptation)
+        check_input_format(path, input_format, fine_tuning_task)
+        network = adaptation.build_model(network, fine_tuning_task, input_format)
+        metadata |= {"task": fine_tuning_task.to_dict(), "adaptation": adaptation.to_dict()}
     metadata |= {"imported": source, "notes": [*checkpoint.report.notes(), *notes]}
     network = network.load(tensors, file=str(path))
     return create_run(target, spec, checkpoint.model, tokenizer, network.tensors, metadata)
@@ -190,10 +192,9 @@ def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
     target, exporters = Path(to), _exporters(run.folder)
     run.folder.require_float_weights("quantised: other programs have their own small integers", "export")
     if file_format not in exporters:
-        message = f"a run of {run.metadata['milestone']}" + (
-            f" that was adapted to {run.task.name}" if run.task else ""
-        )
-        message += " cannot be written" + (f" as {file_format!r}" if file_format else " for others")
+        adapted = f" that was adapted to {run.task.name}" if run.task else ""
+        message = f"a run of {run.metadata['milestone']}{adapted} cannot be written"
+        message += f" as {file_format!r}" if file_format else " for others"
         hint = f"it can be written as: {', '.join(exporters)}" if exporters else _export_alternatives(run)
         raise InputError(message, hint=hint)
     if target.exists() and (file_format not in FOLDER_FORMATS or not target.is_dir() or any(target.iterdir())):

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 # --- The vocabulary as ELMo's programs expect it: a word per line, with <S>, </S> and <UNK> ---
 
-
 ELMO_MARKERS = {"start": "<S>", "end": "</S>", "unknown": "<UNK>"}  # by our roles
 UNPREDICTABLE_SCORE = -1e4  # logit of a word that is never predicted
 BOS_ROW, EOS_ROW = 256, 257  # rows of the character table for the beginning and the end of a sentence
@@ -84,8 +83,7 @@ def vocabulary_lines(tokens: Sequence[str], roles: Mapping[str, int]) -> list[st
 def _vocabulary_line(token: str) -> str:
     if token in ELMO_MARKERS.values():
         return r"\u003c" + token[1:]
-    to_escape = [character for character in set(token) if character.isspace() or ord(character) < 32]
-    return "".join(rf"\u{ord(c):04x}" if c in to_escape else c for c in token) or r"\u0000"
+    return "".join(rf"\u{ord(c):04x}" if c.isspace() or ord(c) < 32 else c for c in token) or r"\u0000"
 
 
 def add_marker_rows(
@@ -320,7 +318,6 @@ def _to_hdf5_arrays(tensors: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict
 
 
 # --- Runs from ELMo or a NumPy LSTM, and ELMo from runs ---
-
 
 TOKENIZER_FILE = "tokenizer.json"
 SPACES_NOTE = "words are what stands between spaces: write text for it as it was cut for its training"

@@ -254,7 +254,6 @@ class OptionReader:
 
 # --- The files of a model ---
 
-
 OPTIONS, WEIGHTS, VOCABULARY = "options.json", "lm_weights.hdf5", "vocab.txt"
 SUFFIXES = (".hdf5", ".h5")
 SOFTMAX = ("softmax/W", "softmax/b")

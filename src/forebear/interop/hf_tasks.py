@@ -24,14 +24,12 @@ from forebear.interop.tensor_names import (
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.classification import ORDERED_PAIR_WORDS
 from forebear.tasks.task import Task, task_from_json
-from forebear.training.adaptation import Adaptation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from forebear.interop.exportable import ExportableRun
     from forebear.interop.huggingface import ForeignCheckpoint, TaskExport
-    from forebear.nn.model import Model
 
 OTHER_HEAD_NOTE = "of a head beside that of the task, which its class does not read"
 CONSTANT_BIAS_NOTE = "added to the score of every choice alike, it chooses none"
@@ -117,16 +115,11 @@ def _causal_heads(model: str) -> tuple[TaskHeadMapping, ...]:
     )
 
 
-_TAG, _SPAN = (
-    TaskHeadMapping(f"GPT2{CLASS_SUFFIXES['tag']}", "tag", layer_rules("heads.tag.choose", "classifier", head="tag")),
-    TaskHeadMapping(
-        f"GPT2{CLASS_SUFFIXES['place']}", "place", layer_rules("heads.place.choose", "qa_outputs", head="place"), ""
-    ),
-)
+_, _TAG, _SPAN, _ = _bidirectional_heads("gpt2", "")  # as in BERT, but without a dropout before spans
 HEADS: dict[str, tuple[TaskHeadMapping, ...]] = {
     "gpt": _causal_heads("gpt"),
     "bert": _bidirectional_heads("bert", "pooler.dense"),
-    "gpt2": (*_causal_heads("gpt2"), _TAG, _SPAN),
+    "gpt2": (*_causal_heads("gpt2"), _TAG, replace(_SPAN, dropout="")),
     "ernie": _bidirectional_heads("ernie", "pooler.dense"),
     "roberta": _bidirectional_heads("roberta", "pooler.dense"),
     "albert": _bidirectional_heads("albert", "pooler", "classifier_dropout_prob"),
@@ -201,7 +194,6 @@ def bake_temperature(tensors: Mapping[str, Tensor], task: Mapping[str, Any], dep
 
 # --- Tasks in config.json: labels, problem type, dropout ---
 
-
 PROBLEM_TYPES = {"one": "single_label_classification", "several": "multi_label_classification", "number": "regression"}
 WITHOUT_HEAD_HINT = "import it without its head: --task none"
 FOREBEAR_KEY = "forebear"  # key in config.json for task settings that transformers has no key for
@@ -275,42 +267,37 @@ def read_labels(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
     return labels
 
 
-def head_dropout(head: TaskHeadMapping, config: Mapping[str, Any], default: float, file: Path) -> float:
-    """The dropout of the head; `default` if config.json has none."""
+def adaptation_from_config(
+    head: TaskHeadMapping, config: Mapping[str, Any], default_dropout: float, file: Path
+) -> dict[str, float]:
+    """The dropout of the head, and the weight of the auxiliary LM loss: 0 without an LM head."""
     dropout = config.get(head.dropout) if head.dropout else None
-    dropout = default if dropout is None else dropout
+    dropout = default_dropout if dropout is None else dropout
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         message = f"{head.dropout} is {dropout!r}, not a number from 0 to below 1"
         raise InputError(message, file=file, hint="correct it in the file")
-    return float(dropout)
+    weight, language = _saved_settings(config).get("language"), DEFAULT_LM_WEIGHT if head.has_lm_head else 0.0
+    if head.has_lm_head and isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0:
+        language = weight
+    return {"dropout": float(dropout), "language": float(language)}
 
 
-def lm_weight(head: TaskHeadMapping, config: Mapping[str, Any]) -> float:
-    """The weight of the auxiliary LM loss; 0 without an LM head."""
-    if not head.has_lm_head:
-        return 0.0
+def _saved_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What an exported run stored in config.json; empty for other models."""
     saved = config.get(FOREBEAR_KEY)
-    weight = saved.get("language") if isinstance(saved, dict) else None
-    if isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0:
-        return float(weight)
-    return DEFAULT_LM_WEIGHT
+    return saved if isinstance(saved, dict) else {}
 
 
 def _saved_task(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """The task settings that an exported run stored in config.json; empty for other models."""
-    saved = config.get(FOREBEAR_KEY)
-    task = saved.get("task") if isinstance(saved, dict) else None
+    task = _saved_settings(config).get("task")
     if task is None:
         return {}
     is_valid = (
         isinstance(task, dict)
         and TASK_KINDS.get(str(task.get("name"))) == head.kind
-        and all(
-            name in TASK_FIELDS
-            and type(value) in TASK_FIELDS[name]
-            and (name == "threshold" or type(value) is not int or value > 0)
-            for name, value in task.items()
-        )
+        and all(type(value) in TASK_FIELDS.get(name, ()) for name, value in task.items())
+        and all(value > 0 for name, value in task.items() if type(value) is int and name != "threshold")
     )
     if not is_valid:
         hint = f"take {FOREBEAR_KEY!r} out of the file, or export it again"
@@ -320,12 +307,11 @@ def _saved_task(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) ->
 
 # --- Tasks of imported and exported runs ---
 
-
 SINGLE_TEXT_TASKS = ("classification", "tagging")  # the others have two texts per sequence
 
 
 def imported_task(checkpoint: ForeignCheckpoint, task_name: str | None, path: Path, notes: list[str]) -> Task | None:
-    """What a folder is for; `wanted` says whether a classifier is of texts or of pairs, which no folder tells."""
+    """What a folder is for; `task_name` says whether a classifier is of texts or of pairs, which no folder tells."""
     task = None if checkpoint.task is None else dict(checkpoint.task)
     if task_name in ("classification", "pairs") and (task is None or "labels" not in task):
         raise InputError(f"it has no head for {task_name}", file=path, hint="leave out --task")
@@ -362,17 +348,7 @@ def _convert_tags(task: dict[str, Any], path: Path) -> dict[str, Any]:
     return {"tags": tags, "scheme": task.get("scheme", scheme)}
 
 
-def add_task_heads(
-    network: Model, task: Task, checkpoint: ForeignCheckpoint, input_format: InputFormat, path: Path
-) -> tuple[Model, dict[str, dict[str, Any]]]:
-    """The network with uninitialized task heads, and the task metadata for run.json."""
-    _check_input_format(path, input_format, 1 if task.name in SINGLE_TEXT_TASKS else 2)
-    adaptation = Adaptation(dropout=checkpoint.adaptation["dropout"], language=checkpoint.adaptation["language"])
-    metadata = {"task": task.to_dict(), "adaptation": adaptation.to_dict()}
-    return adaptation.build_model(network, task, input_format), metadata
-
-
-def _check_input_format(folder: Path, input_format: InputFormat, num_texts: int) -> None:
+def check_input_format(folder: Path, input_format: InputFormat, task: Task) -> None:
     """Rejects a tokenizer whose input format differs from ours for this task: predictions would differ.
 
     Without a tokenizer.json the format is that of the paper, except for GPT, whose programs add no special tokens.
@@ -384,6 +360,8 @@ def _check_input_format(folder: Path, input_format: InputFormat, num_texts: int)
             raise InputError(message, file=folder, hint=WITHOUT_HEAD_HINT)
         return
     from tokenizers import Tokenizer as Rust
+
+    num_texts = 1 if task.name in SINGLE_TEXT_TASKS else 2
 
     hf_tokenizer: Any = Rust.from_file(str(file))
     hf_tokenizer.no_padding()

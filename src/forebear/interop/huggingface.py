@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forebear.errors import InputError
 from forebear.interop import hf_tasks, tensor_names
 from forebear.interop.foreign_files import read_json_object
-from forebear.interop.hf_tasks import head_dropout, lm_weight, task_config, task_from_config
+from forebear.interop.hf_tasks import adaptation_from_config, task_config, task_from_config
 from forebear.interop.tensor_names import (
     ALBERT,
     CURVES,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # --- config.json ---
-
 
 REFETCH_HINT = "fetch the whole folder again"
 
@@ -126,7 +125,7 @@ class ForeignCheckpoint:
     heads: tuple[str, ...]
     report: tensor_names.NameMappingReport
     task: dict[str, Any] | None = None
-    adaptation: dict[str, float] = field(default_factory=dict)
+    adaptation: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -167,9 +166,9 @@ def read_huggingface(folder: Path, *, tasks: bool = True) -> ForeignCheckpoint:
     if task_head is None or not report.heads:
         heads = (*architecture.implicit_heads, *report.heads)
         return ForeignCheckpoint(architecture.model, fields, our_tensors, heads, report)
-    task, language = task_from_config(task_head, config, our_tensors, file), lm_weight(task_head, config)
-    adaptation = {"dropout": head_dropout(task_head, config, fields["dropout"], file), "language": language}
-    heads = (*task_head.heads, *(architecture.implicit_heads if language else ()))
+    task = task_from_config(task_head, config, our_tensors, file)
+    adaptation = adaptation_from_config(task_head, config, fields["dropout"], file)
+    heads = (*task_head.heads, *(architecture.implicit_heads if adaptation["language"] else ()))
     report, our_tensors = replace(report, heads=heads), hf_tasks.split_start_end(our_tensors)
     return ForeignCheckpoint(architecture.model, fields, our_tensors, heads, report, task, adaptation)
 
@@ -263,13 +262,10 @@ def write_hf_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def _special_token_ids(architecture: Architecture, special_tokens: SpecialTokens) -> dict[str, int | None]:
     """Special token ids for config.json; decoders use one token for both the beginning and the end of a text."""
-    roles = {
-        "bos_token_id": "end" if architecture.implicit_heads else "start",
-        "eos_token_id": "end",
-        "pad_token_id": "padding",
-    }
-    ids = {name: special_tokens[role][0] if role in special_tokens else None for name, role in roles.items()}
-    return {name: value for name, value in ids.items() if value is not None or not architecture.implicit_heads}
+    is_decoder = bool(architecture.implicit_heads)
+    roles = {"bos": "end" if is_decoder else "start", "eos": "end", "pad": "padding"}
+    ids = {f"{name}_token_id": special_tokens.get(role, (None,))[0] for name, role in roles.items()}
+    return {name: value for name, value in ids.items() if value is not None or not is_decoder}
 
 
 # --- Special cases of single architectures ---
@@ -380,16 +376,15 @@ def _weight_files(folder: Path, model_class: str) -> list[Path]:
         if any(Path(name).name != name for name in file_names):
             raise InputError("it names files outside its folder", file=folder / INDEX, hint=REFETCH_HINT)
         return [folder / name for name in file_names]
-    conversion = f"{model_class}.from_pretrained(OLD).save_pretrained(NEW)"
+    conversion = f"where you trust them: {model_class}.from_pretrained(OLD).save_pretrained(NEW)"
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
         message = "the weights are pickled, and a pickle can run code when it is opened"
-        raise InputError(message, file=folder, hint=f"convert them where you trust them: {conversion}")
-    hint = f"give a folder that save_pretrained wrote, or convert old weights where you trust them: {conversion}"
+        raise InputError(message, file=folder, hint=f"convert them {conversion}")
+    hint = f"give a folder that save_pretrained wrote, or convert old weights {conversion}"
     raise InputError(f"there is no {WEIGHTS}", file=folder, hint=hint)
 
 
 # --- Tokenizer files ---
-
 
 # Our roles → their names of special tokens.
 CAUSAL_TOKEN_NAMES = {"end": ("bos_token", "eos_token")}
@@ -448,13 +443,12 @@ def template_post_processor(
     `segments`: B has segment id 1. `double_separator`: two [SEP] between A and B, as in RoBERTa.
     """
 
-    def mark(token: tuple[int, str], segment: int = 0) -> dict[str, Any]:
-        return {"SpecialToken": {"id": token[1], "type_id": segment}}
+    def piece(kind: str, name: str, segment: int = 0) -> dict[str, Any]:
+        return {kind: {"id": name, "type_id": segment}}
 
-    def text(name: str, segment: int = 0) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": segment}}
-
-    single, segment_b = [mark(start), text("A"), mark(end)], int(segments)
-    pair = [*single, *([mark(end)] if double_separator else []), text("B", segment_b), mark(end, segment_b)]
+    segment_b, separator = int(segments), piece("SpecialToken", end[1])
+    single = [piece("SpecialToken", start[1]), piece("Sequence", "A"), separator]
+    pair = [*single, *[separator] * double_separator, piece("Sequence", "B", segment_b)]
+    pair.append(piece("SpecialToken", end[1], segment_b))
     special_tokens = {token: {"id": token, "ids": [token_id], "tokens": [token]} for token_id, token in (start, end)}
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special_tokens}

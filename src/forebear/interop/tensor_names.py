@@ -153,8 +153,7 @@ def to_our_names(
             if tensors[copy].dtype != tensors[name].dtype or not torch.equal(tensors[copy], tensors[name])
         ]
     if faults:
-        message, hint = _mismatch(name_map, faults, list(hf_tensors), alternatives)
-        raise InputError(message, file=file, hint=hint)
+        raise _mismatch_error(name_map, faults, list(hf_tensors), alternatives, file)
     our_tensors = {}
     for rule in rules:
         parts = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.hf_names]
@@ -203,11 +202,11 @@ def closest_architecture(names: Sequence[str], name_maps: Sequence[TensorNameMap
     return best if best is not None and best.count_matches(names)[0] else None
 
 
-def _mismatch(
-    name_map: TensorNameMap, faults: Sequence[str], names: Sequence[str], alternatives: Sequence[TensorNameMap]
-) -> tuple[str, str]:
-    """Message and hint of an error that lists the faults and suggests a better matching architecture."""
-    own_matches, closest = name_map.count_matches(names), closest_architecture(names, [name_map, *alternatives])
+def _mismatch_error(
+    name_map: TensorNameMap, faults: list[str], names: list[str], others: Sequence[TensorNameMap], file: Path | None
+) -> InputError:
+    """Lists the faults and suggests a better matching architecture."""
+    own_matches, closest = name_map.count_matches(names), closest_architecture(names, [name_map, *others])
     message = f"not {name_map.title}'s weights: {join_errors(faults)}"
     if not own_matches[0]:
         message = f"none of its names is one of {name_map.title}'s"
@@ -215,7 +214,7 @@ def _mismatch(
     if closest is not None and closest.count_matches(names) > own_matches:
         message += f"; these look like {closest.title}'s"
         hint += f", or correct model_type in its config.json if it is {closest.title}"
-    return message, hint
+    return InputError(message, file=file, hint=hint)
 
 
 def _rules_present(
@@ -266,7 +265,6 @@ def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor]
 
 
 # --- Architectures: tensor names and config.json of each ---
-
 
 TOKEN_TABLE = "encoder.embedding.token.weight"  # our tensors with a row per vocabulary entry
 TOKEN_BIAS = "heads.token.bias"
@@ -344,20 +342,21 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "auto_map": (None,),  # remote code, which is never run
 }
 
+POSITION_TABLE = "encoder.embedding.position.weight"
+
+
+def _decoder_names(title: str, tokens: str, positions: str, *final_norm: TensorNameRule) -> TensorNameMap:
+    names = {TOKEN_TABLE: f"{tokens}.weight", POSITION_TABLE: f"{positions}.weight"}
+    tables = (TensorNameRule(our_name, (name,)) for our_name, name in names.items())
+    rules, tied = (*tables, *DECODER_BLOCK, *final_norm), {"lm_head.weight": names[TOKEN_TABLE]}
+    return TensorNameMap(title, "transformer.", rules, tied, MASKS)
+
+
+GPT_NAMES = _decoder_names("GPT", "tokens_embed", "positions_embed")
 GPT = Architecture(
     model="gpt",
     model_type="openai-gpt",
-    name_map=TensorNameMap(
-        "GPT",
-        "transformer.",
-        (
-            TensorNameRule(TOKEN_TABLE, ("tokens_embed.weight",)),
-            TensorNameRule("encoder.embedding.position.weight", ("positions_embed.weight",)),
-            *DECODER_BLOCK,
-        ),
-        tied={"lm_head.weight": "tokens_embed.weight"},
-        ignored_names=MASKS | {"position_ids": CONSTANT},
-    ),
+    name_map=replace(GPT_NAMES, ignored_names=MASKS | {"position_ids": CONSTANT}),
     classes={(): "OpenAIGPTLMHeadModel"},
     fields=GPT_FIELDS,
     defaults=GPT_DEFAULTS | {"n_positions": 512},
@@ -370,18 +369,7 @@ GPT2 = replace(
     GPT,
     model="gpt2",
     model_type="gpt2",
-    name_map=TensorNameMap(
-        "GPT-2",
-        "transformer.",
-        (
-            TensorNameRule(TOKEN_TABLE, ("wte.weight",)),
-            TensorNameRule("encoder.embedding.position.weight", ("wpe.weight",)),
-            *DECODER_BLOCK,
-            *layer_rules("encoder.final_norm", "ln_f"),
-        ),
-        tied={"lm_head.weight": "wte.weight"},
-        ignored_names=MASKS,
-    ),
+    name_map=_decoder_names("GPT-2", "wte", "wpe", *layer_rules("encoder.final_norm", "ln_f")),
     classes={(): "GPT2LMHeadModel"},
     defaults=GPT_DEFAULTS | {"n_positions": 1024},
     ffn_key="n_inner",
@@ -401,7 +389,7 @@ EMBEDDING = (
     TensorNameRule("encoder.embedding.segment.weight", ("embeddings.token_type_embeddings.weight",)),
     *layer_rules("encoder.embedding.norm", "embeddings.LayerNorm"),
 )
-POSITION = TensorNameRule("encoder.embedding.position.weight", ("embeddings.position_embeddings.weight",))
+POSITION = TensorNameRule(POSITION_TABLE, ("embeddings.position_embeddings.weight",))
 ENCODER_BLOCK = (
     *layer_rules(
         "encoder.blocks.*.attention.query_key_value", *(f"encoder.layer.*.attention.self.{part}" for part in ATTENTION)

@@ -7,6 +7,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
@@ -70,7 +71,8 @@ def detect_vector_format(path: str | os.PathLike[str]) -> str | None:
     path = Path(path)
     if not path.is_file():
         return None
-    if is_safetensors_vectors(path):
+    header = _read_header(path)
+    if _table_name(header) is not None and ("words" in header or _vocab_file(path) is not None):
         return "safetensors"
     try:
         with PeekableStream(path) as stream:
@@ -353,77 +355,56 @@ def read_binary_vectors(
     head, _ = stream.peek()
     line = head[:100].partition(b"\n")[0]
     header = HEADER.fullmatch(line)
-    if header is None:
-        message = 'it should begin with a line "N D": how many words of how many numbers'
-        raise InputError("the file is empty" if not head else message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
-    count, width = int(header[1]), int(header[2])
+    count, width = map(int, header.groups()) if header else (0, 0)
     if not count or not 0 < width <= MAX_LINE_BYTES:
-        message = f"it says that there are {count:,} words of {width:,} numbers"
+        message = 'it should begin with a line "N D": how many words of how many numbers'
+        if header:
+            message = f"it says that there are {count:,} words of {width:,} numbers"
+        elif not head:
+            message = "the file is empty"
         raise InputError(message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
-    capacity = stream.bytes_left(min(count, limit or count), 4 * width)
-    builder = VectorTableBuilder(WordDecoder(stream.path, "byte", on_bad_bytes), width, capacity)
+    decoder, size = WordDecoder(stream.path, "byte", on_bad_bytes), 4 * width
+    builder = VectorTableBuilder(decoder, width, stream.bytes_left(min(count, limit or count), size))
+    corrupt = partial(decoder.error_at, hint=CORRUPT_FILE_HINT)
     stream.read(len(line) + 1)
-    reader = _BinaryVectorReader(stream, builder, count, width, len(line) + 1)
-    while reader.num_read < count and (limit is None or len(builder.words) < limit):
-        reader.read_block()
-    if limit is None:
-        reader.finish()
+    num_read, rest, offset = 0, b"", len(line) + 1  # the rest of a block begins there in the (decompressed) file
+    while num_read < count and (limit is None or len(builder.words) < limit):
+        if not (data := stream.read()):
+            message = f"the file ends inside the word that begins here, or inside its {width:,} numbers"
+            if not rest.strip(b"\n"):
+                message = f"the file ends after {num_read:,} of the {count:,} words that its first line tells"
+            raise corrupt(message, offset)
+        block = rest + data
+        words, word_starts, vector_starts, end = _split_binary(block, count - num_read, size)
+        positions = [offset + start for start in word_starts]
+        if b"" in words:
+            raise corrupt("a vector stands here with no word before it", positions[words.index(b"")])
+        if words:
+            unaligned = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector at every byte offset
+            builder.add(words, unaligned[vector_starts].view("<f4").reshape(-1, width), positions)
+        num_read, rest, offset = num_read + len(words), block[end:], offset + end
+        if num_read < count and len(rest) >= MAX_WORD_BYTES and b" " not in rest[:MAX_WORD_BYTES]:
+            raise corrupt(f"no word ends within {MAX_WORD_BYTES:,} bytes from here", offset)
+    while limit is None and not rest.strip(b"\n") and (data := stream.read()):
+        rest, offset = data, offset + len(rest)
+    if limit is None and rest.strip(b"\n"):
+        message = f"there is more than the {count:,} words of {width:,} numbers that the first line tells"
+        raise corrupt(message, offset)
     return builder.finish("word2vec-binary", limit)
 
 
-class _BinaryVectorReader:
-    """Reads words and vectors block by block.
-
-    num_read  words so far
-    offset    where the current bytes begin in the (decompressed) file
-    """
-
-    def __init__(
-        self, stream: PeekableStream, builder: VectorTableBuilder, count: int, width: int, offset: int
-    ) -> None:
-        self.stream, self.builder, self.count, self.width = stream, builder, count, width
-        self.num_read, self.offset, self.rest = 0, offset, b""
-
-    def read_block(self) -> None:
-        """Reads the words of the next block."""
-        data, size = self.stream.read(), 4 * self.width
-        if not data:
-            message = f"the file ends inside the word that begins here, or inside its {self.width:,} numbers"
-            if not self.rest.strip(b"\n"):
-                message = f"the file ends after {self.num_read:,} of the {self.count:,} words that its first line tells"
-            raise self._error(message, self.offset)
-        block, start, remaining = self.rest + data, 0, self.count - self.num_read
-        words, offsets, starts = [], [], []
-        while len(words) < remaining:
-            space = block.find(b" ", start, start + MAX_WORD_BYTES)
-            if space < 0 or space + 1 + size > len(block):
-                break
-            words.append(block[start:space].lstrip(b"\n"))
-            offsets.append(self.offset + start)
-            starts.append(space + 1)
-            start = space + 1 + size
-        if b"" in words:
-            raise self._error("a vector stands here with no word before it", offsets[words.index(b"")])
-        if words:
-            unaligned = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector at every byte offset
-            self.builder.add(words, unaligned[starts].view("<f4").reshape(-1, self.width), offsets)
-            self.num_read += len(words)
-        window = block[start : start + MAX_WORD_BYTES]
-        if len(words) < remaining and len(window) == MAX_WORD_BYTES and b" " not in window:
-            raise self._error(f"no word ends within {MAX_WORD_BYTES:,} bytes from here", self.offset + start)
-        self.rest, self.offset = block[start:], self.offset + start
-
-    def _error(self, message: str, offset: int) -> InputError:
-        return self.builder.decoder.error_at(message, offset, CORRUPT_FILE_HINT)
-
-    def finish(self) -> None:
-        """Checks that nothing follows the declared number of words."""
-        rest = self.rest
-        while (data := self.stream.read()) and not rest.strip(b"\n"):
-            self.offset, rest = self.offset + len(rest), data
-        if rest.strip(b"\n"):
-            message = f"there is more than the {self.count:,} words of {self.width:,} numbers that the first line tells"
-            raise self._error(message, self.offset)
+def _split_binary(block: bytes, max_words: int, size: int) -> tuple[list[bytes], list[int], list[int], int]:
+    """The words of a block, where they and their vectors of `size` bytes begin, and where the last vector ends."""
+    words, word_starts, vector_starts, end = [], [], [], 0
+    while len(words) < max_words:
+        space = block.find(b" ", end, end + MAX_WORD_BYTES)
+        if space < 0 or space + 1 + size > len(block):
+            break
+        words.append(block[end:space].lstrip(b"\n"))
+        word_starts.append(end)
+        vector_starts.append(space + 1)
+        end = space + 1 + size
+    return words, word_starts, vector_starts, end
 
 
 def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
@@ -449,12 +430,6 @@ def _read_header(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError, OSError):
         return {}
     return {"": data_start, **header} if "" not in header else {}
-
-
-def is_safetensors_vectors(path: Path) -> bool:
-    """Whether a file is safetensors with a table of vectors and words for it."""
-    header = _read_header(path)
-    return _table_name(header) is not None and ("words" in header or _vocab_file(path) is not None)
 
 
 def _table_name(header: dict[str, Any]) -> str | None:

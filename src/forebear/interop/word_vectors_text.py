@@ -21,7 +21,6 @@ from forebear.errors import InputError
 
 # --- Collecting words and vectors of any format: words unique, numbers finite ---
 
-
 ON_BAD_BYTES = ("fail", "replace", "skip")  # for words that are not UTF-8
 MAX_EXAMPLES = 3  # named in a note
 MAX_LINE_BYTES = 1 << 20  # also the largest plausible number of dimensions

@@ -148,17 +148,6 @@ def select_pretrained_tensors(pretrained: Mapping[str, Tensor], model: Any) -> d
     return {name: tensor for name, tensor in candidates.items() if shapes.get(name) == tuple(tensor.shape)}
 
 
-def load_task_model(
-    spec: ModelSpec, tokenizer: Tokenizer, task: Task, adaptation: Adaptation, weights: Path, *, quantized: bool = False
-) -> Any:
-    """The network of an adapted run with its saved weights, strictly matched."""
-    if spec.learning == "counting":
-        model = build_linear_model(spec, tokenizer, task, adaptation)
-        model.load(load_file(weights))
-        return model
-    return load_torch_weights(build_task_model(spec, tokenizer, task, adaptation), weights, quantized)
-
-
 def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
     """The linear model over n-gram features that stands for counting models; for tagging, the model's own tagger."""
     if spec.learns_tags and isinstance(task, SequenceTagging):
@@ -197,10 +186,14 @@ def load_run_model(folder: RunFolder) -> tuple[Any, list[str]]:
     if spec.learning == "counting" and task is None:
         return load_counted_model(folder)
     weights, notes = folder.verified_weights()
-    if task is not None:
-        network = load_task_model(spec, folder.tokenizer, task, folder.adaptation, weights, quantized=is_quantized)
-    else:
+    if task is None:
         network = load_model(spec, folder.tokenizers, weights, folder.metadata.get("heads"), quantized=is_quantized)
+    elif spec.learning == "counting":
+        network = build_linear_model(spec, folder.tokenizer, task, folder.adaptation)
+        network.load(load_file(weights))
+    else:
+        network = build_task_model(spec, folder.tokenizer, task, folder.adaptation)
+        network = load_torch_weights(network, weights, is_quantized)
     return network, notes
 
 
