@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from forebear.experiments.comparison.cost_plot import COST_AXES, plot_task_comparison, plot_text_comparison
 from forebear.experiments.comparison.results import (
     Comparison,
@@ -29,8 +31,8 @@ from forebear.reports.page import html_page, read_assets
 from forebear.settings.units import format_bytes, format_count, format_duration
 
 # Row colors run from ochre (oldest model) to blue (newest), for light and dark backgrounds.
-LIGHT_COLORS = ((0x9A, 0x60, 0x0B), (0xB2, 0x3F, 0x5A), (0x78, 0x49, 0xA6), (0x2B, 0x56, 0xB5))
-DARK_COLORS = ((0xE6, 0xAE, 0x5F), (0xF0, 0x90, 0xA3), (0xC4, 0xA3, 0xEE), (0x93, 0xB6, 0xFF))
+LIGHT_COLORS = ("9a600b", "b23f5a", "7849a6", "2b56b5")
+DARK_COLORS = ("e6ae5f", "f090a3", "c4a3ee", "93b6ff")
 PARETO_MARK = "◆"  # on the Pareto front
 COLUMNS = (
     ("year", ""),
@@ -107,21 +109,35 @@ def _verdict(conclusions: Iterable[str]) -> str:
 
 def _legend(line: str, band: str, dots: str = "") -> str:
     """The meaning of lines, bands and dotted lines of a plot."""
-    parts = [f"<span><i></i>{line}</span>", f'<span><i class="band"></i>{band}</span>']
-    if dots:
-        parts.append(f'<span><i class="dots"></i>{dots}</span>')
-    return f'<figcaption class="key">{"".join(parts)}</figcaption>'
+    dots_html = f'<span><i class="dots"></i>{dots}</span>' if dots else ""
+    lines_html = f'<span><i></i>{line}</span><span><i class="band"></i>{band}</span>{dots_html}'
+    return f'<figcaption class="key">{lines_html}</figcaption>'
 
 
 def _table(
+    comparison: Comparison,
     title: str,
     caption: str,
     columns: Sequence[tuple[str, str]],
-    rows: Iterable[str],
+    rows: Iterable[tuple[str, Sequence[str]]],
     references: Iterable[tuple[str, str, str]],
 ) -> str:
-    """A table with (name, CSS class) of each column; `references` are name, value and meaning of its last rows."""
+    """A table with (name, CSS class) of each column, and a row for each of the comparison.
+
+    rows        description and cells after year and name; without cells the error takes the place of the results
+    references  name, value and meaning of the last rows
+    """
     head = "".join(f'<th scope="col" class="{css_class}">{escape(name)}</th>' for name, css_class in columns)
+    body = ""
+    for index, (row, (description, cells)) in enumerate(zip(comparison.rows, rows, strict=True)):
+        best = comparison.best is not None and comparison.best.name == row.name
+        labels = ", ".join(escape(label) for label in (row.size, "best" if best else "") if label)
+        results = "".join(cells) or f'<td class="wrong" colspan="{len(columns) - 2}">{escape(row.error)}</td>'
+        body += (
+            f'<tr data-row="{index}"{" class=best" if best else ""}>{_html_cell(str(row.year), row.year)}'
+            f'<th scope="row" data-value="{escape(row.title)}"><span class="m{index} name">{escape(row.title)}</span>'
+            f'{_mark(labels)}<span class="idea">{escape(description)}</span></th>{results}</tr>'
+        )
     foot = "".join(
         f'<tr><td></td><th scope="row">{escape(name)}</th><td class="number">{value}</td>'
         f'<td colspan="{len(columns) - 3}">{escape(meaning)}</td></tr>'
@@ -129,27 +145,14 @@ def _table(
     )
     return (
         f'<h2>{title}</h2><div class="wide"><table><caption>{caption}.</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody><tfoot>{foot}</tfoot></table></div>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table></div>"
     )
 
 
-def _table_row(
-    comparison: Comparison, index: int, row: ComparisonRow, description: str, cells: Sequence[str], width: int
-) -> str:
-    """A row of the table; without `cells` its error takes the place of its results."""
-    best = comparison.best is not None and comparison.best.name == row.name
-    labels = ", ".join(escape(label) for label in (row.size, "best" if best else "") if label)
-    name = f'<span class="m{index} name">{escape(row.title)}</span>{_mark(labels)}'
-    parts = [
-        _html_cell(str(row.year), row.year),
-        f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(description)}</span></th>',
-        *(cells or [f'<td class="wrong" colspan="{width - 2}">{escape(row.error)}</td>']),
-    ]
-    return f'<tr data-row="{index}"{" class=best" if best else ""}>{"".join(parts)}</tr>'
-
-
-def _described_list(title: str, caption: str, entries: Iterable[str]) -> str:
-    return f'<h2>{title}</h2><p class="small">{caption}</p><dl class="samples">{"".join(entries)}</dl>'
+def _described_list(title: str, caption: str, entries: Sequence[str]) -> str:
+    """A list of terms and descriptions; nothing without entries."""
+    html = f'<h2>{title}</h2><p class="small">{caption}</p><dl class="samples">{"".join(entries)}</dl>'
+    return html if entries else ""
 
 
 def _notes(title: str, notes: Iterable[str]) -> str:
@@ -168,21 +171,17 @@ def _footer(comparison: Comparison, folders: str, usage: str = "") -> str:
 
 
 def _row_colors(count: int) -> str:
-    def rules(anchors: tuple[tuple[int, int, int], ...]) -> str:
-        return "".join(
-            f".m{index} {{ color: {_interpolate_color(anchors, index / max(count - 1, 1))}; }}"
-            for index in range(count)
-        )
+    """The color of each row, interpolated between its neighbors among the common ones."""
+
+    def rules(colors: Sequence[str]) -> str:
+        positions = np.linspace(0, len(colors) - 1, count)
+        channels = zip(*map(bytes.fromhex, colors), strict=True)
+        rows = zip(*(np.interp(positions, range(len(colors)), channel) for channel in channels), strict=True)
+        names = ("#" + "".join(f"{round(value):02x}" for value in row) for row in rows)
+        return "".join(f".m{index} {{ color: {name}; }}" for index, name in enumerate(names))
 
     light, dark = rules(LIGHT_COLORS), rules(DARK_COLORS)
     return f"{light} @media (prefers-color-scheme: dark) {{ {dark} }} @media print {{ {light} }}"
-
-
-def _interpolate_color(anchors: tuple[tuple[int, int, int], ...], share: float) -> str:
-    position = share * (len(anchors) - 1)
-    first = min(int(position), len(anchors) - 2)
-    pairs = zip(anchors[first], anchors[first + 1], strict=True)
-    return "#" + "".join(f"{round(start + (end - start) * (position - first)):02x}" for start, end in pairs)
 
 
 # --- Comparison on text ---
@@ -201,11 +200,17 @@ def text_comparison_page(comparison: TextComparison) -> str:
         "the lowest anyone had reached by then",
         "yardstick, not a milestone" if comparison.yardsticks else "",
     )
+    samples = [
+        f'<dt class="m{index}">{escape(row.title)}<span>{row.year}</span></dt>'
+        f"<dd><mark>{escape(comparison.prompt)}</mark>{escape(sample)}</dd>"
+        for index, row in enumerate(comparison.rows)
+        if (sample := next((trial.sample for trial in row.trials if trial.sample), ""))
+    ]
     sections = (
         f'<figure><div class="wide">{plot_text_comparison(comparison)}</div>{legend}</figure>',
         _verdict(text_conclusions(comparison)),
         _text_table(comparison),
-        _text_samples(comparison),
+        _described_list("How each goes on", "The same beginning, the same seed.", samples),
         _notes("How to read this", _text_notes(comparison)),
         _footer(comparison, "the runs in <code>runs/</code>"),
     )
@@ -220,22 +225,15 @@ def _text_table(comparison: TextComparison) -> str:
         " where tokenizers are the same"
     )
     rows = (
-        _table_row(
-            comparison,
-            index,
-            row,
-            f"{row.idea} ({row.authors})" if row.authors else row.idea,
-            _text_cells(index, row, comparison, widest),
-            len(columns),
-        )
+        (f"{row.idea} ({row.authors})" if row.authors else row.idea, _text_cells(index, row, comparison, widest))
         for index, row in enumerate(comparison.rows)
     )
     references = [(baseline.name, baseline.bits_per_byte, baseline.meaning) for baseline in comparison.yardsticks]
     if comparison.limit is not None:
         meaning = "known, because the text was generated; no model can go below"
         references.append(("true entropy", comparison.limit, meaning))
-    shown = ((name, f"{bits:.3f}", meaning) for name, bits, meaning in references)
-    return _table("In the order of history", caption, columns, rows, shown)
+    formatted = ((name, f"{bits:.3f}", meaning) for name, bits, meaning in references)
+    return _table(comparison, "In the order of history", caption, columns, rows, formatted)
 
 
 def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, widest: float) -> list[str]:
@@ -259,25 +257,16 @@ def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, 
 
 def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
     bits, spread = row.mean("bits_per_byte"), row.spread
-    if bits is None:
-        num_impossible = sum(row.trial_values("impossible"))
-        if row.other_metrics:
-            return _html_cell(f"—<span class='idea'>{escape(row.other_metrics)}</span>", None, "number bits")
-        text = f"∞<span class='idea'>{num_impossible:,} tokens are impossible to it</span>" if num_impossible else "—"
-        return _html_cell(text, None, "number bits")
-    text = f"{bits:.3f}" + _mark(f"± {spread:.3f}" if spread is not None else "")
-    bar = f'<span class="bar m{index}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
-    return _html_cell(text + bar + _error_mark(row), bits, "number bits")
-
-
-def _text_samples(comparison: TextComparison) -> str:
-    entries = [
-        f'<dt class="m{index}">{escape(row.title)}<span>{row.year}</span></dt>'
-        f"<dd><mark>{escape(comparison.prompt)}</mark>{escape(sample)}</dd>"
-        for index, row in enumerate(comparison.rows)
-        if (sample := next((trial.sample for trial in row.trials if trial.sample), ""))
-    ]
-    return _described_list("How each goes on", "The same beginning, the same seed.", entries) if entries else ""
+    if bits is not None:
+        spread_mark = _mark(f"± {spread:.3f}" if spread is not None else "")
+        bar = f'<span class="bar m{index}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
+        return _html_cell(f"{bits:.3f}{spread_mark}{bar}{_error_mark(row)}", bits, "number bits")
+    text = "—"
+    if row.other_metrics:
+        text = f"—<span class='idea'>{escape(row.other_metrics)}</span>"
+    elif num_impossible := sum(row.trial_values("impossible")):
+        text = f"∞<span class='idea'>{num_impossible:,} tokens are impossible to it</span>"
+    return _html_cell(text, None, "number bits")
 
 
 def _text_notes(comparison: TextComparison) -> list[str]:
@@ -333,39 +322,34 @@ def table_columns(comparison: TaskComparison) -> list[str]:
 
 def table_cells(row: TaskComparisonRow, comparison: TaskComparison) -> list[TableCell]:
     """The cells of a row, as means over the seeds."""
+    score = difference = TableCell("—")
+    if row.score is not None:
+        spread = "" if row.spread is None else f" ± {format_points(row.spread)}"
+        score = TableCell(format_points(row.score) + spread, row.score)
+    if row.versus is not None:
+        value, noise = row.versus
+        sign = "+" if value > 0 else "−" if value < 0 else ""
+        difference = TableCell(f"{sign}{format_points(abs(value))} ± {format_points(noise)}", value)
+
+    def format_milliseconds(value: float) -> str:
+        return f"{value:.2g} ms" if value < 99.5 else f"{value:,.0f} ms"
+
+    def cost_cell(name: str, format_value: Callable[[float], str]) -> TableCell:
+        on_front = name in ("disk", "milliseconds") and row in pareto_front(comparison.rows, name)
+        return _cell(row.mean(name), format_value, marked=on_front)
+
     cells = {
-        metric_name(comparison): _score_cell(row),
-        "to the whole": _difference_cell(row),
-        "parameters": _cell(row.mean("parameters"), format_count),
-        "on disk": _cell(row.mean("disk"), format_bytes, marked=row in pareto_front(comparison.rows, "disk")),
-        "pre-training": _cell(row.mean("pretraining"), format_duration),
-        "adapting": _cell(row.mean("adapting"), format_duration),
-        "one takes": _cell(
-            row.mean("milliseconds"), _format_milliseconds, marked=row in pareto_front(comparison.rows, "milliseconds")
-        ),
-        "a second": _cell(row.mean("speed"), format_count),
-        "memory": _cell(row.mean("memory"), format_bytes),
+        metric_name(comparison): score,
+        "to the whole": difference,
+        "parameters": cost_cell("parameters", format_count),
+        "on disk": cost_cell("disk", format_bytes),
+        "pre-training": cost_cell("pretraining", format_duration),
+        "adapting": cost_cell("adapting", format_duration),
+        "one takes": cost_cell("milliseconds", format_milliseconds),
+        "a second": cost_cell("speed", format_count),
+        "memory": cost_cell("memory", format_bytes),
     }
     return [cells[name] for name in table_columns(comparison)]
-
-
-def _score_cell(row: TaskComparisonRow) -> TableCell:
-    if row.score is None:
-        return TableCell("—")
-    spread = "" if row.spread is None else f" ± {format_points(row.spread)}"
-    return TableCell(format_points(row.score) + spread, row.score)
-
-
-def _difference_cell(row: TaskComparisonRow) -> TableCell:
-    if row.versus is None:
-        return TableCell("—")
-    value, noise = row.versus
-    sign = "+" if value > 0 else "−" if value < 0 else ""
-    return TableCell(f"{sign}{format_points(abs(value))} ± {format_points(noise)}", value)
-
-
-def _format_milliseconds(value: float) -> str:
-    return f"{value:.2g} ms" if value < 99.5 else f"{value:,.0f} ms"
 
 
 # --- Comparison on a task: the page ---
@@ -385,18 +369,20 @@ def task_comparison_page(comparison: TaskComparison) -> str:
         conditions.append(f"{settings.get('budget', '')} of pre-training on {names}")
     if settings.get("adapting_budget"):
         conditions.append(f"{settings['adapting_budget']} of adapting")
+    papers = [
+        f'<dt class="m{index}">{escape(row.title)}</dt><dd>{escape(row.papers)}</dd>'
+        for index, row in enumerate(comparison.rows)
+        if row.papers
+    ]
     best_trial = comparison.best.best if comparison.best is not None else None
+    usage = "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …"
     sections = (
         _verdict(task_conclusions(comparison)),
         "" if comparison.whole else _task_plots(comparison),
         _task_table(comparison),
-        _paper_findings(comparison),
+        _described_list("What papers found", "With far more text and far larger networks than here.", papers),
         _notes("Before you believe this", _task_notes(comparison)),
-        _footer(
-            comparison,
-            "what was adapted in <code>tasks/</code>",
-            "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …",
-        ),
+        _footer(comparison, "what was adapted in <code>tasks/</code>", usage),
     )
     return _page(comparison, task_headline(comparison), conditions, sections)
 
@@ -413,30 +399,14 @@ def _task_plots(comparison: TaskComparison) -> str:
 
 def _task_table(comparison: TaskComparison) -> str:
     columns = [("year", ""), ("model", ""), *((name, "number") for name in table_columns(comparison))]
-    rows = (
-        _table_row(comparison, index, row, row.differs or row.idea, _task_cells(row, comparison), len(columns))
-        for index, row in enumerate(comparison.rows)
-    )
+    rows = []
+    for row in comparison.rows:
+        score, *costs = table_cells(row, comparison)
+        cells = [_number_cell(score, _error_mark(row), "number bits"), *map(_number_cell, costs)]
+        rows.append((row.differs or row.idea, [] if row.error and row.score is None else cells))
     references = ((baseline.name, format_points(baseline.score), baseline.meaning) for baseline in comparison.baselines)
-    return _table("What each reached, and what it costs", table_legend(comparison), columns, rows, references)
-
-
-def _task_cells(row: TaskComparisonRow, comparison: TaskComparison) -> list[str]:
-    """The cells after name and year; none if there is no score but an error."""
-    if row.error and row.score is None:
-        return []
-    score, *costs = table_cells(row, comparison)
-    return [_number_cell(score, _error_mark(row), "number bits"), *map(_number_cell, costs)]
-
-
-def _paper_findings(comparison: TaskComparison) -> str:
-    entries = [
-        f'<dt class="m{index}">{escape(row.title)}</dt><dd>{escape(row.papers)}</dd>'
-        for index, row in enumerate(comparison.rows)
-        if row.papers
-    ]
-    caption = "With far more text and far larger networks than here."
-    return _described_list("What papers found", caption, entries) if entries else ""
+    title, caption = "What each reached, and what it costs", table_legend(comparison)
+    return _table(comparison, title, caption, columns, rows, references)
 
 
 def _task_notes(comparison: TaskComparison) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import PurePath
-from typing import Any, ClassVar, Self
+from types import UnionType
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from forebear.registry import LINEAGE
 from forebear.tasks.baselines import TaskBaseline
@@ -195,12 +196,7 @@ class Comparison:
         """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
         if data["format"] != cls.FORMAT:
             raise ValueError(f"a comparison of format {data['format']!r}")
-        return _parse(cls, data, **cls._parsed_fields(data))
-
-    @classmethod
-    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """The fields that are no JSON values."""
-        raise NotImplementedError
+        return _parse(cls, data)
 
 
 @dataclass(frozen=True)
@@ -251,31 +247,21 @@ class TextComparison(Comparison):
                 trial_data["tokens_per_second"] = trial.speed
         return {**result, "best": self.best.name if self.best else None}
 
-    @classmethod
-    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "texts": tuple(data["texts"]),
-            "rows": tuple(
-                _parse(TextComparisonRow, row, trials=tuple(map(_parse_text_trial, row["trials"])))
-                for row in data["rows"]
-            ),
-            "yardsticks": tuple(CompressionBaseline(**baseline) for baseline in data["yardsticks"]),
-        }
 
-
-def _parse_text_trial(data: dict[str, Any]) -> TextTrial:
-    return _parse(
-        TextTrial,
-        data,
-        curve=tuple((float(seconds), float(bits)) for seconds, bits in data["curve"]),
-        covered={file: (num_known, total) for file, (num_known, total) in data["covered"].items()},
-        forgotten=tuple(data["forgotten"]),
-    )
-
-
-def _parse(cls: Any, data: dict[str, Any], **parsed: Any) -> Any:
-    """A dataclass from the JSON of its fields, which also holds derived values; some fields are `parsed` already."""
-    return cls(**{item.name: data[item.name] for item in fields(cls)} | parsed)
+def _parse(kind: Any, value: Any) -> Any:
+    """A value of this type from its JSON, which may hold more than the fields of a dataclass."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{item.name: _parse(hints[item.name], value[item.name]) for item in fields(kind)})
+    origin, kinds = get_origin(kind), get_args(kind)
+    if origin is UnionType:  # a type or None
+        return None if value is None else _parse(kinds[0], value)
+    if origin is tuple:
+        kinds = [kinds[0]] * len(value) if kinds[-1] is ... else kinds
+        return tuple(_parse(part, item) for part, item in zip(kinds, value, strict=True))
+    if origin is dict:
+        return {key: _parse(kinds[1], item) for key, item in value.items()}
+    return value
 
 
 # --- Comparison on a task ---
@@ -393,21 +379,6 @@ class TaskComparison(Comparison):
             row_data["score"], row_data["spread"] = row.score, row.spread
         highlights = {"best": self.best, "smallest": self.smallest, "fastest": self.fastest}
         return {**result, "fronts": fronts, **{name: row.name if row else None for name, row in highlights.items()}}
-
-    @classmethod
-    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "texts": tuple(data["texts"]),
-            "rows": tuple(map(_parse_task_row, data["rows"])),
-            "baselines": tuple(TaskBaseline(**baseline) for baseline in data["baselines"]),
-            "remarks": tuple(data["remarks"]),
-        }
-
-
-def _parse_task_row(data: dict[str, Any]) -> TaskComparisonRow:
-    trials = tuple(_parse(TaskTrial, trial) for trial in data["trials"])
-    versus = None if data["versus"] is None else (float(data["versus"][0]), float(data["versus"][1]))
-    return _parse(TaskComparisonRow, data, trials=trials, versus=versus)
 
 
 POINT = 0.01  # of a score
