@@ -161,30 +161,23 @@ def _comparison_settings(
         "tokenizer": trial.tokenizer,
         "vocabulary": trial.vocabulary,
         "source": trial.source if source.paths else None,
-        "text": _text_key(source) if source.paths else None,
+        "text": None,
     }
+    if is_corpus(source):
+        settings["text"] = Corpus.open(source.paths[0]).key
+    elif source.paths:
+        settings["text"] = fingerprint_sources(source.paths, source.reading).content_digest
     return json.loads(json.dumps(settings | others))
 
 
-def _text_key(source: TextSource) -> str:
-    """A key that identifies the text."""
-    if is_corpus(source):
-        return Corpus.open(source.paths[0]).key
-    return fingerprint_sources(source.paths, source.reading).content_digest
-
-
-def _read_json(folder: Path) -> dict[str, Any]:
-    """The contents of comparison.json, or {} if it is missing or corrupt; runs are kept either way."""
+def _read_comparison(kind: type[ComparisonT], folder: Path) -> tuple[ComparisonT | None, dict[str, Any]]:
+    """The comparison in the folder and its JSON, {} if it is missing or corrupt; runs are kept either way."""
+    data: Any = {}
     with suppress(OSError, ValueError):
         data = json.loads((folder / COMPARISON_FILE).read_text("utf-8"))
-        return data if isinstance(data, dict) else {}
-    return {}
-
-
-def _parse_comparison(kind: type[ComparisonT], data: dict[str, Any]) -> ComparisonT | None:
     with suppress(ValueError, KeyError, TypeError):
-        return kind.from_dict(data)
-    return None
+        return kind.from_dict(data), data
+    return None, data if isinstance(data, dict) else {}
 
 
 def _resumable(existing: ComparisonT | None, settings: dict[str, Any]) -> ComparisonT | None:
@@ -332,18 +325,15 @@ def compare_on_text(
             row = TextComparisonRow(entry.name, entry.title, entry.year, entry.idea, entry.authors)
             return _PlannedRow(row, seed_values if _depends_on_seed(name) else seed_values[:1], run_trial, is_valid)
 
-        def with_note(comparison: TextComparison) -> TextComparison:
-            return replace(comparison, facts={**comparison.facts, "note": _text_note(comparison, folder)})
-
-        return _run_trials(comparison, folder, [planned_row(name) for name in names], with_note, on_progress)
+        rows = [planned_row(name) for name in names]
+        return _run_trials(comparison, folder, rows, lambda comparison: _with_note(comparison, folder), on_progress)
 
 
 def _open_text_comparison(
     folder: Path, source: TextSource, settings: dict[str, Any], trial: TextTrialSpec, prompt: str | None
 ) -> TextComparison:
     """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
-    data = _read_json(folder)
-    existing = _parse_comparison(TextComparison, data)
+    existing, data = _read_comparison(TextComparison, folder)
     resumed = _resumable(existing, settings)
     if resumed is not None and prompt in (None, resumed.prompt):
         return resumed
@@ -377,14 +367,14 @@ def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {setting: value for setting, value in settings.items() if setting not in unused}
 
 
-def _text_note(comparison: TextComparison, folder: Path) -> str:
-    """Caveats of the table."""
-    notes = []
+def _with_note(comparison: TextComparison, folder: Path) -> TextComparison:
+    """A copy with caveats of its table."""
+    notes = rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)
     held_out_bytes = [count for row in comparison.rows for count in row.trial_values("held_out_bytes")]
-    if held_out_bytes and max(held_out_bytes) > min(held_out_bytes) * (1 + MAX_SIZE_DIFFERENCE):
-        smallest, largest = min(held_out_bytes), max(held_out_bytes)
-        notes.append(f"Not all were measured on the same text: between {smallest:,} and {largest:,} bytes.")
-    return " ".join([*notes, *rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)])
+    smallest, largest = min(held_out_bytes, default=0), max(held_out_bytes, default=0)
+    if largest > smallest * (1 + MAX_SIZE_DIFFERENCE):
+        notes.insert(0, f"Not all were measured on the same text: between {smallest:,} and {largest:,} bytes.")
+    return replace(comparison, facts={**comparison.facts, "note": " ".join(notes)})
 
 
 # --- Comparison on a task ---
@@ -450,26 +440,23 @@ def compare_on_task(
     adapting = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
     examples = with_test_split(examples, test_share)
     training = _training_settings(time, held_out, threads)
-    trials = _TaskTrials(
-        TextTrialSpec("", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command),
-        TaskTrialSpec("", examples.to_dict(), adapting, {}, None, False, "", 0, overwrite, command),
-        Path(to),
-    )
+    pretrain = TextTrialSpec("", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command)
+    adapt = TaskTrialSpec("", examples.to_dict(), adapting, {}, None, False, "", 0, overwrite, command)
     with _comparison_folder(to, TASKS_FOLDER) as folder:
         settings = _comparison_settings(
             source,
-            trials.pretraining,
+            pretrain,
             seed_values,
             sizes,
             adapting=adapting,
             adapting_budget="" if adapting["time"] is None else format_duration(adapting["time"]),
-            examples=trials.adapting.source,
+            examples=adapt.source,
             digests=examples.digests(),
             test_share=examples.test_share,
             whole=REFERENCE_MODEL if ablate else "",
         )
-        comparison = _open_task_comparison(folder, source, examples, settings, trials.adapting, notes)
-        rows = [trials.planned_row(participant, seed_values) for participant in participants]
+        comparison = _open_task_comparison(folder, source, examples, settings, adapt, notes)
+        rows = [_task_row(participant, seed_values, pretrain, adapt, folder) for participant in participants]
         return _run_trials(comparison, folder, rows, lambda comparison: _conclude(comparison, folder), on_progress)
 
 
@@ -482,94 +469,75 @@ def _open_task_comparison(
     notes: list[str],
 ) -> TaskComparison:
     """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
-    stored = _read_json(folder)
-    if (resumed := _resumable(_parse_comparison(TaskComparison, stored), settings)) is not None:
+    existing, data = _read_comparison(TaskComparison, folder)
+    if (resumed := _resumable(existing, settings)) is not None:
         return resumed
-    if stored and not trial.overwrite:
+    if data and not trial.overwrite:
         _refuse_other_comparison(folder, "other data")
     if source.paths and not is_corpus(source):
         document_hashes(source.paths, source.reading)  # errors are raised once, before any training
-    data = read_splits(examples)
-    task = task_from_train(examples, data)
-    splits = {"train": data.train, "dev": data.dev, "test": data.test}
+    splits = read_splits(examples)
+    task = task_from_train(examples, splits)
     facts = _machine_facts(trial.command) | {
         "files": examples.split_paths(),
-        "examples": {split: len(rows) for split, rows in splits.items()},
-        "leaks": data.metadata.get("test", {}).get("leaks", {}),
-        "notes": [*notes, *data.notes],
+        "examples": {"train": len(splits.train), "dev": len(splits.dev), "test": len(splits.test)},
+        "leaks": splits.metadata.get("test", {}).get("leaks", {}),
+        "notes": [*notes, *splits.notes],
     }
-    baselines, whole = (task_baseline(task, data.train, data.test),), settings["whole"]
+    baselines, whole = (task_baseline(task, splits.train, splits.test),), settings["whole"]
     return TaskComparison(
         task.name, task.score, task.verb, source.paths, settings, facts, baselines=baselines, whole=whole
     )
 
 
-@dataclass(frozen=True)
-class _TaskTrials:
-    """Trials on a task: what all pre-trainings and all adaptations have in common, and the folder of the comparison."""
+def _task_row(
+    origin: ModelOrigin, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
+) -> _PlannedRow:
+    """A row of a task comparison, from what all pre-trainings and all adaptations have in common."""
 
-    pretraining: TextTrialSpec
-    adapting: TaskTrialSpec
-    folder: Path
-
-    def planned_row(self, origin: ModelOrigin, seeds: list[int]) -> _PlannedRow:
-        return _PlannedRow(
-            origin.to_row(),
-            seeds[:1] if origin.is_counting else seeds,
-            lambda seed, on_line: self._run(origin, seed, on_line),
-            lambda trial: self._is_valid(origin, trial),
-        )
-
-    def _is_valid(self, origin: ModelOrigin, trial: TaskTrial) -> bool:
-        """Whether the result is still in its run folder, and was adapted from the same run."""
-        stored = stored_trial(self.folder / trial.run, task_trial_result)
-        if stored is None or not stored.finished or stored.score != trial.score:
-            return False
-        if not origin.given:
-            return True
-        request = RunFolder.open(self.folder / trial.run).metadata.get("asked", {})
-        return request.get("beginning") == RunFolder.open(origin.given).metadata["weights"]["sha256"]
-
-    def _run(self, origin: ModelOrigin, seed: int, on_line: LineCallback) -> TaskTrial:
-        """Pre-train a participant if needed, and adapt it; errors are part of the trial."""
+    def run_trial(seed: int, on_line: LineCallback) -> TaskTrial:
+        """Pre-train the participant if needed, and adapt it; errors are part of the trial."""
         seconds, memory, start_from = None, None, origin.given or origin.milestone
+        settings = {"time": adapt.settings["time"]} if origin.is_counting else {**adapt.settings, "seed": seed}
         if origin.given:  # imported runs have no pre-training time, and time of adaptation is not pre-training
             metadata = RunFolder.open(origin.given).metadata
             seconds = None if "task" in metadata else metadata.get("seconds") or None
         elif origin.fresh:
-            start_from = str(self.folder / RUNS_FOLDER / f"{REFERENCE_MODEL}-{seed}")
+            start_from = str(folder / RUNS_FOLDER / f"{REFERENCE_MODEL}-{seed}")
         elif not origin.is_counting:
-            pretrained = run_text_trial(self._pretraining_spec(origin, seed), on_line)
+            spec = replace(
+                pretrain,
+                milestone=origin.milestone,
+                size=origin.size,
+                tokenizer=origin.tokenizer,
+                settings={**pretrain.settings, **origin.fields, "seed": seed},
+                to=str(folder / RUNS_FOLDER / f"{origin.name}-{seed}"),
+            )
+            pretrained = run_text_trial(spec, on_line)
             if pretrained.error:
                 return TaskTrial(seed, error=f"pre-training: {pretrained.error}")
-            start_from = str(self.folder / pretrained.run)
+            start_from = str(folder / pretrained.run)
             seconds, memory = pretrained.seconds, pretrained.memory
-        settings = {**self.adapting.settings, "seed": seed}
-        if origin.is_counting:
-            settings = {"time": settings["time"]}
+        to = str(folder / TASKS_FOLDER / f"{origin.name}-{seed}")
+        size = origin.size if origin.is_counting else None
         spec = replace(
-            self.adapting,
-            begin=start_from,
-            settings=settings,
-            how=origin.how,
-            size=None if origin.given or not origin.is_counting else origin.size,
-            fresh=origin.fresh,
-            to=str(self.folder / TASKS_FOLDER / f"{origin.name}-{seed}"),
-            seed=seed,
+            adapt, begin=start_from, settings=settings, how=origin.how, size=size, fresh=origin.fresh, to=to, seed=seed
         )
         trial = run_task_trial(spec, on_line)
         size = (origin.size or "") if origin.is_counting else trial.size  # a linear model has no preset size
         return replace(trial, size=size, pretraining=seconds, memory=max(memory or 0, trial.memory or 0) or None)
 
-    def _pretraining_spec(self, origin: ModelOrigin, seed: int) -> TextTrialSpec:
-        return replace(
-            self.pretraining,
-            milestone=origin.milestone,
-            size=origin.size,
-            tokenizer=origin.tokenizer,
-            settings={**self.pretraining.settings, **origin.fields, "seed": seed},
-            to=str(self.folder / RUNS_FOLDER / f"{origin.name}-{seed}"),
-        )
+    def is_valid(trial: TaskTrial) -> bool:
+        """Whether the result is still in its run folder, and was adapted from the same run."""
+        stored = stored_trial(folder / trial.run, task_trial_result)
+        if stored is None or not stored.finished or stored.score != trial.score:
+            return False
+        if not origin.given:
+            return True
+        request = RunFolder.open(folder / trial.run).metadata.get("asked", {})
+        return request.get("beginning") == RunFolder.open(origin.given).metadata["weights"]["sha256"]
+
+    return _PlannedRow(origin.to_row(), seeds[:1] if origin.is_counting else seeds, run_trial, is_valid)
 
 
 def _conclude(comparison: TaskComparison, folder: Path) -> TaskComparison:
