@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +70,21 @@ def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extr
             message = f"{name} learns from {data_kind}: it cannot be compared with those that read text"
             raise InputError(message, hint=f"choose among: {', '.join(available)}")
     for name, size in sizes.items():
-        spec_class = model_spec(name)
-        if size not in spec_class.sizes:
-            raise InputError(f"{name} has no size {size!r}", hint=suggest(size, spec_class.sizes))
+        if size not in (known := model_spec(name).sizes):
+            raise InputError(f"{name} has no size {size!r}", hint=suggest(size, known))
     return names
 
 
-def model_origins(names: Sequence[str], sizes: Mapping[str, str]) -> list[ModelOrigin]:
+def model_origins(names: Sequence[str], sizes: Mapping[str, str], tokenizer: str | None) -> list[ModelOrigin]:
     origins = []
     for name in names:
         entry = LINEAGE[name]
-        is_linear = model_spec(name).learning == "counting" and name not in tag_only_models()
-        title, idea = (f"{entry.title}, linear", LINEAR_IDEA) if is_linear else (entry.title, entry.idea)
-        origins.append(ModelOrigin(name, title, name, idea, size=sizes.get(name)))
+        origin = ModelOrigin(name, entry.title, name, entry.idea, size=sizes.get(name), tokenizer=tokenizer)
+        if origin.is_counting:  # it counts the examples' own words
+            origin = replace(origin, tokenizer=None)
+            if name not in tag_only_models():
+                origin = replace(origin, title=f"{entry.title}, linear", idea=LINEAR_IDEA)
+        origins.append(origin)
     return origins
 
 
@@ -105,13 +108,11 @@ def run_origins(folders: Sequence[str], used_names: Sequence[str]) -> list[Model
         run = RunFolder.open(folder)
         if "weights" not in run.metadata:
             raise InputError("is not finished", file=folder, hint=f"finish it first: {run.resume_command}")
-        names = {*used_names, *(candidate.name for candidate in origins)}
-        base_name = Path(folder).absolute().name
-        name = next(
-            candidate
-            for candidate in (base_name, *(f"{base_name}-{number}" for number in range(2, 1000)))
-            if candidate not in names
-        )
+        names = {*used_names, *(origin.name for origin in origins)}
+        name = base_name = Path(folder).absolute().name
+        numbers = count(2)
+        while name in names:
+            name = f"{base_name}-{next(numbers)}"
         entry = LINEAGE[run.metadata["milestone"]]
         origins.append(
             ModelOrigin(name, f"{entry.title} ({name})", entry.name, entry.idea, given=str(run.path.absolute()))
@@ -137,10 +138,8 @@ PRETRAINING_FINDINGS = "Radford et al. (GPT): without it the mean over eight tas
 
 def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[ModelOrigin]:
     """BERT as the reference, then each of the named ablations."""
+    model_names([REFERENCE_MODEL], {} if size is None else {REFERENCE_MODEL: size})  # checks the size
     spec_class: Any = model_spec(REFERENCE_MODEL)
-    entry = LINEAGE[REFERENCE_MODEL]
-    if size is not None and size not in spec_class.sizes:
-        raise InputError(f"{REFERENCE_MODEL} has no size {size!r}", hint=suggest(size, spec_class.sizes))
     bert = asdict(spec_class(**spec_class.sizes[size or spec_class.size]))
     tokenizer_kind = tokenizer or spec_class.tokenizer
     common: dict[str, Any] = {"milestone": REFERENCE_MODEL, "size": size, "tokenizer": tokenizer_kind}
@@ -187,7 +186,7 @@ def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | No
     for name in names:
         if name not in variants:
             raise InputError(f"BERT has no part called {name!r} to leave out", hint=suggest(name, variants))
-    reference = ModelOrigin(REFERENCE_MODEL, "BERT as it is", idea=entry.idea, **common)
+    reference = ModelOrigin(REFERENCE_MODEL, "BERT as it is", idea=LINEAGE[REFERENCE_MODEL].idea, **common)
     return [reference, *(variants[name] for name in dict.fromkeys(names))]
 
 
@@ -214,18 +213,11 @@ def comparison_rows(
         also = tag_only_models() if task == "tagging" else []
         tagging = [name for name in LINEAGE if task == "tagging" and model_spec(name).learns_tags]
         names = model_names(only if texts or only else ["ngram", *tagging], sizes, also)
-        participants = [
-            replace(participant, tokenizer=None if participant.is_counting else tokenizer)
-            for participant in model_origins(names, sizes)
-        ]
-        participants += run_origins(run_folders, names)
+        participants = [*model_origins(names, sizes, tokenizer), *run_origins(run_folders, names)]
     if absent := [name for name in sizes if name not in names]:
         raise InputError(f"--size of {absent[0]}, which does not take part", hint="leave it out")
-    if not texts and (
-        untrained := [
-            participant.name for participant in participants if not (participant.given or participant.is_counting)
-        ]
-    ):
+    untrained = [origin.name for origin in participants if not (origin.given or origin.is_counting)]
+    if untrained and not texts:
         hint = "give a text before --task, or finished runs with --runs"
         raise InputError(f"there is no text to pre-train {untrained[0]} on", hint=hint)
     return participants
@@ -246,10 +238,10 @@ def read_splits(source: LabeledSource) -> LabeledData:
     data = read_labeled(source)
     test_examples = [example for example in data.test if is_labeled(example)]
     if not test_examples:
-        no_split = "there are too few examples to hold some out for a test"
-        message = "no test example has a label" if source.test else no_split
-        hint = "give examples with labels: --test FILE"
-        raise InputError(message, file=source.test or source.train, hint=hint)
+        message = (
+            "no test example has a label" if source.test else "there are too few examples to hold some out for a test"
+        )
+        raise InputError(message, file=source.test or source.train, hint="give examples with labels: --test FILE")
     return replace(data, test=test_examples)
 
 
