@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log2
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -31,7 +31,11 @@ class EntityMention(NamedTuple):
     piece: int
     variable: str
     entry: LexiconEntry
-    form: str
+    key: str  # language.form
+
+    @property
+    def form(self) -> str:
+        return self.key.partition(".")[2]
 
 
 @dataclass(slots=True)
@@ -42,6 +46,10 @@ class GenerationState:
     pieces: list[str] = field(default_factory=list)
     memory: dict[str, LexiconEntry] = field(default_factory=dict)
     mentions: list[EntityMention] = field(default_factory=list)
+
+    def name(self, variable: str, entry: LexiconEntry, key: str) -> None:
+        self.mentions.append(EntityMention(len(self.pieces), variable, entry, key))
+        self.pieces.append(entry.forms[key])
 
     def text(self) -> str:
         return _HEAD.sub(lambda match: match[0].upper(), "".join(self.pieces))
@@ -60,7 +68,7 @@ class ParseInput:
         return position in self.heads and self.text.startswith(piece[:1].upper() + piece[1:], position)
 
 
-Rest: TypeAlias = "tuple[ParsableNode, Rest] | tuple[()]"
+Rest: TypeAlias = "tuple[GrammarNode, Rest] | tuple[()]"
 
 
 class ParseState(NamedTuple):
@@ -72,16 +80,12 @@ class ParseState(NamedTuple):
     bits: float
 
 
-class ParsableNode(Protocol):
-    """A node that can be parsed."""
-
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
-
-
-class GrammarNode(ParsableNode, Protocol):
-    """A node that can also be generated."""
+class GrammarNode(Protocol):
+    """A node that can be generated and parsed."""
 
     def write(self, generation: GenerationState) -> None: ...
+
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
 
 
 def readings(node: GrammarNode, text: str) -> Iterator[float]:
@@ -121,13 +125,11 @@ class LiteralNode:
             yield state._replace(position=state.position + len(self.text))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class SequenceNode:
     """Nodes in sequence."""
 
-    __slots__ = ("nodes",)
-
-    def __init__(self, nodes: Sequence[GrammarNode]) -> None:
-        self.nodes = tuple(nodes)
+    nodes: tuple[GrammarNode, ...]
 
     def write(self, generation: GenerationState) -> None:
         for node in self.nodes:
@@ -140,13 +142,12 @@ class SequenceNode:
         yield state._replace(rest=rest)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class AlternativeNode:
     """One of several nodes."""
 
-    __slots__ = ("nodes", "odds")
-
-    def __init__(self, nodes: Sequence[GrammarNode], odds: ChoiceProbabilities) -> None:
-        self.nodes, self.odds = tuple(nodes), odds
+    nodes: tuple[GrammarNode, ...]
+    odds: ChoiceProbabilities
 
     def write(self, generation: GenerationState) -> None:
         self.nodes[generation.chooser.choose(self.odds)].write(generation)
@@ -156,14 +157,12 @@ class AlternativeNode:
             yield state._replace(rest=(node, state.rest), bits=state.bits + bits)
 
 
+@dataclass(eq=False, slots=True)
 class RuleNode:
     """A named choice, filled in after its first reference, as rules may refer to one another."""
 
-    __slots__ = ("choice", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.choice = AlternativeNode((), ChoiceProbabilities([1.0]))
+    name: str
+    choice: AlternativeNode = AlternativeNode((), ChoiceProbabilities([1.0]))
 
     def write(self, generation: GenerationState) -> None:
         self.choice.write(generation)
@@ -172,13 +171,17 @@ class RuleNode:
         return self.choice.read(parse_input, state)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class SubsetNode:
-    """Some different alternatives of a rule, in any order, with a separator between them."""
+    """Some different alternatives of a rule, in any order, with a separator between them.
 
-    __slots__ = ("count", "rule", "separator")
+    taken  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
+    """
 
-    def __init__(self, rule: RuleNode, count: int, separator: str) -> None:
-        self.rule, self.count, self.separator = rule, count, separator
+    rule: RuleNode
+    count: int
+    separator: str
+    taken: frozenset[int] = frozenset()
 
     def write(self, generation: GenerationState) -> None:
         choice, excluded = self.rule.choice, set[int]()
@@ -190,56 +193,37 @@ class SubsetNode:
             choice.nodes[index].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return _SubsetContinuation(self, frozenset()).read(parse_input, state)
-
-
-@dataclass(frozen=True, slots=True)
-class _SubsetContinuation:
-    """The rest of a `SubsetNode` when some alternatives are used; occurs in parsing only."""
-
-    node: SubsetNode
-    taken: frozenset[int]
-
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        choice, position = self.node.rule.choice, state.position
-        if self.taken and self.node.separator:
-            if not parse_input.shows(self.node.separator, position):
+        choice, position = self.rule.choice, state.position
+        if self.taken and self.separator:
+            if not parse_input.shows(self.separator, position):
                 return
-            position += len(self.node.separator)
+            position += len(self.separator)
         for index, node in enumerate(choice.nodes):
             if index not in self.taken:
-                excluded = self.taken | {index}
-                rest = (
-                    state.rest
-                    if len(excluded) == self.node.count
-                    else (_SubsetContinuation(self.node, excluded), state.rest)
-                )
+                taken = self.taken | {index}
+                rest = state.rest if len(taken) == self.count else (replace(self, taken=taken), state.rest)
                 bits = state.bits + choice.odds.bits_without(index, self.taken)
                 yield ParseState(position, state.known, (node, rest), bits)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class LexiconNode:
     """Chooses an entry of a lexicon, remembers it if there is a variable, and writes it unless silent."""
 
-    __slots__ = ("_by_first_char", "form", "key", "lexicon", "others", "silent", "variable")
-
-    def __init__(self, lexicon: DemoLexicon, key: str, variable: str, others: tuple[str, ...], silent: bool) -> None:
-        self.lexicon, self.key, self.variable, self.others, self.silent = lexicon, key, variable, others, silent
-        self.form = key.partition(".")[2]
-        self._by_first_char: dict[str, list[int]] = {}
+    lexicon: DemoLexicon
+    key: str
+    variable: str
+    others: tuple[str, ...]
+    silent: bool
+    _by_first_char: dict[str, list[int]] = field(default_factory=dict)
 
     def write(self, generation: GenerationState) -> None:
-        excluded = self._excluded_indices(generation.memory)
-        if excluded:
-            index = generation.chooser.choose_without(self.lexicon.odds, excluded)
-        else:
-            index = generation.chooser.choose(self.lexicon.odds)
-        entry = self.lexicon.entries[index]
+        odds, chooser, excluded = self.lexicon.odds, generation.chooser, self._excluded_indices(generation.memory)
+        entry = self.lexicon.entries[chooser.choose_without(odds, excluded) if excluded else chooser.choose(odds)]
         if self.variable:
             generation.memory[self.variable] = entry
         if not self.silent:
-            generation.mentions.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
-            generation.pieces.append(entry.forms[self.key])
+            generation.name(self.variable, entry, self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         excluded = self._excluded_indices(state.known)
@@ -266,18 +250,15 @@ class LexiconNode:
         return {places[id(known[other])] for other in self.others if id(known[other]) in places}
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class ReferenceNode:
     """Writes a remembered entry again, in some form."""
 
-    __slots__ = ("form", "key", "variable")
-
-    def __init__(self, variable: str, key: str) -> None:
-        self.variable, self.key, self.form = variable, key, key.partition(".")[2]
+    variable: str
+    key: str
 
     def write(self, generation: GenerationState) -> None:
-        entry = generation.memory[self.variable]
-        generation.mentions.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
-        generation.pieces.append(entry.forms[self.key])
+        generation.name(self.variable, generation.memory[self.variable], self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         piece = state.known[self.variable].forms[self.key]
@@ -285,13 +266,12 @@ class ReferenceNode:
             yield state._replace(position=state.position + len(piece))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class ConditionalNode:
     """The rule for the kind of a remembered entry: after rain follows what rain does."""
 
-    __slots__ = ("rules", "variable")
-
-    def __init__(self, variable: str, rules: dict[str, RuleNode]) -> None:
-        self.variable, self.rules = variable, rules
+    variable: str
+    rules: dict[str, RuleNode]
 
     def write(self, generation: GenerationState) -> None:
         self.rules[generation.memory[self.variable].kind].choice.write(generation)
@@ -380,7 +360,7 @@ class DemoGrammar:
                 weights[number] *= int(weight[1])
                 alternative = alternative[weight.end() :]
             nodes.append(self._sequence(alternative, location))
-        return AlternativeNode(nodes, ChoiceProbabilities(weights))
+        return AlternativeNode(tuple(nodes), ChoiceProbabilities(weights))
 
     def _sequence(self, text: str, location: Location) -> GrammarNode:
         nodes: list[GrammarNode] = []
@@ -394,7 +374,7 @@ class DemoGrammar:
                 nodes.append(self._reference(element[1:-1], location))
             else:
                 nodes.append(LiteralNode(element))
-        return nodes[0] if len(nodes) == 1 else SequenceNode(nodes)
+        return nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes))
 
     def _element_end(self, text: str, start: int, location: Location) -> int:
         """Where the element that begins here ends: a bracket with all inside it, a reference, or plain words."""
@@ -420,7 +400,8 @@ class DemoGrammar:
             return ReferenceNode(name, f"{self.language}.{form}")
         rule = f"{name}.{form}" if form else name
         if match["on"]:
-            return self._conditional(rule, match["on"], location)
+            rules = {key[len(rule) + 1 :]: node for key, node in self.rules.items() if key.startswith(f"{rule}.")}
+            return ConditionalNode(match["on"], rules or self._fail(f"no rules are named {rule}.…", location))
         if rule in self.rules:
             node = self.rules[rule]
             separator = " " if self.language == "en" and match["apart"] == "*" else ""
@@ -431,13 +412,6 @@ class DemoGrammar:
         return LexiconNode(
             self.lexicons[name], f"{self.language}.{form}", match["variable"] or "", others, bool(match["silent"])
         )
-
-    def _conditional(self, name: str, variable: str, location: Location) -> GrammarNode:
-        prefix = f"{name}."
-        rules = {rule.removeprefix(prefix): node for rule, node in self.rules.items() if rule.startswith(prefix)}
-        if not rules:
-            self._fail(f"no rules are named {prefix}…", location)
-        return ConditionalNode(variable, rules)
 
     def _fail(self, message: str, location: Location) -> NoReturn:
         description = f"{self.language} grammar, rule {location.rule!r}: {message}"
