@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -178,8 +179,8 @@ class DemoLexicon:
         object.__setattr__(self, "indices", {id(entry): index for index, entry in enumerate(self.entries)})
         for language in LANGUAGES:
             # Two entries with one name would give a text two derivations, and `bits` would only be an upper bound.
-            names = [entry.form(language) for entry in self.entries]
-            if doubled := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else None:
+            names = Counter(entry.form(language) for entry in self.entries)
+            if doubled := [name for name, count in names.items() if count > 1]:
                 raise ForebearError(f"lexicon {self.name!r} has {sorted(doubled)} twice in {language!r}")
 
 
