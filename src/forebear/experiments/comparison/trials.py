@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -46,9 +46,6 @@ SAVE_TIMEOUT = 120  # seconds a job may take to save after an interrupt
 
 LineCallback = Callable[[dict[str, Any]], object]  # receives each new last line of metrics.jsonl
 TrialT = TypeVar("TrialT", TextTrial, TaskTrial)
-
-
-# -- child process
 
 
 def serve_job(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -99,42 +96,6 @@ def peak_ram() -> int:
         return max_rss if sys.platform == "darwin" else max_rss * 1024
 
 
-# -- parent process
-
-
-@contextmanager
-def start_job(program: str, job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """Start a new interpreter with this job, in its own session: it receives Ctrl-C from this process only."""
-    process = subprocess.Popen(
-        python_command(program),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=child_environment(),
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it has ended already, see its exit code
-        process.stdin.write(json.dumps(job) + "\n")
-        process.stdin.flush()
-    try:
-        yield process
-    except BaseException:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(SAVE_TIMEOUT)
-        except BaseException:  # a second Ctrl-C, or a timeout: kill it
-            process.kill()
-            process.wait()
-            raise
-        raise
-    finally:
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
-
-
 def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallback) -> tuple[dict[str, Any], int]:
     """Wait for the process, passing on new log lines; returns its outcome and exit code."""
     answers: list[str] = []
@@ -155,9 +116,38 @@ def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallb
 
 
 def _run_job(program: str, job: TextTrialSpec | TaskTrialSpec, on_line: LineCallback) -> tuple[dict[str, Any], str]:
-    """The outcome of a trial in its process, and its error or ""."""
-    with start_job(program, asdict(job)) as process:
+    """The outcome of a trial in a new interpreter, and its error or "".
+
+    The interpreter has its own session: it receives Ctrl-C from this process only, and then has time to save.
+    """
+    process = subprocess.Popen(
+        python_command(program),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=child_environment(),
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):  # it has ended already, see its exit code
+        process.stdin.write(json.dumps(asdict(job)) + "\n")
+        process.stdin.flush()
+    try:
         outcome, code = follow_process(process, Path(job.to) / METRICS_FILE, on_line)
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(SAVE_TIMEOUT)
+        except BaseException:  # a second Ctrl-C, or a timeout: kill it
+            process.kill()
+            process.wait()
+            raise
+        raise
+    finally:
+        for pipe in (process.stdin, process.stdout):
+            with suppress(BrokenPipeError):
+                pipe.close()
     error = outcome.get("error", "") if code == 0 else outcome.get("error", f"ended with code {code}")
     if code < 0:
         often = ", often for lack of memory" if code == -signal.SIGKILL else ""
@@ -282,9 +272,6 @@ def rows_without_pair_task(runs: Path, rows: Iterable[Any]) -> list[str]:
         f"Pre-trained without the question about two halves of a row: {', '.join(row_titles)}; {reason}."
         for reason, row_titles in titles.items()
     ]
-
-
-# -- child process
 
 
 def serve_text_trial() -> None:
@@ -418,9 +405,6 @@ def trial_example_scores(run: Path) -> np.ndarray | None:
         return np.load(run / EXAMPLE_SCORES_FILE, allow_pickle=False)
     except (OSError, ValueError):
         return None
-
-
-# -- child process
 
 
 def serve_task_trial() -> None:
