@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log2
+from operator import mul
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 from forebear.demo.demo_lexicon import ChoiceProbabilities, DemoLexicon, LexiconEntry, RandomSource, zipf_weights
@@ -142,12 +143,12 @@ class SequenceNode:
         yield state._replace(rest=rest)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class AlternativeNode:
-    """One of several nodes."""
+    """One of several nodes; those of a rule are filled in after its first reference: rules may refer to one another."""
 
-    nodes: tuple[GrammarNode, ...]
-    odds: ChoiceProbabilities
+    nodes: tuple[GrammarNode, ...] = ()
+    odds: ChoiceProbabilities = field(default_factory=lambda: ChoiceProbabilities([]))
 
     def write(self, generation: GenerationState) -> None:
         self.nodes[generation.chooser.choose(self.odds)].write(generation)
@@ -157,20 +158,6 @@ class AlternativeNode:
             yield state._replace(rest=(node, state.rest), bits=state.bits + bits)
 
 
-@dataclass(eq=False, slots=True)
-class RuleNode:
-    """A named choice, filled in after its first reference, as rules may refer to one another."""
-
-    name: str
-    choice: AlternativeNode = AlternativeNode((), ChoiceProbabilities([1.0]))
-
-    def write(self, generation: GenerationState) -> None:
-        self.choice.write(generation)
-
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.choice.read(parse_input, state)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class SubsetNode:
     """Some different alternatives of a rule, in any order, with a separator between them.
@@ -178,31 +165,31 @@ class SubsetNode:
     taken  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
     """
 
-    rule: RuleNode
+    rule: AlternativeNode
     count: int
     separator: str
     taken: frozenset[int] = frozenset()
 
     def write(self, generation: GenerationState) -> None:
-        choice, excluded = self.rule.choice, set[int]()
+        rule, excluded = self.rule, set[int]()
         for number in range(self.count):
             if number and self.separator:
                 generation.pieces.append(self.separator)
-            index = generation.chooser.choose_without(choice.odds, excluded)
+            index = generation.chooser.choose_without(rule.odds, excluded)
             excluded.add(index)
-            choice.nodes[index].write(generation)
+            rule.nodes[index].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        choice, position = self.rule.choice, state.position
+        position = state.position
         if self.taken and self.separator:
             if not parse_input.shows(self.separator, position):
                 return
             position += len(self.separator)
-        for index, node in enumerate(choice.nodes):
+        for index, node in enumerate(self.rule.nodes):
             if index not in self.taken:
                 taken = self.taken | {index}
                 rest = state.rest if len(taken) == self.count else (replace(self, taken=taken), state.rest)
-                bits = state.bits + choice.odds.bits_without(index, self.taken)
+                bits = state.bits + self.rule.odds.bits_without(index, self.taken)
                 yield ParseState(position, state.known, (node, rest), bits)
 
 
@@ -271,13 +258,13 @@ class ConditionalNode:
     """The rule for the kind of a remembered entry: after rain follows what rain does."""
 
     variable: str
-    rules: dict[str, RuleNode]
+    rules: dict[str, AlternativeNode]
 
     def write(self, generation: GenerationState) -> None:
-        self.rules[generation.memory[self.variable].kind].choice.write(generation)
+        self.rules[generation.memory[self.variable].kind].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.rules[state.known[self.variable].kind].choice.read(parse_input, state)
+        return self.rules[state.known[self.variable].kind].read(parse_input, state)
 
 
 # --- The notation of rules ---
@@ -339,28 +326,28 @@ class DemoGrammar:
 
     def __init__(self, language: str, lexicons: Mapping[str, DemoLexicon], rules: Iterable[RuleText]) -> None:
         self.language, self.lexicons = language, lexicons
-        self.rules: dict[str, RuleNode] = {}
+        self.rules: dict[str, AlternativeNode] = {}
         texts = list(rules)
         for rule in texts:
             if rule.name in self.rules or rule.name in lexicons:
                 file, line = rule.location.file, rule.location.line
                 raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
-            self.rules[rule.name] = RuleNode(rule.name)
+            self.rules[rule.name] = AlternativeNode()
         for rule in texts:
-            alternatives = [
-                (text.replace("¶", "\n").replace("_", " "), location) for text, location in rule.alternatives
-            ]
-            self.rules[rule.name].choice = self._choice(alternatives)
+            alternatives = ((text.replace("¶", "\n").replace("_", " "), at) for text, at in rule.alternatives)
+            node = self.rules[rule.name]
+            node.nodes, node.odds = self._alternatives(alternatives)
 
-    def _choice(self, alternatives: Sequence[tuple[str, Location]]) -> AlternativeNode:
-        weights = zipf_weights(len(alternatives), shift=FLATNESS)
-        nodes = []
-        for number, (alternative, location) in enumerate(alternatives):
-            if weight := _WEIGHT.match(alternative):
-                weights[number] *= int(weight[1])
-                alternative = alternative[weight.end() :]
-            nodes.append(self._sequence(alternative, location))
-        return AlternativeNode(tuple(nodes), ChoiceProbabilities(weights))
+    def _alternatives(
+        self, alternatives: Iterable[tuple[str, Location]]
+    ) -> tuple[tuple[GrammarNode, ...], ChoiceProbabilities]:
+        nodes, factors = [], []
+        for alternative, location in alternatives:
+            weight = _WEIGHT.match(alternative)
+            factors.append(int(weight[1]) if weight else 1)
+            nodes.append(self._sequence(alternative[weight.end() if weight else 0 :], location))
+        weights = map(mul, factors, zipf_weights(len(nodes), shift=FLATNESS))
+        return tuple(nodes), ChoiceProbabilities(list(weights))
 
     def _sequence(self, text: str, location: Location) -> GrammarNode:
         nodes: list[GrammarNode] = []
@@ -369,7 +356,8 @@ class DemoGrammar:
             end = self._element_end(text, position, location)
             element, position = text[position:end], end
             if element[0] == "[":
-                nodes.append(self._choice([(text, location) for text in _split_alternatives(element[1:-1])]))
+                inner = ((alternative, location) for alternative in _split_alternatives(element[1:-1]))
+                nodes.append(AlternativeNode(*self._alternatives(inner)))
             elif element[0] == "<":
                 nodes.append(self._reference(element[1:-1], location))
             else:

@@ -23,7 +23,7 @@ from forebear.data.labeled.tag_schemes import entities_to_iobes
 from forebear.data.sentences import sentence_ends
 from forebear.demo import world
 from forebear.demo.demo_lexicon import LANGUAGES, ChoiceProbabilities, RandomSource, world_lexicons
-from forebear.demo.grammar import EntityMention, GenerationState, GrammarNode, RuleNode
+from forebear.demo.grammar import AlternativeNode, EntityMention, GenerationState, GrammarNode
 from forebear.demo.world import DemoLanguage
 from forebear.errors import InputError
 
@@ -118,7 +118,7 @@ def _permutation(chooser: RandomSource, count: int) -> list[int]:
     return sorted(range(count), key=[chooser.draw() for _ in range(count)].__getitem__)
 
 
-def _rule(language: str, name: str) -> RuleNode:
+def _rule(language: str, name: str) -> AlternativeNode:
     return world.grammar_for(language).rules[name]
 
 
@@ -158,10 +158,10 @@ def _paraphrase(chooser: RandomSource, language: str, label: str) -> DemoTextPai
     generation = _run_rule(chooser, language, f"things.{name}")
     other = generation if label == "similar" else _change_one_entry(generation, language, name)
     # Two wordings in either case: the wording must not reveal the label.
-    choice = _rule(language, f"meaning.{name}").choice
-    first = chooser.choose(choice.odds)
-    second = chooser.choose_without(choice.odds, {first})
-    texts = _sentence(generation, choice.nodes[first]), _sentence(other, choice.nodes[second])
+    rule = _rule(language, f"meaning.{name}")
+    first = chooser.choose(rule.odds)
+    second = chooser.choose_without(rule.odds, {first})
+    texts = _sentence(generation, rule.nodes[first]), _sentence(other, rule.nodes[second])
     return DemoTextPair(*texts, label, language)
 
 
@@ -258,7 +258,7 @@ def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
     senses = list(words[word])
     first = _pick(chooser, senses)
     second = first if label == "same" else senses[1 - senses.index(first)]
-    rules = [_rule(language, f"sense.{word}.{sense}").choice for sense in (first, second)]
+    rules = [_rule(language, f"sense.{word}.{sense}") for sense in (first, second)]
     indices = [chooser.choose(rules[0].odds)]
     # The same wording with another person would give the answer away.
     indices.append(chooser.choose_without(rules[1].odds, set(indices) if first == second else ()))
