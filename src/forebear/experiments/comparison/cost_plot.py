@@ -13,7 +13,6 @@ from statistics import fmean
 from forebear.experiments.comparison.results import (
     ComparisonRow,
     TaskComparison,
-    TaskComparisonRow,
     TextComparison,
     TextComparisonRow,
     pareto_front,
@@ -201,13 +200,23 @@ def _svg_plot(
     name: str,
     title: str,
     descriptions: Sequence[str],
+    scale: Scale,
+    background: str,
+    baselines: Iterable[tuple[str, float]],
     layers: Iterable[str],
     rows: Sequence[PlottedRow],
-    lines: Sequence[HorizontalLine],
-    scale: Scale,
+    limits: Sequence[HorizontalLine] = (),
 ) -> str:
-    """The layers from back to front, then points, and the names of points and lines."""
-    parts = [*layers, *(row.svg(scale) for row in rows), _labels(rows, lines, scale)]
+    """From back to front: background, visible baselines, layers, points, and the names of points, baselines, limits."""
+    lines = [(label, value, "yardstick-name") for label, value in baselines if scale.lowest < value < scale.highest]
+    heights = [scale.y(value) for _, value, _ in lines]
+    parts = [
+        background,
+        *(f'<line class="yardstick" {_line(LEFT, y, RIGHT_EDGE, y)}/>' for y in heights),
+        *layers,
+        *(row.svg(scale) for row in rows),
+        _labels(rows, [*lines, *limits], scale),
+    ]
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-about">'
         f'<title id="{name}-title">{escape(title)}</title>'
@@ -239,15 +248,6 @@ def _axes(
         f'<text class="unit" x="{LEFT}" y="{TOP - 7}">{escape(quality_label)}</text>'
         f'<text class="unit" x="{RIGHT_EDGE}" y="{BOTTOM_EDGE + 38}" text-anchor="end">{cost_label}</text></g>'
     )
-
-
-def _visible_baselines(baselines: Iterable[tuple[str, float]], scale: Scale) -> list[HorizontalLine]:
-    return [(name, value, "yardstick-name") for name, value in baselines if scale.lowest < value < scale.highest]
-
-
-def _baseline_lines(baselines: Sequence[HorizontalLine], scale: Scale) -> str:
-    heights = (scale.y(value) for _, value, _ in baselines)
-    return "".join(f'<line class="yardstick" {_line(LEFT, y, RIGHT_EDGE, y)}/>' for y in heights)
 
 
 def _labels(rows: Sequence[PlottedRow], lines: Sequence[HorizontalLine], scale: Scale) -> str:
@@ -320,27 +320,22 @@ def plot_text_comparison(comparison: TextComparison) -> str:
             if seconds:
                 results = _seed_results(row, "seconds", "bits_per_byte")
                 rows.append(PlottedRow(number, row.title, descriptions[-1], (seconds, bits), results))
-    lines = _visible_baselines([(baseline.name, baseline.bits_per_byte) for baseline in comparison.yardsticks], scale)
     ticks = ((seconds, format_duration(seconds)) for seconds in TICK_SECONDS)
-    layers = [
-        TEXT_PLOT_DEFS,
-        _axes(scale, "bits per byte, lower is better", "learning took", ticks, 48),
-        "" if limit is None else _entropy_bound(scale.y(limit)),
-        _baseline_lines(lines, scale),
-        _text_frontier(comparison, scale),
-        *(_learning_curves(number, row, scale) for number, row in enumerate(comparison.rows)),
-    ]
+    background = TEXT_PLOT_DEFS + _axes(scale, "bits per byte, lower is better", "learning took", ticks, 48)
+    limits = []
     if limit is not None:
-        lines.append((f"true entropy {limit:.3f}: no model can go below", limit, "limit-name"))
+        y = scale.y(limit)
+        height = f"{max(BOTTOM_EDGE - y, 0):.1f}"
+        background += (
+            f'<g class="limit"><rect x="{LEFT}" y="{y:.1f}" width="{RIGHT_EDGE - LEFT}" height="{height}"'
+            f' fill="url(#hatch)"/><line {_line(LEFT, y, RIGHT_EDGE, y)}/></g>'
+        )
+        limits.append((f"true entropy {limit:.3f}: no model can go below", limit, "limit-name"))
+    baselines = [(baseline.name, baseline.bits_per_byte) for baseline in comparison.yardsticks]
+    curves = (_learning_curves(number, row, scale) for number, row in enumerate(comparison.rows))
+    layers = [_text_frontier(comparison, scale), *curves]
     title = "Bits per byte of held-out text against seconds of learning"
-    return _svg_plot("plot", title, descriptions, layers, rows, lines, scale)
-
-
-def _entropy_bound(y: float) -> str:
-    return (
-        f'<g class="limit"><rect x="{LEFT}" y="{y:.1f}" width="{RIGHT_EDGE - LEFT}"'
-        f' height="{max(BOTTOM_EDGE - y, 0):.1f}" fill="url(#hatch)"/><line {_line(LEFT, y, RIGHT_EDGE, y)}/></g>'
-    )
+    return _svg_plot("plot", title, descriptions, scale, background, baselines, layers, rows, limits)
 
 
 def _text_frontier(comparison: TextComparison, scale: Scale) -> str:
@@ -388,23 +383,28 @@ COST_AXES = (
 def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str:
     """Task score in points of a hundred against one cost."""
     scale = task_plot_scale(comparison, cost_axis)
-    rows = [
-        _plotted_task_row(number, row, cost_axis)
-        for number, row in enumerate(comparison.rows)
-        if row.score is not None and row.trial_values(cost_axis.name)
-    ]
-    lines = _visible_baselines([(baseline.name, 100 * baseline.score) for baseline in comparison.baselines], scale)
+    rows = []
+    for number, row in enumerate(comparison.rows):
+        cost, low, high = row.mean(cost_axis.name), row.mean("low"), row.mean("high")
+        if row.score is not None and cost is not None:
+            description = f"{row.title}: {format_points(row.score)} at {cost_axis.format_value(float(f'{cost:.3g}'))}"
+            interval = (100 * low, 100 * high) if low is not None and high is not None else None
+            seeds = _seed_results(row, cost_axis.name, "score", 100)
+            rows.append(PlottedRow(number, row.title, description, (cost, 100 * row.score), seeds, interval))
     powers = range(math.floor(math.log10(scale.least_cost)), math.ceil(math.log10(scale.greatest_cost)) + 1)
     ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     labeled_ticks = ((tick, cost_axis.format_value(float(f"{tick:.3g}"))) for tick in ticks)
     quality = metric_name(comparison)
-    layers = [
-        _axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64),
-        _baseline_lines(lines, scale),
-        _task_frontier(comparison, scale, cost_axis),
+    background = _axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64)
+    front = [
+        (scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0)))
+        for row in pareto_front(comparison.rows, cost_axis.name)
     ]
-    title = f"{quality} on the test against {cost_axis.name}"
-    return _svg_plot(cost_axis.name, title, [row.description for row in rows], layers, rows, lines, scale)
+    staircase = "".join(f"H{x:.1f}V{y:.1f}" if index else f"M{x:.1f} {y:.1f}" for index, (x, y) in enumerate(front))
+    layers = [f'<path class="frontier" d="{staircase}H{RIGHT_EDGE}"/>'] if front else []
+    baselines = [(baseline.name, 100 * baseline.score) for baseline in comparison.baselines]
+    title, descriptions = f"{quality} on the test against {cost_axis.name}", [row.description for row in rows]
+    return _svg_plot(cost_axis.name, title, descriptions, scale, background, baselines, layers, rows)
 
 
 def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
@@ -418,20 +418,3 @@ def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
         if 100 * baseline.score > low - (high - low):
             low = min(low, 100 * baseline.score)
     return Scale.covering(costs or (1.0, 100.0), low - margin, high + margin)
-
-
-def _plotted_task_row(number: int, row: TaskComparisonRow, cost_axis: CostAxis) -> PlottedRow:
-    cost, score, low, high = row.mean(cost_axis.name) or 0, row.score or 0, row.mean("low"), row.mean("high")
-    description = f"{row.title}: {format_points(score)} at {cost_axis.format_value(float(f'{cost:.3g}'))}"
-    interval = (100 * low, 100 * high) if low is not None and high is not None else None
-    seeds = _seed_results(row, cost_axis.name, "score", 100)
-    return PlottedRow(number, row.title, description, (cost, 100 * score), seeds, interval)
-
-
-def _task_frontier(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) -> str:
-    """The Pareto front as a staircase."""
-    path = ""
-    for row in pareto_front(comparison.rows, cost_axis.name):
-        x, y = scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))
-        path += f"H{x:.1f}V{y:.1f}" if path else f"M{x:.1f} {y:.1f}"
-    return f'<path class="frontier" d="{path}H{RIGHT_EDGE}"/>' if path else ""
