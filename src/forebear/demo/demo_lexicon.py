@@ -18,18 +18,11 @@ from forebear.errors import ForebearError
 
 # Lexicons that are one group of another: name -> (lexicon, group).
 GROUP_LEXICONS = {
-    "outside": ("place", "out"),
-    "inside": ("place", "in"),
-    "company": ("organisation", "company"),
-    "paper": ("organisation", "paper"),
-    "school": ("organisation", "school"),
-    "fortune": ("luck", "good"),
-    "misfortune": ("luck", "bad"),
-    "calm": ("doing", "calm"),
-    "busy": ("doing", "busy"),
-    "goodtrait": ("trait", "good"),
+    "outside": ("place", "out"), "inside": ("place", "in"), "company": ("organisation", "company"),
+    "paper": ("organisation", "paper"), "school": ("organisation", "school"), "fortune": ("luck", "good"),
+    "misfortune": ("luck", "bad"), "calm": ("doing", "calm"), "busy": ("doing", "busy"), "goodtrait": ("trait", "good"),
     "badtrait": ("trait", "bad"),
-}
+}  # fmt: skip
 # Types of lexicons -> cells of a row; a place may have a third.
 NUM_CELLS = {
     "words": 2, "adjectives": 2, "nouns": 3, "actions": 2, "names LOC": 2, "names ORG": 2, "places": 2, "dishes": 2,

@@ -58,11 +58,6 @@ def manual_documents() -> tuple[str, ...]:
     return tuple(documents)
 
 
-def manual_size() -> int:
-    """The bytes of all documents of the manual in UTF-8."""
-    return sum(len(document.encode()) for document in manual_documents())
-
-
 def _topics() -> list[list[str]]:
     try:
         from pydoc_data.topics import topics

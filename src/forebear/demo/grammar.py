@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from math import log2
 from operator import mul
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
@@ -372,12 +373,9 @@ class DemoGrammar:
         if text[start] != "[":
             match = re.compile(r"[<\[]").search(text, start)
             return match.start() if match else len(text)
-        depth = 0
-        for position in range(start, len(text)):
-            depth += (text[position] == "[") - (text[position] == "]")
-            if depth == 0:
-                return position + 1
-        return self._fail(f"a [ that never closes in {text!r}", location)
+        depths = enumerate(_bracket_depths(text[start:]), start + 1)
+        end = next((end for end, depth in depths if depth == 0), None)
+        return end or self._fail(f"a [ that never closes in {text!r}", location)
 
     def _reference(self, text: str, location: Location) -> GrammarNode:
         match = _REFERENCE.fullmatch(text)
@@ -406,13 +404,13 @@ class DemoGrammar:
         raise ForebearError(description, file=location.file, line=location.line)
 
 
+def _bracket_depths(text: str) -> Iterator[int]:
+    """The number of open brackets after each character."""
+    return accumulate((char == "[") - (char == "]") for char in text)
+
+
 def _split_alternatives(text: str) -> list[str]:
     """The alternatives of a bracket, split at the bars that are in no inner bracket."""
-    alternatives, depth = [""], 0
-    for char in text:
-        depth += (char == "[") - (char == "]")
-        if char == "|" and depth == 0:
-            alternatives.append("")
-        else:
-            alternatives[-1] += char
-    return alternatives
+    depths = zip(text, _bracket_depths(text), strict=True)
+    bars = [position for position, char_and_depth in enumerate(depths) if char_and_depth == ("|", 0)]
+    return [text[start + 1 : end] for start, end in pairwise((-1, *bars, len(text)))]

@@ -162,11 +162,8 @@ def _meaning_rules(language: str) -> Iterator[RuleText]:
 
 @cache
 def _question_rows() -> list[tuple[dict[str, str], Location]]:
-    """The rows of data/questions.tsv.
-
-    Columns: the kind of story, the variable that is the answer, other variables that must be known, and the question in
-    both languages.
-    """
+    """The rows of data/questions.tsv: the kind of story, the variable that is the answer, other variables that must be
+    known, and the question in both languages."""
     text, file = read_demo_data("questions.tsv")
     header, *lines = text.splitlines()
     if header.split("\t") != QUESTION_COLUMNS:

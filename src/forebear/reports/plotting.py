@@ -23,19 +23,9 @@ if TYPE_CHECKING:
 
 # Preferred fonts, in order; then all other installed fonts.
 PREFERRED = (
-    "DejaVu Sans",
-    "Noto Sans CJK SC",
-    "Source Han Sans SC",
-    "Noto Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Hiragino Sans GB",
-    "Microsoft YaHei",
-    "SimHei",
-    "Droid Sans Fallback",
-    "Arial Unicode MS",
-)
+    "DejaVu Sans", "Noto Sans CJK SC", "Source Han Sans SC", "Noto Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
+    "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback", "Arial Unicode MS",
+)  # fmt: skip
 FALLBACK_FONT = "Last Resort"  # a font of placeholder boxes
 MAX_LISTED = 12  # missing characters listed in an error
 
@@ -131,10 +121,7 @@ MAX_INCHES = 16.0  # maximum side length
 
 @contextmanager
 def plot_style(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
-    """While active, figures use the common style and fonts that cover these texts.
-
-    `otherwise` is added to the hint if there are no such fonts.
-    """
+    """While active, figures use the common style and fonts that cover these texts, or the hint ends in `otherwise`."""
     import matplotlib
 
     style: Any = {
@@ -161,10 +148,8 @@ def plot_style(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
-    """A figure of this size in inches, without pyplot: no global state and no windows.
-
-    "compressed" is for heatmaps with square cells: free space between them is removed.
-    """
+    """A figure of this size in inches, without pyplot: no global state and no windows. "compressed" removes free space
+    between heatmaps with square cells."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout=layout)
@@ -222,10 +207,8 @@ LABEL_ANCHORS = np.array(
 def place_point_labels(
     dots: np.ndarray, sizes: Sequence[tuple[float, float]], area: Box, *, gap: float
 ) -> list[Box | None]:
-    """The box of each label next to its dot (n, 2), or None if there is no room.
-
-    Of the free anchors the one that hides the fewest dots is taken. All values are in one unit.
-    """
+    """The box of each label next to its dot (n, 2), at the free anchor that hides the fewest dots; None if there is no
+    room. All values are in one unit."""
     gaps = gap * np.select([LABEL_ANCHORS == 0, LABEL_ANCHORS == -1], [1, -1])
     occupied = np.empty((0, 1, 4))
     boxes: list[Box | None] = []

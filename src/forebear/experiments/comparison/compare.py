@@ -308,25 +308,32 @@ def compare_on_text(
         comparison = _open_text_comparison(folder, source, settings, common, prompt)
         comparison = replace(comparison, limit=limit, rows=tuple(row for row in comparison.rows if row.name in LINEAGE))
 
-        def planned_row(name: str) -> _PlannedRow:
-            entry = LINEAGE[name]
-
-            def run_trial(seed: int, on_line: LineCallback) -> TextTrial:
-                spec = replace(common, milestone=name, size=sizes.get(name), prompt=comparison.prompt)
-                settings = {**applicable_settings(name, training), "seed": seed}
-                return run_text_trial(
-                    replace(spec, settings=settings, to=str(folder / RUNS_FOLDER / f"{name}-{seed}")), on_line
-                )
-
-            def is_valid(trial: TextTrial) -> bool:
-                stored = stored_trial(folder / trial.run, text_trial_result)
-                return stored is not None and stored.finished and stored.bits_per_byte == trial.bits_per_byte
-
-            row = TextComparisonRow(entry.name, entry.title, entry.year, entry.idea, entry.authors)
-            return _PlannedRow(row, seed_values if _depends_on_seed(name) else seed_values[:1], run_trial, is_valid)
-
-        rows = [planned_row(name) for name in names]
+        spec = replace(common, prompt=comparison.prompt)
+        rows = [
+            _text_row(name, seed_values, replace(spec, milestone=name, size=sizes.get(name)), folder) for name in names
+        ]
         return _run_trials(comparison, folder, rows, lambda comparison: _with_note(comparison, folder), on_progress)
+
+
+def _text_row(name: str, seeds: list[int], spec: TextTrialSpec, folder: Path) -> _PlannedRow:
+    def run_trial(seed: int, on_line: LineCallback) -> TextTrial:
+        settings = {**applicable_settings(name, spec.settings), "seed": seed}
+        return run_text_trial(
+            replace(spec, settings=settings, to=str(folder / RUNS_FOLDER / f"{name}-{seed}")), on_line
+        )
+
+    def is_valid(trial: TextTrial) -> bool:
+        stored = stored_trial(folder / trial.run, text_trial_result)
+        return stored is not None and stored.finished and stored.bits_per_byte == trial.bits_per_byte
+
+    try:
+        spec_class = model_spec(name)
+        depends_on_seed = spec_class.learning != "counting" or spec_class.counts_again
+    except Exception:  # noqa: BLE001 - a model that cannot be loaded: its trial reports the error
+        depends_on_seed = True
+    entry = LINEAGE[name]
+    row = TextComparisonRow(entry.name, entry.title, entry.year, entry.idea, entry.authors)
+    return _PlannedRow(row, seeds if depends_on_seed else seeds[:1], run_trial, is_valid)
 
 
 def _open_text_comparison(
@@ -347,15 +354,6 @@ def _open_text_comparison(
         prompt = first_words(text) if prompt is None else prompt
         baselines = compression_baselines(text)
     return TextComparison(source.paths, settings, facts, yardsticks=baselines, prompt=prompt or "")
-
-
-def _depends_on_seed(name: str) -> bool:
-    """Whether results depend on the seed; counts do not."""
-    try:
-        spec_class = model_spec(name)
-        return spec_class.learning != "counting" or spec_class.counts_again
-    except Exception:  # noqa: BLE001 - a model that cannot be loaded: its trial reports the error
-        return True
 
 
 def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -55,10 +55,8 @@ class ModelOrigin:
 
 
 def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extra: Sequence[str] = ()) -> list[str]:
-    """The selected models, by default all that train on text; raises InputError for an unknown name or size.
-
-    `extra` are models that do not train on text but can be compared here.
-    """
+    """The selected models, by default all that train on text and the `extra` ones; InputError for a name or size that
+    is unknown or cannot be compared."""
     available = [name for name in LINEAGE if name in (*text_models(), *extra)]
     names = available if milestones is None else list(dict.fromkeys(milestones))
     for name in (*names, *sizes):
@@ -199,11 +197,7 @@ def comparison_rows(
     tokenizer: str | None,
     task: str = "",
 ) -> list[ModelOrigin]:
-    """All participants: models (`only` these) and given runs, or ablations of BERT.
-
-    Raises:
-        InputError: There is no text to pre-train on, or options contradict each other.
-    """
+    """All participants: models (`only` these) and given runs, or ablations of BERT; InputError for contradictions."""
     if ablate:
         if run_folders or only:
             raise InputError("--ablate compares variants of BERT, and nobody else", hint="leave out --only and --runs")

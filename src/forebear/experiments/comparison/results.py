@@ -223,9 +223,8 @@ class TextComparison(Comparison):
     finished: bool = False
 
     def __post_init__(self) -> None:
-        order = list(LINEAGE)
-        positions = {row.name: order.index(row.name) if row.name in order else 0 for row in self.rows}
-        rows = sorted(self.rows, key=lambda row: (row.year, positions[row.name], row.name))
+        positions = {name: position for position, name in enumerate(LINEAGE)}
+        rows = sorted(self.rows, key=lambda row: (row.year, positions.get(row.name, 0), row.name))
         object.__setattr__(self, "rows", tuple(rows))
 
     @property

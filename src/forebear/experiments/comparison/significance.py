@@ -96,11 +96,8 @@ def _rank_parts(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
-    """95% confidence interval of the mean.
-
-    Wilson's interval if all values are in [0, 1] (valid for few examples and for perfect scores), else the normal
-    approximation.
-    """
+    """95% confidence interval of the mean: Wilson's if all values are in [0, 1] (valid for few examples and for perfect
+    scores), else the normal approximation."""
     count, mean = len(values), float(values.mean())
     if values.min() >= 0 and values.max() <= 1:
         weight = Z_95**2 / count

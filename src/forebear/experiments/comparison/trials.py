@@ -115,8 +115,14 @@ def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallb
     return {}, code
 
 
-def _run_job(program: str, job: TextTrialSpec | TaskTrialSpec, on_line: LineCallback) -> tuple[dict[str, Any], str]:
-    """The outcome of a trial in a new interpreter, and its error or "".
+def _run_trial(
+    program: str,
+    job: TextTrialSpec | TaskTrialSpec,
+    on_line: LineCallback,
+    read_result: Callable[[RunFolder], TrialT],
+    without_result: TrialT,
+) -> tuple[dict[str, Any], TrialT]:
+    """The outcome of a trial in a new interpreter, and its result, with an error if it failed.
 
     The interpreter has its own session: it receives Ctrl-C from this process only, and then has time to save.
     """
@@ -152,7 +158,10 @@ def _run_job(program: str, job: TextTrialSpec | TaskTrialSpec, on_line: LineCall
     if code < 0:
         often = ", often for lack of memory" if code == -signal.SIGKILL else ""
         error = f"killed by {signal.Signals(-code).name}{often}; a smaller size may fit"
-    return outcome, error
+    if error:
+        partial = stored_trial(Path(job.to), read_result) or without_result
+        return outcome, replace(partial, finished=False, error=error)
+    return outcome, read_result(RunFolder.open(job.to))
 
 
 def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> TrialT | None:
@@ -192,12 +201,9 @@ def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
 
     KeyboardInterrupt is raised after the trial has saved its progress.
     """
-    seed, folder = job.settings["seed"], Path(job.to)
-    outcome, error = _run_job(TEXT_TRIAL_PROGRAM, job, on_line)
-    if error:
-        partial = stored_trial(folder, text_trial_result) or TextTrial(seed)
-        return replace(partial, seed=seed, finished=False, error=error)
-    return replace(text_trial_result(RunFolder.open(folder)), sample=outcome["sample"], seed=seed)
+    seed = job.settings["seed"]
+    outcome, trial = _run_trial(TEXT_TRIAL_PROGRAM, job, on_line, text_trial_result, TextTrial(seed))
+    return replace(trial, seed=seed, sample=outcome.get("sample", ""))
 
 
 def text_trial_result(run: RunFolder) -> TextTrial:
@@ -209,23 +215,18 @@ def text_trial_result(run: RunFolder) -> TextTrial:
         metadata["recipe"].get("seed", 0),
         run=f"{run.path.parent.name}/{run.path.name}",
         size=metadata.get("size") or "",
-        parameters=metadata.get("parameters"),
-        seconds=metadata.get("seconds"),
-        tokens=metadata.get("tokens"),
+        **{name: metadata.get(name) for name in ("parameters", "seconds", "tokens")},
         memory=metadata.get("peak_memory"),
         bits_per_byte=None if is_pseudo else measured.get("bits_per_byte"),
         pseudo_bits=measured.get("bits_per_byte") if is_pseudo else None,
+        **{name: measured.get(name) for name in ("guess", "told_apart", "perplexity", "unknown_rate")},
         found=measured.get("accuracy"),
-        guess=measured.get("guess"),
         paired=measured.get("pair_accuracy"),
-        told_apart=measured.get("told_apart"),
         words={file: result["figure"] for file, result in word_results.items() if result["figure"] is not None},
         covered={file: (result["covered"], result["total"]) for file, result in word_results.items()},
-        perplexity=measured.get("perplexity"),
         impossible=measured.get("impossible_tokens", 0),
         tokenizer=metadata["tokenizer"]["kind"],
         vocabulary=metadata["tokenizer"]["size"],
-        unknown_rate=measured.get("unknown_rate"),
         forgotten=tuple(measured.get("forgotten", ())),
         held_out_bytes=measured.get("bytes"),
         unit=measured.get("unit", "document"),
@@ -362,16 +363,9 @@ class TaskTrialSpec:
 
 
 def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
-    """Run a trial in its process; errors are part of the result and not raised.
-
-    KeyboardInterrupt is raised after the trial has saved its progress.
-    """
-    folder = Path(job.to)
-    _, error = _run_job(TASK_TRIAL_PROGRAM, job, on_line)
-    if error:
-        partial = stored_trial(folder, task_trial_result) or TaskTrial(job.seed)
-        return replace(partial, seed=job.seed, finished=False, score=None, error=error)
-    return replace(task_trial_result(RunFolder.open(folder)), seed=job.seed)
+    """The same for a trial on a task."""
+    _, trial = _run_trial(TASK_TRIAL_PROGRAM, job, on_line, task_trial_result, TaskTrial(job.seed))
+    return replace(trial, seed=job.seed, score=None if trial.error else trial.score)
 
 
 def task_trial_result(run: RunFolder) -> TaskTrial:
@@ -386,14 +380,11 @@ def task_trial_result(run: RunFolder) -> TaskTrial:
         size=metadata.get("size") or "",
         score=test_metrics.get(comparison_data.get("score")),
         figures={name: value for name, value in test_metrics.items() if isinstance(value, int | float)},
-        low=comparison_data.get("low"),
-        high=comparison_data.get("high"),
+        **{name: comparison_data.get(name) for name in ("low", "high", "milliseconds", "speed")},
         parameters=metadata.get("parameters"),
         disk=None if weights is None else weights["bytes"] + (run.path / TOKENIZER_FILE).stat().st_size,
         adapting=metadata.get("seconds"),
         steps=metadata.get("step"),
-        milliseconds=comparison_data.get("milliseconds"),
-        speed=comparison_data.get("speed"),
         memory=metadata.get("peak_memory"),
         finished=run.is_finished and bool(comparison_data),
     )

@@ -27,11 +27,8 @@ class LeadInterval:
 
 
 def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float, TextComparisonRow]]:
-    """(seconds, bits per byte, row) of each new minimum over all rows.
-
-    Points above the worst final result are left out: leading there is irrelevant.
-    """
-    rows = list(rows)
+    """(seconds, bits per byte, row) of each new minimum over all rows, from the worst final result downwards."""
+    rows = list(rows)  # leading above the worst final result is irrelevant
     worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
     reached = [(seconds, bits, row) for row in rows for seconds, bits in row.best_so_far() if bits <= worst]
     frontier: list[tuple[float, float, TextComparisonRow]] = []
