@@ -23,17 +23,8 @@ from forebear.data.labeled.source import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError, UserInterrupt
+from forebear.experiments.comparison import contenders, trials, verdict
 from forebear.experiments.comparison.compressors import compression_baselines, first_words, split_text
-from forebear.experiments.comparison.contenders import (
-    REFERENCE_MODEL,
-    ModelOrigin,
-    comparison_rows,
-    model_names,
-    read_splits,
-    rows_for_task,
-    task_from_train,
-    with_test_split,
-)
 from forebear.experiments.comparison.report import task_comparison_page, text_comparison_page
 from forebear.experiments.comparison.results import (
     Comparison,
@@ -45,20 +36,7 @@ from forebear.experiments.comparison.results import (
     TextComparisonRow,
     TextTrial,
 )
-from forebear.experiments.comparison.trials import (
-    LineCallback,
-    TaskTrialSpec,
-    TextTrialSpec,
-    compare_words,
-    rows_without_pair_task,
-    run_task_trial,
-    run_text_trial,
-    stored_trial,
-    task_trial_result,
-    text_trial_result,
-    trial_example_scores,
-)
-from forebear.experiments.comparison.verdict import comparison_notes, contaminated_rows, score_versus_reference
+from forebear.experiments.comparison.trials import LineCallback, TaskTrialSpec, TextTrialSpec
 from forebear.experiments.evaluator import MEASURED_BYTES, already_trained_on
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.registry import LINEAGE, model_spec
@@ -110,7 +88,7 @@ def compare(
     if texts or set(options) != {"runs", "words"}:
         hint = "compare(runs=[…], words=[…]) and nothing else; or say which task they are adapted to: task="
         raise InputError("without a task, runs are compared by files of judged words", hint=hint)
-    return compare_words(options["runs"], options["words"])
+    return trials.compare_words(options["runs"], options["words"])
 
 
 # --- Parts of both comparisons ---
@@ -293,7 +271,7 @@ def compare_on_text(
         on_progress: Called with the name, the seed, and a log line or the result of each trial.
     """
     source, sizes = _text_source(texts, source), size or {}
-    names, seed_values = model_names(only, sizes), _seed_list(seeds)
+    names, seed_values = contenders.model_names(only, sizes), _seed_list(seeds)
     if not source.paths:
         raise InputError("nothing to compare", hint="give at least one text")
     word_files = [os.path.abspath(file) for file in words]
@@ -318,12 +296,12 @@ def compare_on_text(
 def _text_row(name: str, seeds: list[int], spec: TextTrialSpec, folder: Path) -> _PlannedRow:
     def run_trial(seed: int, on_line: LineCallback) -> TextTrial:
         settings = {**applicable_settings(name, spec.settings), "seed": seed}
-        return run_text_trial(
+        return trials.run_text_trial(
             replace(spec, settings=settings, to=str(folder / RUNS_FOLDER / f"{name}-{seed}")), on_line
         )
 
     def is_valid(trial: TextTrial) -> bool:
-        stored = stored_trial(folder / trial.run, text_trial_result)
+        stored = trials.stored_trial(folder / trial.run, trials.text_trial_result)
         return stored is not None and stored.finished and stored.bits_per_byte == trial.bits_per_byte
 
     try:
@@ -367,7 +345,7 @@ def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _with_note(comparison: TextComparison, folder: Path) -> TextComparison:
     """A copy with caveats of its table."""
-    notes = rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)
+    notes = trials.rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)
     held_out_bytes = [count for row in comparison.rows for count in row.trial_values("held_out_bytes")]
     smallest, largest = min(held_out_bytes, default=0), max(held_out_bytes, default=0)
     if largest > smallest * (1 + MAX_SIZE_DIFFERENCE):
@@ -433,10 +411,10 @@ def compare_on_task(
         **dict(labelled or {}),
     )
     run_paths = [os.fspath(run) for run in runs]
-    participants = comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
-    participants = rows_for_task(participants, examples.task, only or ())
+    participants = contenders.comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
+    participants = contenders.rows_for_task(participants, examples.task, only or ())
     adapting = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
-    examples = with_test_split(examples, test_share)
+    examples = contenders.with_test_split(examples, test_share)
     training = _training_settings(time, held_out, threads)
     pretrain = TextTrialSpec("", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command)
     adapt = TaskTrialSpec("", examples.to_dict(), adapting, {}, None, False, "", 0, overwrite, command)
@@ -451,7 +429,7 @@ def compare_on_task(
             examples=adapt.source,
             digests=examples.digests(),
             test_share=examples.test_share,
-            whole=REFERENCE_MODEL if ablate else "",
+            whole=contenders.REFERENCE_MODEL if ablate else "",
         )
         comparison = _open_task_comparison(folder, source, examples, settings, adapt, notes)
         rows = [_task_row(participant, seed_values, pretrain, adapt, folder) for participant in participants]
@@ -474,8 +452,8 @@ def _open_task_comparison(
         _refuse_other_comparison(folder, "other data")
     if source.paths and not is_corpus(source):
         document_hashes(source.paths, source.reading)  # errors are raised once, before any training
-    splits = read_splits(examples)
-    task = task_from_train(examples, splits)
+    splits = contenders.read_splits(examples)
+    task = contenders.task_from_train(examples, splits)
     facts = _machine_facts(trial.command) | {
         "files": examples.split_paths(),
         "examples": {"train": len(splits.train), "dev": len(splits.dev), "test": len(splits.test)},
@@ -489,7 +467,7 @@ def _open_task_comparison(
 
 
 def _task_row(
-    origin: ModelOrigin, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
+    origin: contenders.ModelOrigin, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
 ) -> _PlannedRow:
     """A row of a task comparison, from what all pre-trainings and all adaptations have in common."""
 
@@ -501,7 +479,7 @@ def _task_row(
             metadata = RunFolder.open(origin.given).metadata
             seconds = None if "task" in metadata else metadata.get("seconds") or None
         elif origin.fresh:
-            start_from = str(folder / RUNS_FOLDER / f"{REFERENCE_MODEL}-{seed}")
+            start_from = str(folder / RUNS_FOLDER / f"{contenders.REFERENCE_MODEL}-{seed}")
         elif not origin.is_counting:
             spec = replace(
                 pretrain,
@@ -511,7 +489,7 @@ def _task_row(
                 settings={**pretrain.settings, **origin.fields, "seed": seed},
                 to=str(folder / RUNS_FOLDER / f"{origin.name}-{seed}"),
             )
-            pretrained = run_text_trial(spec, on_line)
+            pretrained = trials.run_text_trial(spec, on_line)
             if pretrained.error:
                 return TaskTrial(seed, error=f"pre-training: {pretrained.error}")
             start_from = str(folder / pretrained.run)
@@ -521,13 +499,13 @@ def _task_row(
         spec = replace(
             adapt, begin=start_from, settings=settings, how=origin.how, size=size, fresh=origin.fresh, to=to, seed=seed
         )
-        trial = run_task_trial(spec, on_line)
+        trial = trials.run_task_trial(spec, on_line)
         size = (origin.size or "") if origin.is_counting else trial.size  # a linear model has no preset size
         return replace(trial, size=size, pretraining=seconds, memory=max(memory or 0, trial.memory or 0) or None)
 
     def is_valid(trial: TaskTrial) -> bool:
         """Whether the result is still in its run folder, and was adapted from the same run."""
-        stored = stored_trial(folder / trial.run, task_trial_result)
+        stored = trials.stored_trial(folder / trial.run, trials.task_trial_result)
         if stored is None or not stored.finished or stored.score != trial.score:
             return False
         if not origin.given:
@@ -535,25 +513,33 @@ def _task_row(
         request = RunFolder.open(folder / trial.run).metadata.get("asked", {})
         return request.get("beginning") == RunFolder.open(origin.given).metadata["weights"]["sha256"]
 
-    return _PlannedRow(origin.to_row(), seeds[:1] if origin.is_counting else seeds, run_trial, is_valid)
+    year = LINEAGE[origin.milestone].year
+    row = TaskComparisonRow(
+        origin.name, origin.title, year, origin.idea, origin.milestone, differs=origin.differs, papers=origin.papers
+    )
+    return _PlannedRow(row, seeds[:1] if origin.is_counting else seeds, run_trial, is_valid)
 
 
 def _conclude(comparison: TaskComparison, folder: Path) -> TaskComparison:
     """A copy in order, with differences to the reference and notes, computed from per-example scores."""
     scores_by_row: dict[str, list[np.ndarray]] = {}
     for row in comparison.rows:
-        trial_scores = [trial_example_scores(folder / trial.run) for trial in row.trials if trial.score is not None]
+        trial_scores = [
+            trials.trial_example_scores(folder / trial.run) for trial in row.trials if trial.score is not None
+        ]
         scores_by_row[row.name] = [values for values in trial_scores if values is not None]
-    rows = [replace(row, versus=score_versus_reference(comparison, row, scores_by_row)) for row in comparison.rows]
+    rows = [
+        replace(row, versus=verdict.score_versus_reference(comparison, row, scores_by_row)) for row in comparison.rows
+    ]
     if not comparison.whole:  # ablations stay in the order given, after the reference
         positions = {name: index for index, name in enumerate(LINEAGE)}
         rows.sort(key=lambda row: (row.year, positions.get(row.milestone, -1), row.name))
     comparison = replace(comparison, rows=tuple(rows))
     notes = [
-        *contaminated_rows(_contaminated_titles(comparison, folder)),
-        *rows_without_pair_task(folder / RUNS_FOLDER, rows),
+        *verdict.contaminated_rows(_contaminated_titles(comparison, folder)),
+        *trials.rows_without_pair_task(folder / RUNS_FOLDER, rows),
     ]
-    return replace(comparison, remarks=(*comparison_notes(comparison, scores_by_row), *notes))
+    return replace(comparison, remarks=(*verdict.comparison_notes(comparison, scores_by_row), *notes))
 
 
 def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, list[str]]:

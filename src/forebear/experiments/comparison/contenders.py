@@ -11,7 +11,6 @@ from typing import Any
 from forebear.data.labeled.examples import is_labeled
 from forebear.data.labeled.source import LabeledData, LabeledSource, read_labeled
 from forebear.errors import InputError
-from forebear.experiments.comparison.results import TaskComparisonRow
 from forebear.registry import LINEAGE, model_spec, suggest, tag_only_models, text_models
 from forebear.tasks.task import Task, task_class
 from forebear.training.run_folder import RunFolder
@@ -47,11 +46,6 @@ class ModelOrigin:
     def is_counting(self) -> bool:
         """Whether it is a count-based model: it needs no text to pre-train on, and no seed."""
         return model_spec(self.milestone).learning == "counting"
-
-    def to_row(self) -> TaskComparisonRow:
-        year = LINEAGE[self.milestone].year
-        row = TaskComparisonRow(self.name, self.title, year, self.idea, self.milestone)
-        return replace(row, differs=self.differs, papers=self.papers)
 
 
 def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extra: Sequence[str] = ()) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from forebear.experiments.comparison import verdict
 from forebear.experiments.comparison.cost_plot import COST_AXES, plot_task_comparison, plot_text_comparison
 from forebear.experiments.comparison.results import (
     Comparison,
@@ -18,14 +19,6 @@ from forebear.experiments.comparison.results import (
     TextComparison,
     TextComparisonRow,
     pareto_front,
-)
-from forebear.experiments.comparison.verdict import (
-    format_points,
-    metric_name,
-    task_conclusions,
-    task_headline,
-    text_conclusions,
-    text_headline,
 )
 from forebear.reports.page import html_page, read_assets
 from forebear.settings.units import format_bytes, format_count, format_duration
@@ -52,24 +45,22 @@ class TableCell:
 
     text: str
     value: float | None = None
-    is_marked: bool = False  # on the Pareto front
 
     def __str__(self) -> str:
-        return f"{self.text} {PARETO_MARK}" if self.is_marked else self.text
+        return self.text
+
+    def html(self, remark: str = "", css_class: str = "number") -> str:
+        return _html_cell(escape(self.text) + remark, self.value, css_class)
 
 
-def _cell(value: float | None, format_value: Callable[[float], str], *, marked: bool = False) -> TableCell:
-    return TableCell("—") if value is None else TableCell(format_value(value), value, marked)
+def _cell(value: float | None, format_value: Callable[[float], str], mark: str = "") -> TableCell:
+    return TableCell("—") if value is None else TableCell(format_value(value) + mark, value)
 
 
 def _html_cell(shown: str, value: Any, css_class: str = "") -> str:
     """A cell with the value by which its column is sorted."""
     class_attribute = f' class="{css_class}"' if css_class else ""
     return f'<td{class_attribute} data-value="{"" if value is None else escape(str(value))}">{shown}</td>'
-
-
-def _number_cell(cell: TableCell, remark: str = "", css_class: str = "number") -> str:
-    return _html_cell(escape(str(cell)) + remark, cell.value, css_class)
 
 
 def _mark(text: str) -> str:
@@ -208,13 +199,13 @@ def text_comparison_page(comparison: TextComparison) -> str:
     ]
     sections = (
         f'<figure><div class="wide">{plot_text_comparison(comparison)}</div>{legend}</figure>',
-        _verdict(text_conclusions(comparison)),
+        _verdict(verdict.text_conclusions(comparison)),
         _text_table(comparison),
         _described_list("How each goes on", "The same beginning, the same seed.", samples),
         _notes("How to read this", _text_notes(comparison)),
         _footer(comparison, "the runs in <code>runs/</code>"),
     )
-    return _page(comparison, text_headline(comparison), conditions, sections)
+    return _page(comparison, verdict.text_headline(comparison), conditions, sections)
 
 
 def _text_table(comparison: TextComparison) -> str:
@@ -245,13 +236,13 @@ def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, 
     costs = {"parameters": format_count, "seconds": format_duration, "speed": format_count, "memory": format_bytes}
     formats = {"perplexity": "{:,.1f}".format, **costs}
     cells = [_bits_cell(index, row, widest)]
-    cells += [_number_cell(_cell(row.mean(name), format_value)) for name, format_value in formats.items()]
+    cells += [_cell(row.mean(name), format_value).html() for name, format_value in formats.items()]
     cells.append(_html_cell(escape(tokenizer_kind) + (f", {vocabulary:,}" if vocabulary else ""), tokenizer_kind))
-    cells.append(_number_cell(_cell(row.mean("unknown_rate"), "{:.2%}".format)))
+    cells.append(_cell(row.mean("unknown_rate"), "{:.2%}".format).html())
     for file in comparison.word_file_names:
         covered = row.word_coverage(file)
         coverage = "" if covered is None else _mark(f"{covered[0]:,} of {covered[1]:,}")
-        cells.append(_number_cell(_cell(row.word_figures(file), "{:.3f}".format), coverage))
+        cells.append(_cell(row.word_figures(file), "{:.3f}".format).html(coverage))
     return cells
 
 
@@ -312,44 +303,41 @@ def table_legend(comparison: TaskComparison) -> str:
     return f"{PARETO_MARK} nothing smaller, or faster, is as good"
 
 
+COST_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # name -> value of the trials and its format
+    "parameters": ("parameters", format_count),
+    "on disk": ("disk", format_bytes),
+    "pre-training": ("pretraining", format_duration),
+    "adapting": ("adapting", format_duration),
+    "one takes": ("milliseconds", lambda value: f"{value:.2g} ms" if value < 99.5 else f"{value:,.0f} ms"),
+    "a second": ("speed", format_count),
+    "memory": ("memory", format_bytes),
+}
+
+
 def table_columns(comparison: TaskComparison) -> list[str]:
     """Names of the numeric columns after year and title."""
     if comparison.whole:  # ablations are about as large and fast as the reference
-        return [metric_name(comparison), "to the whole", "parameters", "pre-training", "adapting", "memory"]
-    costs = ["parameters", "on disk", "pre-training", "adapting", "one takes", "a second", "memory"]
-    return [metric_name(comparison), *costs]
+        return [verdict.metric_name(comparison), "to the whole", "parameters", "pre-training", "adapting", "memory"]
+    return [verdict.metric_name(comparison), *COST_COLUMNS]
 
 
 def table_cells(row: TaskComparisonRow, comparison: TaskComparison) -> list[TableCell]:
     """The cells of a row, as means over the seeds."""
-    score = difference = TableCell("—")
-    if row.score is not None:
-        spread = "" if row.spread is None else f" ± {format_points(row.spread)}"
-        score = TableCell(format_points(row.score) + spread, row.score)
-    if row.versus is not None:
-        value, noise = row.versus
-        sign = "+" if value > 0 else "−" if value < 0 else ""
-        difference = TableCell(f"{sign}{format_points(abs(value))} ± {format_points(noise)}", value)
-
-    def format_milliseconds(value: float) -> str:
-        return f"{value:.2g} ms" if value < 99.5 else f"{value:,.0f} ms"
-
-    def cost_cell(name: str, format_value: Callable[[float], str]) -> TableCell:
+    spread = "" if row.spread is None else f" ± {verdict.format_points(row.spread)}"
+    cells = [_cell(row.score, verdict.format_points, spread)]
+    if comparison.whole:
+        value, noise = row.versus or (None, 0.0)
+        cells.append(_cell(value, _format_difference, f" ± {verdict.format_points(noise)}"))
+    for column in table_columns(comparison)[len(cells) :]:
+        name, format_value = COST_COLUMNS[column]
         on_front = name in ("disk", "milliseconds") and row in pareto_front(comparison.rows, name)
-        return _cell(row.mean(name), format_value, marked=on_front)
+        cells.append(_cell(row.mean(name), format_value, f" {PARETO_MARK}" if on_front else ""))
+    return cells
 
-    cells = {
-        metric_name(comparison): score,
-        "to the whole": difference,
-        "parameters": cost_cell("parameters", format_count),
-        "on disk": cost_cell("disk", format_bytes),
-        "pre-training": cost_cell("pretraining", format_duration),
-        "adapting": cost_cell("adapting", format_duration),
-        "one takes": cost_cell("milliseconds", format_milliseconds),
-        "a second": cost_cell("speed", format_count),
-        "memory": cost_cell("memory", format_bytes),
-    }
-    return [cells[name] for name in table_columns(comparison)]
+
+def _format_difference(value: float) -> str:
+    sign = "−" if value < 0 else "+" * (value > 0)
+    return sign + verdict.format_points(abs(value))
 
 
 # --- Comparison on a task: the page ---
@@ -377,14 +365,14 @@ def task_comparison_page(comparison: TaskComparison) -> str:
     best_trial = comparison.best.best if comparison.best is not None else None
     usage = "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …"
     sections = (
-        _verdict(task_conclusions(comparison)),
+        _verdict(verdict.task_conclusions(comparison)),
         "" if comparison.whole else _task_plots(comparison),
         _task_table(comparison),
         _described_list("What papers found", "With far more text and far larger networks than here.", papers),
         _notes("Before you believe this", _task_notes(comparison)),
         _footer(comparison, "what was adapted in <code>tasks/</code>", usage),
     )
-    return _page(comparison, task_headline(comparison), conditions, sections)
+    return _page(comparison, verdict.task_headline(comparison), conditions, sections)
 
 
 def _task_plots(comparison: TaskComparison) -> str:
@@ -402,9 +390,11 @@ def _task_table(comparison: TaskComparison) -> str:
     rows = []
     for row in comparison.rows:
         score, *costs = table_cells(row, comparison)
-        cells = [_number_cell(score, _error_mark(row), "number bits"), *map(_number_cell, costs)]
+        cells = [score.html(_error_mark(row), "number bits"), *(cost.html() for cost in costs)]
         rows.append((row.differs or row.idea, [] if row.error and row.score is None else cells))
-    references = ((baseline.name, format_points(baseline.score), baseline.meaning) for baseline in comparison.baselines)
+    references = (
+        (baseline.name, verdict.format_points(baseline.score), baseline.meaning) for baseline in comparison.baselines
+    )
     title, caption = "What each reached, and what it costs", table_legend(comparison)
     return _table(comparison, title, caption, columns, rows, references)
 
@@ -415,8 +405,8 @@ def _task_notes(comparison: TaskComparison) -> list[str]:
         notes.append("<b>±</b> behind a score is the standard deviation over the seeds.")
     if not comparison.whole:
         notes.append(
-            f"<b>{escape(metric_name(comparison))}</b> is in points of a hundred. <b>One takes</b> is the median time"
-            " for one example that is asked alone, <b>a second</b> how many are answered when many are asked together,"
-            " <b>on disk</b> weights and tokenizer, <b>memory</b> the most that learning took."
+            f"<b>{escape(verdict.metric_name(comparison))}</b> is in points of a hundred. <b>One takes</b> is the"
+            " median time for one example that is asked alone, <b>a second</b> how many are answered when many are"
+            " asked together, <b>on disk</b> weights and tokenizer, <b>memory</b> the most that learning took."
         )
     return notes
