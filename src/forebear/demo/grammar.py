@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
 from math import log2
-from operator import mul
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 from forebear.demo.demo_lexicon import ChoiceProbabilities, DemoLexicon, LexiconEntry, RandomSource, zipf_weights
@@ -22,6 +20,7 @@ _REFERENCE = re.compile(
     r"(?P<silent>~)?(?:(?P<variable>[A-Z]\w*)=)?(?P<name>\w[\w.]*?)(?P<others>(?:-[A-Z]\w*)*)"
     r"(?:\.(?P<form>\w+))?(?:@(?P<on>[A-Z]\w*))?(?:(?P<apart>[*+])(?P<count>\d))?"
 )
+_TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of an alternative
 _WEIGHT = re.compile(r"(\d+)\* ?")
 FLATNESS = 5  # of the weights of alternatives, by rank: the first of ten is three times as likely as the last
 _HEAD = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
@@ -322,6 +321,9 @@ def parse_rules(text: str, language: str, file: str | None = None) -> list[RuleT
     return rules
 
 
+Alternative: TypeAlias = tuple[int, list[GrammarNode]]  # its weight, and its nodes in sequence
+
+
 class DemoGrammar:
     """The rules of one language over the lexicons of the world."""
 
@@ -335,52 +337,38 @@ class DemoGrammar:
                 raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
             self.rules[rule.name] = AlternativeNode()
         for rule in texts:
-            alternatives = ((text.replace("¶", "\n").replace("_", " "), at) for text, at in rule.alternatives)
-            node = self.rules[rule.name]
-            node.nodes, node.odds = self._alternatives(alternatives)
+            texts_with_spaces = ((text.replace("¶", "\n").replace("_", " "), at) for text, at in rule.alternatives)
+            choice = _choose([self._parse_alternative(text, location) for text, location in texts_with_spaces])
+            self.rules[rule.name].nodes, self.rules[rule.name].odds = choice.nodes, choice.odds
 
-    def _alternatives(
-        self, alternatives: Iterable[tuple[str, Location]]
-    ) -> tuple[tuple[GrammarNode, ...], ChoiceProbabilities]:
-        nodes, factors = [], []
-        for alternative, location in alternatives:
-            weight = _WEIGHT.match(alternative)
-            factors.append(int(weight[1]) if weight else 1)
-            nodes.append(self._sequence(alternative[weight.end() if weight else 0 :], location))
-        weights = map(mul, factors, zipf_weights(len(nodes), shift=FLATNESS))
-        return tuple(nodes), ChoiceProbabilities(list(weights))
-
-    def _sequence(self, text: str, location: Location) -> GrammarNode:
-        nodes: list[GrammarNode] = []
-        position = 0
-        while position < len(text):
-            end = self._element_end(text, position, location)
-            element, position = text[position:end], end
-            if element[0] == "[":
-                inner = ((alternative, location) for alternative in _split_alternatives(element[1:-1]))
-                nodes.append(AlternativeNode(*self._alternatives(inner)))
-            elif element[0] == "<":
-                nodes.append(self._reference(element[1:-1], location))
+    def _parse_alternative(self, text: str, location: Location) -> Alternative:
+        brackets: list[list[Alternative]] = [[(1, [])]]  # the alternatives of every open bracket, outside of all first
+        for token in _TOKEN.findall(text):
+            _, nodes = brackets[-1][-1]
+            if token == "[":
+                brackets.append([(1, [])])
+            elif token == "|" and len(brackets) > 1:
+                brackets[-1].append((1, []))
+            elif token == "]" and len(brackets) > 1:
+                inner = _choose(brackets.pop())
+                brackets[-1][-1][1].append(inner)
+            elif token[0] == "<":
+                nodes.append(self._reference(token, location))
+            elif not nodes and (weight := _WEIGHT.match(token)):
+                words = token[weight.end() :]
+                brackets[-1][-1] = int(weight[1]), [LiteralNode(words)] if words else []
             else:
-                nodes.append(LiteralNode(element))
-        return nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes))
-
-    def _element_end(self, text: str, start: int, location: Location) -> int:
-        """Where the element that begins here ends: a bracket with all inside it, a reference, or plain words."""
-        if text[start] == "<":
-            end = text.find(">", start)
-            return end + 1 if end >= 0 else self._fail(f"a < that never closes in {text!r}", location)
-        if text[start] != "[":
-            match = re.compile(r"[<\[]").search(text, start)
-            return match.start() if match else len(text)
-        depths = enumerate(_bracket_depths(text[start:]), start + 1)
-        end = next((end for end, depth in depths if depth == 0), None)
-        return end or self._fail(f"a [ that never closes in {text!r}", location)
+                nodes.append(LiteralNode(token))
+        if len(brackets) > 1:
+            self._fail(f"a [ that never closes in {text!r}", location)
+        return brackets[0][0]
 
     def _reference(self, text: str, location: Location) -> GrammarNode:
-        match = _REFERENCE.fullmatch(text)
+        match = (
+            _REFERENCE.fullmatch(text[1:-1]) if text.endswith(">") else self._fail(f"{text!r} never closes", location)
+        )
         if not match:
-            self._fail(f"<{text}> is no reference", location)
+            self._fail(f"{text} is no reference", location)
         name, form = match["name"], match["form"] or ""
         if not match["variable"] and name[0].isupper():
             return ReferenceNode(name, f"{self.language}.{form}")
@@ -404,13 +392,9 @@ class DemoGrammar:
         raise ForebearError(description, file=location.file, line=location.line)
 
 
-def _bracket_depths(text: str) -> Iterator[int]:
-    """The number of open brackets after each character."""
-    return accumulate((char == "[") - (char == "]") for char in text)
-
-
-def _split_alternatives(text: str) -> list[str]:
-    """The alternatives of a bracket, split at the bars that are in no inner bracket."""
-    depths = zip(text, _bracket_depths(text), strict=True)
-    bars = [position for position, char_and_depth in enumerate(depths) if char_and_depth == ("|", 0)]
-    return [text[start + 1 : end] for start, end in pairwise((-1, *bars, len(text)))]
+def _choose(alternatives: Sequence[Alternative]) -> AlternativeNode:
+    weights = zipf_weights(len(alternatives), shift=FLATNESS)
+    odds = ChoiceProbabilities([factor * weight for (factor, _), weight in zip(alternatives, weights, strict=True)])
+    return AlternativeNode(
+        tuple(nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes)) for _, nodes in alternatives), odds
+    )

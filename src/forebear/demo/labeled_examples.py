@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from forebear.data.labeled.tag_schemes import entities_to_iobes
 from forebear.data.sentences import sentence_ends
@@ -208,22 +208,18 @@ def _answers(chooser: RandomSource, language: str, label: str) -> DemoQuestion:
 def _story_with_questions(
     chooser: RandomSource, language: str
 ) -> tuple[GenerationState, list[tuple[int, EntityMention]]]:
-    """A story, the numbers of the questions that it answers, and the mentions that are the answers."""
+    """A story, the numbers of the questions that it answers, and the first mentions by name of the answers."""
     questions = world.story_questions()
     story_kind = _pick(chooser, sorted(questions))
     generation = _run_rule(chooser, language, f"story.{story_kind}")
-    return generation, [
-        (number, mention)
-        for answer, known, number in questions[story_kind]
-        if all(other in generation.memory for other in known) and (mention := _first_mention(generation, answer))
-    ]
-
-
-def _first_mention(generation: GenerationState, variable: str) -> EntityMention | None:
-    """The first mention by name of the entry that a variable has at the end."""
-    entry = generation.memory.get(variable)
-    mentions = (mention for mention in generation.mentions if mention.variable == variable and mention.entry is entry)
-    return next((mention for mention in mentions if mention.form in _NAMING_FORMS), None)
+    options = []
+    for answer, known, number in questions[story_kind]:
+        entry = generation.memory.get(answer)  # that the variable has at the end
+        for mention in generation.mentions:
+            if mention.variable == answer and mention.entry is entry and mention.form in _NAMING_FORMS:
+                options += [(number, mention)] if all(other in generation.memory for other in known) else []
+                break
+    return generation, options
 
 
 def _answer_span(generation: GenerationState, mention: EntityMention) -> tuple[int, str]:
@@ -342,7 +338,13 @@ def format_task_file(name: str, examples: Iterable[DemoExample]) -> Iterator[str
     """The text of a file with these examples, in pieces."""
     kind = "translation" if name == "parallel" else TASK_FILES[name][0]
     if kind == "answering":
-        yield json.dumps(_squad(examples), ensure_ascii=False) + "\n"
+        data = []
+        for number, example in enumerate(examples):
+            assert isinstance(example, DemoQuestion)
+            answer = {"text": example.answer_text, "answer_start": example.start}
+            question = {"id": str(number), "question": example.question, "answers": [answer]}
+            data.append({"title": str(number), "paragraphs": [{"context": example.passage, "qas": [question]}]})
+        yield json.dumps({"version": "1.1", "data": data}, ensure_ascii=False) + "\n"
         return
     yield TABLE_HEADERS.get(kind, "")
     for example in examples:
@@ -356,16 +358,6 @@ def format_task_file(name: str, examples: Iterable[DemoExample]) -> Iterator[str
                 yield f"{_one_line(example.first)}\t{_one_line(example.second)}\t{example.label}\n"
             case DemoTranslation():
                 yield f"{_one_line(example.english)}\t{_one_line(example.chinese)}\n"
-
-
-def _squad(examples: Iterable[DemoExample]) -> dict[str, Any]:
-    data = []
-    for number, example in enumerate(examples):
-        assert isinstance(example, DemoQuestion)
-        answer = {"text": example.answer_text, "answer_start": example.start}
-        question = {"id": str(number), "question": example.question, "answers": [answer]}
-        data.append({"title": str(number), "paragraphs": [{"context": example.passage, "qas": [question]}]})
-    return {"version": "1.1", "data": data}
 
 
 def _one_line(text: str) -> str:

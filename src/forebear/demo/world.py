@@ -97,7 +97,8 @@ def grammar_for(language: str) -> DemoGrammar:
         )
     text, file = read_demo_data(f"rules_{language}.txt")
     questions = [RuleText(at.rule, at, [(row[language], at)]) for row, at in _question_rows()]
-    rules = (*parse_rules(text, language, file), *_sense_rules(language), *_meaning_rules(language), *questions)
+    meanings = [rule for rules in load_meanings().values() for rule in (rules["things"], rules[language])]
+    rules = (*parse_rules(text, language, file), *_sense_rules(language), *meanings, *questions)
     return DemoGrammar(language, world_lexicons(), rules)
 
 
@@ -149,15 +150,12 @@ def load_meanings() -> dict[str, dict[str, RuleText]]:
         else:
             named = [(wording, at._replace(rule=f"meaning.{name}")) for wording, at in wordings]
             meanings[name][heading] = RuleText(f"meaning.{name}", location, named)
+    for name, rules in meanings.items():
+        if absent := [language for language in LANGUAGES if language not in rules]:
+            raise ForebearError(
+                f"{name!r} has no wording in {absent[0]!r}", file=file, line=rules["things"].location.line
+            )
     return meanings
-
-
-def _meaning_rules(language: str) -> Iterator[RuleText]:
-    for name, rules in load_meanings().items():
-        _, location, _ = rules["things"]
-        if language not in rules:
-            raise ForebearError(f"{name!r} has no wording in {language!r}", file=location.file, line=location.line)
-        yield from (rules["things"], rules[language])
 
 
 @cache
