@@ -364,9 +364,9 @@ class DemoGrammar:
         return brackets[0][0]
 
     def _reference(self, text: str, location: Location) -> GrammarNode:
-        match = (
-            _REFERENCE.fullmatch(text[1:-1]) if text.endswith(">") else self._fail(f"{text!r} never closes", location)
-        )
+        if not text.endswith(">"):
+            self._fail(f"a < that never closes in {text!r}", location)
+        match = _REFERENCE.fullmatch(text[1:-1])
         if not match:
             self._fail(f"{text} is no reference", location)
         name, form = match["name"], match["form"] or ""
