@@ -29,10 +29,16 @@ NUM_CELLS = {
     "colors": 2, "weather": 4,
 }  # fmt: skip
 NAME_PARTS = "parts"  # the type of sections that hold parts of the names of people
-PRONOUNS = {
-    "m": {"en.he": "he", "en.him": "him", "en.his": "his", "en.self": "himself", "zh.he": "他"},
-    "f": {"en.he": "she", "en.him": "her", "en.his": "her", "en.self": "herself", "zh.he": "她"},
-}
+SEXES = {  # forms of a person's name by sex
+    "m": {
+        "en.he": "he", "en.him": "him", "en.his": "his", "en.self": "himself", "zh.he": "他",
+        "en.man": "man", "zh.man": "小伙子",
+    },
+    "f": {
+        "en.he": "she", "en.him": "her", "en.his": "her", "en.self": "herself", "zh.he": "她",
+        "en.man": "woman", "zh.man": "姑娘",
+    },
+}  # fmt: skip
 PERSON_NAME_FORMS = frozenset({"", "given", "mr"})
 TEMPERATURES = {"warm": range(22, 39), "mild": range(9, 24), "cold": range(-12, 5)}  # degrees Celsius
 ENGLISH_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
@@ -323,7 +329,7 @@ def read_demo_data(name: str) -> tuple[str, str]:
 def _people(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
     """Every surname with every given name; common surnames with common given names are the most common."""
     entries, weights = [], []
-    for tradition, sex in product(("chinese", "english"), PRONOUNS):
+    for tradition, sex in product(("chinese", "english"), SEXES):
         is_chinese = tradition == "chinese"
         surnames = sections[f"{tradition}_surname"].rows
         given_names = [row for row in sections[f"{tradition}_given_name"].rows if row.group == sex]
@@ -340,7 +346,7 @@ def _friends(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
     """People who call one another by their given names and whose surnames are unknown."""
     rows = [
         row
-        for tradition, sex in product(("english", "chinese"), PRONOUNS)
+        for tradition, sex in product(("english", "chinese"), SEXES)
         for row in sections[f"{tradition}_given_name"].rows
         # one Chinese syllable alone is no form of address
         if row.group == sex and (tradition == "english" or len(row.columns(2)[1]) > 1)
@@ -348,10 +354,7 @@ def _friends(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
     rows.sort(key=lambda row: len(row.cells[0]))  # short names are the common ones
     entries = [
         LexiconEntry(
-            row.group,
-            {"en.": row.cells[0], "zh.": row.cells[1], **PRONOUNS[row.group]},
-            "PER",
-            PERSON_NAME_FORMS,
+            row.group, {"en.": row.cells[0], "zh.": row.cells[1], **SEXES[row.group]}, "PER", PERSON_NAME_FORMS
         )
         for row in rows
     ]
@@ -365,17 +368,9 @@ def _person(surname: Sequence[str], given: Sequence[str], sex: str, *, is_chines
         forms["zh.given"] = given[1] if len(given[1]) > 1 else surname[1] + given[1]
     else:
         forms = {"en.": f"{given[0]} {surname[0]}", "zh.": f"{given[1]}·{surname[1]}", "zh.given": given[1]}
-    title, chinese_title, noun, chinese_noun = (
-        ("Mr", "先生", "man", "小伙子") if sex == "m" else ("Ms", "女士", "woman", "姑娘")
-    )
-    forms |= {
-        "en.given": given[0] if len(given[0]) > 2 or not is_chinese else forms["en."],
-        "en.mr": f"{title} {surname[0]}",
-        "zh.mr": surname[1] + chinese_title,
-        "en.man": noun,
-        "zh.man": chinese_noun,
-        **PRONOUNS[sex],
-    }
+    title, chinese_title = ("Mr", "先生") if sex == "m" else ("Ms", "女士")
+    forms |= {"en.mr": f"{title} {surname[0]}", "zh.mr": surname[1] + chinese_title, **SEXES[sex]}
+    forms["en.given"] = given[0] if len(given[0]) > 2 or not is_chinese else forms["en."]
     return LexiconEntry(sex, forms, "PER", PERSON_NAME_FORMS)
 
 
