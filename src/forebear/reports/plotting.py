@@ -7,7 +7,7 @@ import logging
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -96,10 +96,8 @@ def _register_new_fonts() -> None:
     known = {font.fname for font in font_manager.fontManager.ttflist}
     for path in font_manager.findSystemFonts():
         if path not in known:
-            try:
+            with suppress(OSError, RuntimeError):  # not a usable font
                 font_manager.fontManager.addfont(path)
-            except (OSError, RuntimeError):  # not a usable font
-                continue
 
 
 @lru_cache(256)
@@ -113,7 +111,6 @@ def font_characters(path: str) -> frozenset[int]:
 
 # --- Figures: style and output ---
 
-
 INK, SOFT, FAINT, ACCENT, BLUE = "#22201d", "#6f6a63", "#d9d4cc", "#c2410c", "#1c4f9c"
 DOTS_PER_INCH = 160  # resolution of bitmaps
 MAX_INCHES = 16.0  # maximum side length
@@ -126,21 +123,14 @@ def plot_style(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
 
     style: Any = {
         "font.family": font_families([*texts, "0123456789.,-−·…×"], otherwise),
-        "font.size": 9,
+        **dict.fromkeys(("font.size", "axes.titlesize"), 9),
         "text.parse_math": False,  # a "$" token is a dollar sign
         "axes.unicode_minus": True,
-        "axes.edgecolor": SOFT,
-        "axes.labelcolor": SOFT,
-        "axes.titlesize": 9,
+        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), SOFT),
+        **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor", "text.color"), INK),
+        **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
         "axes.linewidth": 0.6,
-        "xtick.color": SOFT,
-        "ytick.color": SOFT,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
-        "text.color": INK,
         "hatch.linewidth": 0.5,
-        "figure.facecolor": "white",
-        "savefig.facecolor": "white",
         "svg.hashsalt": "forebear",  # reproducible bytes
     }
     with matplotlib.rc_context(style), silence_font_warnings():
@@ -195,7 +185,6 @@ def title_quote(text: str, max_length: int = 48) -> str:
 
 
 # --- Placement of point labels without overlaps ---
-
 
 Box = tuple[float, float, float, float]  # left, lower, right, upper
 # Anchors of a label relative to its dot in order of preference: shift of the lower left corner by width and height.

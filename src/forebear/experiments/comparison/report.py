@@ -362,27 +362,23 @@ def task_comparison_page(comparison: TaskComparison) -> str:
         for index, row in enumerate(comparison.rows)
         if row.papers
     ]
-    best_trial = comparison.best.best if comparison.best is not None else None
-    usage = "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …"
-    sections = (
-        _verdict(verdict.task_conclusions(comparison)),
-        "" if comparison.whole else _task_plots(comparison),
-        _task_table(comparison),
-        _described_list("What papers found", "With far more text and far larger networks than here.", papers),
-        _notes("Before you believe this", _task_notes(comparison)),
-        _footer(comparison, "what was adapted in <code>tasks/</code>", usage),
-    )
-    return _page(comparison, verdict.task_headline(comparison), conditions, sections)
-
-
-def _task_plots(comparison: TaskComparison) -> str:
     first, second = (f'<figure><div class="wide">{plot_task_comparison(comparison, axis)}</div>' for axis in COST_AXES)
     legend = _legend(
         "how far the test can tell (95 %)",
         "the front: nothing that costs less is as good",
         "baseline, nothing learned" if comparison.baselines else "",
     )
-    return f"{first}{legend}</figure>{second}</figure>"
+    best_trial = comparison.best.best if comparison.best is not None else None
+    usage = "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …"
+    sections = (
+        _verdict(verdict.task_conclusions(comparison)),
+        "" if comparison.whole else f"{first}{legend}</figure>{second}</figure>",
+        _task_table(comparison),
+        _described_list("What papers found", "With far more text and far larger networks than here.", papers),
+        _notes("Before you believe this", _task_notes(comparison)),
+        _footer(comparison, "what was adapted in <code>tasks/</code>", usage),
+    )
+    return _page(comparison, verdict.task_headline(comparison), conditions, sections)
 
 
 def _task_table(comparison: TaskComparison) -> str:

@@ -69,6 +69,7 @@ class TextTrial:
 class ComparisonRow:
     """Base of comparison rows: trials, one for each seed."""
 
+    QUALITY: ClassVar[str]  # the value of a trial by which rows are compared
     name: str
     title: str
     year: int
@@ -82,9 +83,10 @@ class ComparisonRow:
         values = self.trial_values(name)
         return statistics.fmean(values) if values else None
 
-    def deviation(self, name: str) -> float | None:
-        """The standard deviation over several seeds."""
-        values = self.trial_values(name)
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation of the quality over several seeds."""
+        values = self.trial_values(self.QUALITY)
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
@@ -108,17 +110,13 @@ class ComparisonRow:
 class TextComparisonRow(ComparisonRow):
     """A model and its trials."""
 
+    QUALITY = "bits_per_byte"
     name: str
     title: str
     year: int
     idea: str = ""
     authors: str = ""
     trials: tuple[TextTrial, ...] = ()
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation of bits per byte over the seeds."""
-        return self.deviation("bits_per_byte")
 
     @property
     def lossy_features(self) -> tuple[str, ...]:
@@ -259,7 +257,7 @@ def _parse(kind: Any, value: Any) -> Any:
         kinds = [kinds[0]] * len(value) if kinds[-1] is ... else kinds
         return tuple(_parse(part, item) for part, item in zip(kinds, value, strict=True))
     if origin is dict:
-        return {key: _parse(kinds[1], item) for key, item in value.items()}
+        return {key: _parse(kinds[1], value[key]) for key in value}
     return value
 
 
@@ -298,6 +296,7 @@ class TaskComparisonRow(ComparisonRow):
     versus   its score minus that of the reference, and the noise of this difference
     """
 
+    QUALITY = "score"
     name: str
     title: str
     year: int
@@ -311,11 +310,6 @@ class TaskComparisonRow(ComparisonRow):
     @property
     def score(self) -> float | None:
         return self.mean("score")
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation of the score over the seeds."""
-        return self.deviation("score")
 
     @property
     def best(self) -> TaskTrial | None:

@@ -174,7 +174,6 @@ def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> Trial
 
 # --- Text trials ---
 
-
 TEXT_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_text_trial; serve_text_trial()"
 SAMPLE_TOKENS = 60  # length of a sample in tokens
 
@@ -334,7 +333,6 @@ def without_impossible_pair_task(plan: PretrainPlan, corpus: Corpus) -> tuple[Pr
 
 
 # --- Task trials ---
-
 
 TASK_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_task_trial; serve_task_trial()"
 EXAMPLE_SCORES_FILE = "test_parts.npy"  # in the run folder: per-example scores
