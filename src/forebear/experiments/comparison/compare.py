@@ -99,9 +99,8 @@ def _text_source(texts: PathLike | Sequence[PathLike], source: TextSource | None
     paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
     if any(path in STDIN for path in source.paths):
-        raise InputError(
-            "standard input can be read only once", hint="save the text in a file: it is read several times"
-        )
+        hint = "save the text in a file: it is read several times"
+        raise InputError("standard input can be read only once", hint=hint)
     return source
 
 
@@ -195,11 +194,7 @@ def _run_trials(
     on_progress: TrialCallback | None,
 ) -> ComparisonT:
     """Run the trials without a valid result; after each, draw conclusions and write the comparison."""
-
-    def report(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:
-        if on_progress is not None:
-            on_progress(name, seed, event)
-
+    report: TrialCallback = on_progress or (lambda name, seed, event: None)
     try:
         for planned in planned_rows:
             name = planned.row.name
@@ -402,14 +397,9 @@ def compare_on_task(
         message = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"
         raise InputError(message, hint="leave them out; --adapt-time is for learning the task")
     name, train = task
-    examples, notes = labeled_source(
-        os.fspath(train),
-        task=None if name == "auto" else name,
-        dev=None if dev is None else os.fspath(dev),
-        test=None if test is None else os.fspath(test),
-        form=form,
-        **dict(labelled or {}),
-    )
+    splits = {split: os.fspath(file) for split, file in (("dev", dev), ("test", test)) if file is not None}
+    task_name = None if name == "auto" else name
+    examples, notes = labeled_source(os.fspath(train), task=task_name, form=form, **splits, **dict(labelled or {}))
     run_paths = [os.fspath(run) for run in runs]
     participants = contenders.comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
     participants = contenders.rows_for_task(participants, examples.task, only or ())
