@@ -285,15 +285,8 @@ def _run_text_trial(job: TextTrialSpec) -> str:
     from forebear.experiments.plan import plan_pretraining
 
     source = TextSource.from_dict(job.source)
-    plan = plan_pretraining(
-        job.milestone,
-        source.paths,
-        size=job.size,
-        tokenizer=job.tokenizer,
-        vocabulary=job.vocabulary,
-        source=source,
-        settings=job.settings,
-    )
+    options = {name: getattr(job, name) for name in ("size", "tokenizer", "vocabulary", "settings")}
+    plan = plan_pretraining(job.milestone, source.paths, source=source, **options)
     # prepared before peak memory is measured: training a tokenizer may need more memory than the model
     corpus = cast("Corpus", plan.prepare_corpus())  # parallel corpora are not compared
     plan, reason = (plan, "") if "pairs" in job.settings else without_impossible_pair_task(plan, corpus)
