@@ -178,7 +178,7 @@ def test_senses_share_the_word_and_are_labelled_by_its_meaning(language: str):
     def meant(word: str, text: str) -> set[str]:
         found = set()
         for sense in world.sense_sentences(language)[word]:
-            for node in rules[f"sense.{word}.{sense}"].choice.nodes:
+            for node in rules[f"sense.{word}.{sense}"].nodes:
                 fixed = [part.text for part in getattr(node, "nodes", [node]) if isinstance(part, grammar.LiteralNode)]
                 if all(part.strip(" .,。，").lower() in text.lower() for part in fixed):
                     found.add(sense)

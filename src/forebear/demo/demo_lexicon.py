@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from itertools import accumulate
+from itertools import accumulate, product
 from math import log2
 from random import Random
 from types import MappingProxyType
@@ -17,21 +18,27 @@ from forebear.errors import ForebearError
 
 # Lexicons that are one group of another: name -> (lexicon, group).
 GROUP_LEXICONS = {
-    "outside": ("place", "out"),
-    "inside": ("place", "in"),
-    "company": ("organisation", "company"),
-    "paper": ("organisation", "paper"),
-    "school": ("organisation", "school"),
-    "fortune": ("luck", "good"),
-    "misfortune": ("luck", "bad"),
-    "calm": ("doing", "calm"),
-    "busy": ("doing", "busy"),
-    "goodtrait": ("trait", "good"),
+    "outside": ("place", "out"), "inside": ("place", "in"), "company": ("organisation", "company"),
+    "paper": ("organisation", "paper"), "school": ("organisation", "school"), "fortune": ("luck", "good"),
+    "misfortune": ("luck", "bad"), "calm": ("doing", "calm"), "busy": ("doing", "busy"), "goodtrait": ("trait", "good"),
     "badtrait": ("trait", "bad"),
-}
+}  # fmt: skip
+# Types of lexicons -> cells of a row; a place may have a third.
+NUM_CELLS = {
+    "words": 2, "adjectives": 2, "nouns": 3, "actions": 2, "names LOC": 2, "names ORG": 2, "places": 2, "dishes": 2,
+    "colors": 2, "weather": 4,
+}  # fmt: skip
 NAME_PARTS = "parts"  # the type of sections that hold parts of the names of people
-PRONOUN_FORMS = ("en.he", "en.him", "en.his", "en.self")
-PRONOUNS = {"m": ("he", "him", "his", "himself"), "f": ("she", "her", "her", "herself")}
+SEXES = {  # forms of a person's name by sex
+    "m": {
+        "en.he": "he", "en.him": "him", "en.his": "his", "en.self": "himself", "zh.he": "他",
+        "en.man": "man", "zh.man": "小伙子",
+    },
+    "f": {
+        "en.he": "she", "en.him": "her", "en.his": "her", "en.self": "herself", "zh.he": "她",
+        "en.man": "woman", "zh.man": "姑娘",
+    },
+}  # fmt: skip
 PERSON_NAME_FORMS = frozenset({"", "given", "mr"})
 TEMPERATURES = {"warm": range(22, 39), "mild": range(9, 24), "cold": range(-12, 5)}  # degrees Celsius
 ENGLISH_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
@@ -171,8 +178,8 @@ class DemoLexicon:
         object.__setattr__(self, "indices", {id(entry): index for index, entry in enumerate(self.entries)})
         for language in LANGUAGES:
             # Two entries with one name would give a text two derivations, and `bits` would only be an upper bound.
-            names = [entry.form(language) for entry in self.entries]
-            if doubled := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else None:
+            names = Counter(entry.form(language) for entry in self.entries)
+            if doubled := [name for name, count in names.items() if count > 1]:
                 raise ForebearError(f"lexicon {self.name!r} has {sorted(doubled)} twice in {language!r}")
 
 
@@ -196,9 +203,8 @@ class LexiconRow:
     def columns(self, count: int) -> tuple[str, ...]:
         """The cells, of which there must be `count`."""
         if len(self.cells) != count:
-            raise ForebearError(
-                f"{count} cells separated by | are expected, found {len(self.cells)}", file=self.file, line=self.line
-            )
+            message = f"{count} cells separated by | are expected, found {len(self.cells)}"
+            raise ForebearError(message, file=self.file, line=self.line)
         return self.cells
 
 
@@ -239,95 +245,58 @@ def parse_lexicon_file(text: str, file: str) -> dict[str, LexiconSection]:
 
 def section_lexicon(section: LexiconSection) -> DemoLexicon:
     """The lexicon of a section, by its type."""
-    make_entry = _ENTRY_TYPES.get(section.type)
-    if make_entry is None:
-        known = ", ".join(_ENTRY_TYPES)
-        raise ForebearError(
-            f"no type of lexicon is called {section.type!r}; there are: {known}", file=section.file, line=section.line
-        )
-    return make_lexicon(section.name, [make_entry(row) for row in section.rows])
+    if section.type not in NUM_CELLS:
+        known = ", ".join(NUM_CELLS)
+        message = f"no type of lexicon is called {section.type!r}; there are: {known}"
+        raise ForebearError(message, file=section.file, line=section.line)
+    label = section.type.removeprefix("names ") if section.type in ("names LOC", "names ORG") else ""
+    name_forms = frozenset({""}) if label else frozenset()
+    entries = [LexiconEntry(row.group, _forms(section.type, row), label, name_forms) for row in section.rows]
+    return make_lexicon(section.name, entries)
 
 
-def _word(row: LexiconRow) -> LexiconEntry:
-    english, chinese = row.columns(2)
-    return LexiconEntry(row.group, {"en.": english, "zh.": chinese})
-
-
-def _adjective(row: LexiconRow) -> LexiconEntry:
-    english, chinese = row.columns(2)
-    return LexiconEntry(row.group, {"en.": english, "en.a": with_article(english), "zh.": chinese})
-
-
-def _color(row: LexiconRow) -> LexiconEntry:
-    english, chinese = row.columns(2)
-    return LexiconEntry(row.group, {"en.": english, "en.a": with_article(english), "zh.": f"{chinese}色"})
-
-
-def _noun(row: LexiconRow) -> LexiconEntry:
-    english, chinese, measure = row.columns(3)
-    singular, _, irregular = english.partition("/")
-    forms = {"en.": singular, "en.a": with_article(singular), "en.the": f"the {singular}"}
-    forms |= {"en.s": irregular or plural(singular)}
-    forms |= {"zh.": chinese, "zh.a": f"一{measure}{chinese}", "zh.this": f"这{measure}{chinese}", "zh.m": measure}
-    return LexiconEntry(row.group, forms)
-
-
-def _action(row: LexiconRow) -> LexiconEntry:
-    english, chinese = row.columns(2)
-    verb, space, rest = english.partition(" ")
-    chinese_verb, _, chinese_rest = chinese.partition(" ")
-    forms = {
-        "en.": english,
-        "en.past": past_tense(verb) + space + rest,
-        "en.ing": present_participle(verb) + space + rest,
-        "en.s": plural(verb) + space + rest,
-        "en.done": past_participle(verb) + space + rest,
-        "zh.": chinese_verb + chinese_rest,
-        "zh.past": f"{chinese_verb}了{chinese_rest}",
-        "zh.ing": f"在{chinese_verb}{chinese_rest}",
-        "zh.once": f"{chinese_verb}过{chinese_rest}",
-    }
-    return LexiconEntry(row.group, forms)
-
-
-def _proper_name(row: LexiconRow, label: str) -> LexiconEntry:
-    english, chinese = row.columns(2)
-    return LexiconEntry(row.group, {"en.": english, "zh.": chinese}, label, frozenset({""}))
-
-
-def _place(row: LexiconRow) -> LexiconEntry:
-    english, chinese, *_ = row.cells if len(row.cells) == 3 else row.columns(2)
-    _, article, noun = english.partition("the ")
-    if not article:
-        raise ForebearError(f"{english!r} has no article", file=row.file, line=row.line)
-    forms = {"en.": f"the {noun}", "en.at": english, "en.to": f"to the {noun}"}
-    return LexiconEntry(row.group, forms | {"zh.": chinese, "zh.at": "在" + "".join(row.cells[1:])})
-
-
-def _dish(row: LexiconRow) -> LexiconEntry:
-    english, chinese = row.columns(2)
-    is_plural = english.endswith("s")
-    forms = {"en.": english, "en.is": "are" if is_plural else "is", "en.was": "were" if is_plural else "was"}
-    return LexiconEntry(row.group, forms | {"zh.": chinese})
-
-
-def _weather(row: LexiconRow) -> LexiconEntry:
-    noun, sky, chinese, chinese_sky = row.columns(4)
-    return LexiconEntry(row.group, {"en.": noun, "en.sky": sky, "zh.": chinese, "zh.sky": chinese_sky})
-
-
-_ENTRY_TYPES: dict[str, Callable[[LexiconRow], LexiconEntry]] = {
-    "words": _word,
-    "adjectives": _adjective,
-    "nouns": _noun,
-    "actions": _action,
-    "names LOC": lambda row: _proper_name(row, "LOC"),
-    "names ORG": lambda row: _proper_name(row, "ORG"),
-    "places": _place,
-    "dishes": _dish,
-    "colors": _color,
-    "weather": _weather,
-}
+def _forms(section_type: str, row: LexiconRow) -> dict[str, str]:
+    """The forms of an entry by "language.form"."""
+    has_preposition = section_type == "places" and len(row.cells) == 3
+    english, chinese, *others = row.cells if has_preposition else row.columns(NUM_CELLS[section_type])
+    forms = {"en.": english, "zh.": chinese}
+    match section_type:
+        case "adjectives":
+            return forms | {"en.a": with_article(english)}
+        case "colors":
+            return forms | {"en.a": with_article(english), "zh.": f"{chinese}色"}
+        case "nouns":
+            (measure,) = others
+            singular, _, irregular = english.partition("/")
+            forms |= {"en.": singular, "en.a": with_article(singular), "en.the": f"the {singular}"}
+            forms |= {"en.s": irregular or plural(singular)}
+            return forms | {"zh.a": f"一{measure}{chinese}", "zh.this": f"这{measure}{chinese}", "zh.m": measure}
+        case "actions":
+            verb, space, rest = english.partition(" ")
+            chinese_verb, _, chinese_rest = chinese.partition(" ")
+            return forms | {
+                "en.past": past_tense(verb) + space + rest,
+                "en.ing": present_participle(verb) + space + rest,
+                "en.s": plural(verb) + space + rest,
+                "en.done": past_participle(verb) + space + rest,
+                "zh.": chinese_verb + chinese_rest,
+                "zh.past": f"{chinese_verb}了{chinese_rest}",
+                "zh.ing": f"在{chinese_verb}{chinese_rest}",
+                "zh.once": f"{chinese_verb}过{chinese_rest}",
+            }
+        case "places":
+            _, article, noun = english.partition("the ")
+            if not article:
+                raise ForebearError(f"{english!r} has no article", file=row.file, line=row.line)
+            chinese_at = "在" + "".join(row.cells[1:])
+            return forms | {"en.": f"the {noun}", "en.at": english, "en.to": f"to the {noun}", "zh.at": chinese_at}
+        case "dishes":
+            is_plural = english.endswith("s")
+            return forms | {"en.is": "are" if is_plural else "is", "en.was": "were" if is_plural else "was"}
+        case "weather":
+            sky, (chinese, chinese_sky) = chinese, others
+            return {"en.": english, "en.sky": sky, "zh.": chinese, "zh.sky": chinese_sky}
+    return forms
 
 
 # --- The lexicons of the demo's world ---
@@ -344,7 +313,10 @@ def world_lexicons() -> MappingProxyType[str, DemoLexicon]:
         make_lexicon(name, [entry for entry in by_name[whole].entries if entry.kind == group])
         for name, (whole, group) in GROUP_LEXICONS.items()
     ]
-    lexicons += [_people(sections), _friends(sections), *_temperatures(), *_numbers()]
+    for name, temperatures in TEMPERATURES.items():
+        entries = [_temperature(name, degrees) for degrees in temperatures]
+        lexicons.append(make_lexicon(name, entries, [1.0] * len(entries)))
+    lexicons += [_people(sections), _friends(sections), *_numbers()]
     return MappingProxyType({lexicon.name: lexicon for lexicon in lexicons})
 
 
@@ -357,34 +329,35 @@ def read_demo_data(name: str) -> tuple[str, str]:
 def _people(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
     """Every surname with every given name; common surnames with common given names are the most common."""
     entries, weights = [], []
-    for tradition in ("chinese", "english"):
+    for tradition, sex in product(("chinese", "english"), SEXES):
+        is_chinese = tradition == "chinese"
         surnames = sections[f"{tradition}_surname"].rows
-        for sex in PRONOUNS:
-            given_names = [row for row in sections[f"{tradition}_given_name"].rows if row.group == sex]
-            for surname, surname_weight in zip(surnames, zipf_weights(len(surnames), 4), strict=True):
-                for given, given_weight in zip(given_names, zipf_weights(len(given_names), 4), strict=True):
-                    if surname.columns(2)[0] != given.columns(2)[0]:  # Li Li would look like a mistake
-                        is_chinese = tradition == "chinese"
-                        entries.append(_person(surname.cells, given.cells, sex, is_chinese=is_chinese))
-                        weights.append(surname_weight * given_weight * (1.0 if is_chinese else 1.2))
+        given_names = [row for row in sections[f"{tradition}_given_name"].rows if row.group == sex]
+        weighted_surnames = zip(surnames, zipf_weights(len(surnames), 4), strict=True)
+        weighted_given_names = zip(given_names, zipf_weights(len(given_names), 4), strict=True)
+        for (surname, surname_weight), (given, given_weight) in product(weighted_surnames, weighted_given_names):
+            if surname.columns(2)[0] != given.columns(2)[0]:  # Li Li would look like a mistake
+                entries.append(_person(surname.cells, given.cells, sex, is_chinese=is_chinese))
+                weights.append(surname_weight * given_weight * (1.0 if is_chinese else 1.2))
     return make_lexicon("person", entries, weights)
 
 
 def _friends(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
     """People who call one another by their given names and whose surnames are unknown."""
-    rows = [row for sex in PRONOUNS for row in sections["english_given_name"].rows if row.group == sex]
-    rows += [
+    rows = [
         row
-        for sex in PRONOUNS
-        for row in sections["chinese_given_name"].rows
-        if row.group == sex and len(row.columns(2)[1]) > 1  # one syllable alone is no form of address
+        for tradition, sex in product(("english", "chinese"), SEXES)
+        for row in sections[f"{tradition}_given_name"].rows
+        # one Chinese syllable alone is no form of address
+        if row.group == sex and (tradition == "english" or len(row.columns(2)[1]) > 1)
     ]
     rows.sort(key=lambda row: len(row.cells[0]))  # short names are the common ones
-    entries = []
-    for row in rows:
-        forms = {"en.": row.cells[0], "zh.": row.cells[1], "zh.he": "他" if row.group == "m" else "她"}
-        forms |= dict(zip(PRONOUN_FORMS, PRONOUNS[row.group], strict=True))
-        entries.append(LexiconEntry(row.group, forms, "PER", PERSON_NAME_FORMS))
+    entries = [
+        LexiconEntry(
+            row.group, {"en.": row.cells[0], "zh.": row.cells[1], **SEXES[row.group]}, "PER", PERSON_NAME_FORMS
+        )
+        for row in rows
+    ]
     return make_lexicon("friend", entries)
 
 
@@ -395,20 +368,10 @@ def _person(surname: Sequence[str], given: Sequence[str], sex: str, *, is_chines
         forms["zh.given"] = given[1] if len(given[1]) > 1 else surname[1] + given[1]
     else:
         forms = {"en.": f"{given[0]} {surname[0]}", "zh.": f"{given[1]}·{surname[1]}", "zh.given": given[1]}
-    forms |= {"en.given": given[0] if len(given[0]) > 2 or not is_chinese else forms["en."]}
-    is_man = sex == "m"
-    forms |= {"en.mr": ("Mr " if is_man else "Ms ") + surname[0], "zh.mr": surname[1] + ("先生" if is_man else "女士")}
-    forms |= dict(zip(PRONOUN_FORMS, PRONOUNS[sex], strict=True))
-    forms |= {"zh.he": "他" if is_man else "她"}
-    forms |= {"en.man": "man" if is_man else "woman", "zh.man": "小伙子" if is_man else "姑娘"}
+    title, chinese_title = ("Mr", "先生") if sex == "m" else ("Ms", "女士")
+    forms |= {"en.mr": f"{title} {surname[0]}", "zh.mr": surname[1] + chinese_title, **SEXES[sex]}
+    forms["en.given"] = given[0] if len(given[0]) > 2 or not is_chinese else forms["en."]
     return LexiconEntry(sex, forms, "PER", PERSON_NAME_FORMS)
-
-
-def _temperatures() -> list[DemoLexicon]:
-    return [
-        make_lexicon(name, [_temperature(name, degrees) for degrees in temperatures], [1.0] * len(temperatures))
-        for name, temperatures in TEMPERATURES.items()
-    ]
 
 
 def _temperature(kind: str, degrees: int) -> LexiconEntry:
@@ -421,26 +384,24 @@ def _temperature(kind: str, degrees: int) -> LexiconEntry:
 
 
 def _numbers() -> list[DemoLexicon]:
-    def count_entry(number: int) -> LexiconEntry:
+    def number_entry(number: int, chinese: str) -> LexiconEntry:
         english = ENGLISH_NUMBERS[number] if number < len(ENGLISH_NUMBERS) else str(number)
-        chinese, digits = _chinese_count(number), str(number)
-        return LexiconEntry("", {"en.": english, "en.digits": digits, "zh.": chinese, "zh.digits": digits})
+        return LexiconEntry("", {"en.": english, "en.digits": str(number), "zh.": chinese, "zh.digits": str(number)})
 
     def digits_entry(number: int) -> LexiconEntry:
         return LexiconEntry("", {"en.": str(number), "zh.": str(number)})
 
-    few, many = [count_entry(number) for number in range(2, 10)], [count_entry(number) for number in range(11, 80)]
-    years = [digits_entry(year) for year in range(1931, 2000)]
-    hours = [LexiconEntry("", {"en.": ENGLISH_NUMBERS[hour], "zh.": _chinese_count(hour)}) for hour in range(1, 13)]
-    prices = [digits_entry(price) for price in (*range(8, 60, 2), *range(60, 200, 10))]
-    goals = [LexiconEntry("", {"en.": ENGLISH_NUMBERS[goal], "zh.": _chinese_number(goal)}) for goal in range(2, 7)]
+    def counts(numbers: range) -> list[LexiconEntry]:
+        return [number_entry(number, _chinese_count(number)) for number in numbers]
+
+    many, years = counts(range(11, 80)), [digits_entry(year) for year in range(1931, 2000)]
     return [
-        make_lexicon("few", few),
+        make_lexicon("few", counts(range(2, 10))),
         make_lexicon("many", many, [1.0] * len(many)),
         make_lexicon("year", years, [1.0] * len(years)),
-        make_lexicon("hour", hours),
-        make_lexicon("price", prices),
-        make_lexicon("goals", goals),
+        make_lexicon("hour", counts(range(1, 13))),
+        make_lexicon("price", [digits_entry(price) for price in (*range(8, 60, 2), *range(60, 200, 10))]),
+        make_lexicon("goals", [number_entry(goal, _chinese_number(goal)) for goal in range(2, 7)]),
     ]
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import sysconfig
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
@@ -57,18 +58,12 @@ def manual_documents() -> tuple[str, ...]:
     return tuple(documents)
 
 
-def manual_size() -> int:
-    """The bytes of all documents of the manual in UTF-8."""
-    return sum(len(document.encode()) for document in manual_documents())
-
-
-def _topics() -> Iterator[list[str]]:
+def _topics() -> list[list[str]]:
     try:
         from pydoc_data.topics import topics
     except ImportError:  # some distributions strip it; the docstrings remain
-        return
-    for name in sorted(topics):
-        yield [topics[name]]
+        return []
+    return [[topics[name]] for name in sorted(topics)]
 
 
 def _modules() -> Iterator[list[str]]:
@@ -77,11 +72,8 @@ def _modules() -> Iterator[list[str]]:
         subfolders[:] = sorted(set(subfolders) - SKIPPED_FOLDERS)  # site-packages may be far larger than the library
         for name in sorted(files):
             if name.endswith(".py"):
-                try:
-                    program = Path(folder, name).read_text(encoding="utf-8")
-                except (OSError, UnicodeDecodeError):  # a corrupt file of the installation: skipped
-                    continue
-                yield list(_docstrings(program))
+                with suppress(OSError, UnicodeDecodeError):  # a corrupt file of the installation
+                    yield list(_docstrings(Path(folder, name).read_text(encoding="utf-8")))
 
 
 def _docstrings(program: str) -> Iterator[str]:
@@ -90,12 +82,10 @@ def _docstrings(program: str) -> Iterator[str]:
     Python's own parser finds the same strings, ten times slower.
     """
     for match in _DOCSTRING.finditer(program):
-        try:
+        with suppress(SyntaxError, ValueError):  # not a string
             text = ast.literal_eval(match["string"])
-        except (SyntaxError, ValueError):  # not a string
-            continue
-        if isinstance(text, str):
-            yield text
+            if isinstance(text, str):
+                yield text
 
 
 def _prose(text: str) -> Iterator[str]:
@@ -110,8 +100,7 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    text = _BULLET.sub("", text)
-    text = _ROLE.sub(r"\1", text)
+    text = _ROLE.sub(r"\1", _BULLET.sub("", text))
     text = _FOOTNOTE.sub("", _STRESSED.sub(r"\1", _QUOTED.sub(r"\1", text)))
     text = re.sub(r"\s*::$", ":", text)
     return re.sub(r"\s+", " ", text).strip()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log2
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -20,6 +20,7 @@ _REFERENCE = re.compile(
     r"(?P<silent>~)?(?:(?P<variable>[A-Z]\w*)=)?(?P<name>\w[\w.]*?)(?P<others>(?:-[A-Z]\w*)*)"
     r"(?:\.(?P<form>\w+))?(?:@(?P<on>[A-Z]\w*))?(?:(?P<apart>[*+])(?P<count>\d))?"
 )
+_TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of an alternative
 _WEIGHT = re.compile(r"(\d+)\* ?")
 FLATNESS = 5  # of the weights of alternatives, by rank: the first of ten is three times as likely as the last
 _HEAD = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
@@ -31,7 +32,11 @@ class EntityMention(NamedTuple):
     piece: int
     variable: str
     entry: LexiconEntry
-    form: str
+    key: str  # language.form
+
+    @property
+    def form(self) -> str:
+        return self.key.partition(".")[2]
 
 
 @dataclass(slots=True)
@@ -42,6 +47,10 @@ class GenerationState:
     pieces: list[str] = field(default_factory=list)
     memory: dict[str, LexiconEntry] = field(default_factory=dict)
     mentions: list[EntityMention] = field(default_factory=list)
+
+    def name(self, variable: str, entry: LexiconEntry, key: str) -> None:
+        self.mentions.append(EntityMention(len(self.pieces), variable, entry, key))
+        self.pieces.append(entry.forms[key])
 
     def text(self) -> str:
         return _HEAD.sub(lambda match: match[0].upper(), "".join(self.pieces))
@@ -60,7 +69,7 @@ class ParseInput:
         return position in self.heads and self.text.startswith(piece[:1].upper() + piece[1:], position)
 
 
-Rest: TypeAlias = "tuple[ParsableNode, Rest] | tuple[()]"
+Rest: TypeAlias = "tuple[GrammarNode, Rest] | tuple[()]"
 
 
 class ParseState(NamedTuple):
@@ -72,16 +81,12 @@ class ParseState(NamedTuple):
     bits: float
 
 
-class ParsableNode(Protocol):
-    """A node that can be parsed."""
-
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
-
-
-class GrammarNode(ParsableNode, Protocol):
-    """A node that can also be generated."""
+class GrammarNode(Protocol):
+    """A node that can be generated and parsed."""
 
     def write(self, generation: GenerationState) -> None: ...
+
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
 
 
 def readings(node: GrammarNode, text: str) -> Iterator[float]:
@@ -121,13 +126,11 @@ class LiteralNode:
             yield state._replace(position=state.position + len(self.text))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class SequenceNode:
     """Nodes in sequence."""
 
-    __slots__ = ("nodes",)
-
-    def __init__(self, nodes: Sequence[GrammarNode]) -> None:
-        self.nodes = tuple(nodes)
+    nodes: tuple[GrammarNode, ...]
 
     def write(self, generation: GenerationState) -> None:
         for node in self.nodes:
@@ -140,13 +143,12 @@ class SequenceNode:
         yield state._replace(rest=rest)
 
 
+@dataclass(eq=False, slots=True)
 class AlternativeNode:
-    """One of several nodes."""
+    """One of several nodes; those of a rule are filled in after its first reference: rules may refer to one another."""
 
-    __slots__ = ("nodes", "odds")
-
-    def __init__(self, nodes: Sequence[GrammarNode], odds: ChoiceProbabilities) -> None:
-        self.nodes, self.odds = tuple(nodes), odds
+    nodes: tuple[GrammarNode, ...] = ()
+    odds: ChoiceProbabilities = field(default_factory=lambda: ChoiceProbabilities([]))
 
     def write(self, generation: GenerationState) -> None:
         self.nodes[generation.chooser.choose(self.odds)].write(generation)
@@ -156,90 +158,59 @@ class AlternativeNode:
             yield state._replace(rest=(node, state.rest), bits=state.bits + bits)
 
 
-class RuleNode:
-    """A named choice, filled in after its first reference, as rules may refer to one another."""
-
-    __slots__ = ("choice", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.choice = AlternativeNode((), ChoiceProbabilities([1.0]))
-
-    def write(self, generation: GenerationState) -> None:
-        self.choice.write(generation)
-
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.choice.read(parse_input, state)
-
-
+@dataclass(frozen=True, eq=False, slots=True)
 class SubsetNode:
-    """Some different alternatives of a rule, in any order, with a separator between them."""
+    """Some different alternatives of a rule, in any order, with a separator between them.
 
-    __slots__ = ("count", "rule", "separator")
+    taken  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
+    """
 
-    def __init__(self, rule: RuleNode, count: int, separator: str) -> None:
-        self.rule, self.count, self.separator = rule, count, separator
+    rule: AlternativeNode
+    count: int
+    separator: str
+    taken: frozenset[int] = frozenset()
 
     def write(self, generation: GenerationState) -> None:
-        choice, excluded = self.rule.choice, set[int]()
+        rule, excluded = self.rule, set[int]()
         for number in range(self.count):
             if number and self.separator:
                 generation.pieces.append(self.separator)
-            index = generation.chooser.choose_without(choice.odds, excluded)
+            index = generation.chooser.choose_without(rule.odds, excluded)
             excluded.add(index)
-            choice.nodes[index].write(generation)
+            rule.nodes[index].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return _SubsetContinuation(self, frozenset()).read(parse_input, state)
-
-
-@dataclass(frozen=True, slots=True)
-class _SubsetContinuation:
-    """The rest of a `SubsetNode` when some alternatives are used; occurs in parsing only."""
-
-    node: SubsetNode
-    taken: frozenset[int]
-
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        choice, position = self.node.rule.choice, state.position
-        if self.taken and self.node.separator:
-            if not parse_input.shows(self.node.separator, position):
+        position = state.position
+        if self.taken and self.separator:
+            if not parse_input.shows(self.separator, position):
                 return
-            position += len(self.node.separator)
-        for index, node in enumerate(choice.nodes):
+            position += len(self.separator)
+        for index, node in enumerate(self.rule.nodes):
             if index not in self.taken:
-                excluded = self.taken | {index}
-                rest = (
-                    state.rest
-                    if len(excluded) == self.node.count
-                    else (_SubsetContinuation(self.node, excluded), state.rest)
-                )
-                bits = state.bits + choice.odds.bits_without(index, self.taken)
+                taken = self.taken | {index}
+                rest = state.rest if len(taken) == self.count else (replace(self, taken=taken), state.rest)
+                bits = state.bits + self.rule.odds.bits_without(index, self.taken)
                 yield ParseState(position, state.known, (node, rest), bits)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class LexiconNode:
     """Chooses an entry of a lexicon, remembers it if there is a variable, and writes it unless silent."""
 
-    __slots__ = ("_by_first_char", "form", "key", "lexicon", "others", "silent", "variable")
-
-    def __init__(self, lexicon: DemoLexicon, key: str, variable: str, others: tuple[str, ...], silent: bool) -> None:
-        self.lexicon, self.key, self.variable, self.others, self.silent = lexicon, key, variable, others, silent
-        self.form = key.partition(".")[2]
-        self._by_first_char: dict[str, list[int]] = {}
+    lexicon: DemoLexicon
+    key: str
+    variable: str
+    others: tuple[str, ...]
+    silent: bool
+    _by_first_char: dict[str, list[int]] = field(default_factory=dict)
 
     def write(self, generation: GenerationState) -> None:
-        excluded = self._excluded_indices(generation.memory)
-        if excluded:
-            index = generation.chooser.choose_without(self.lexicon.odds, excluded)
-        else:
-            index = generation.chooser.choose(self.lexicon.odds)
-        entry = self.lexicon.entries[index]
+        odds, chooser, excluded = self.lexicon.odds, generation.chooser, self._excluded_indices(generation.memory)
+        entry = self.lexicon.entries[chooser.choose_without(odds, excluded) if excluded else chooser.choose(odds)]
         if self.variable:
             generation.memory[self.variable] = entry
         if not self.silent:
-            generation.mentions.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
-            generation.pieces.append(entry.forms[self.key])
+            generation.name(self.variable, entry, self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         excluded = self._excluded_indices(state.known)
@@ -266,18 +237,15 @@ class LexiconNode:
         return {places[id(known[other])] for other in self.others if id(known[other]) in places}
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class ReferenceNode:
     """Writes a remembered entry again, in some form."""
 
-    __slots__ = ("form", "key", "variable")
-
-    def __init__(self, variable: str, key: str) -> None:
-        self.variable, self.key, self.form = variable, key, key.partition(".")[2]
+    variable: str
+    key: str
 
     def write(self, generation: GenerationState) -> None:
-        entry = generation.memory[self.variable]
-        generation.mentions.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
-        generation.pieces.append(entry.forms[self.key])
+        generation.name(self.variable, generation.memory[self.variable], self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         piece = state.known[self.variable].forms[self.key]
@@ -285,19 +253,18 @@ class ReferenceNode:
             yield state._replace(position=state.position + len(piece))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class ConditionalNode:
     """The rule for the kind of a remembered entry: after rain follows what rain does."""
 
-    __slots__ = ("rules", "variable")
-
-    def __init__(self, variable: str, rules: dict[str, RuleNode]) -> None:
-        self.variable, self.rules = variable, rules
+    variable: str
+    rules: dict[str, AlternativeNode]
 
     def write(self, generation: GenerationState) -> None:
-        self.rules[generation.memory[self.variable].kind].choice.write(generation)
+        self.rules[generation.memory[self.variable].kind].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.rules[state.known[self.variable].kind].choice.read(parse_input, state)
+        return self.rules[state.known[self.variable].kind].read(parse_input, state)
 
 
 # --- The notation of rules ---
@@ -354,73 +321,61 @@ def parse_rules(text: str, language: str, file: str | None = None) -> list[RuleT
     return rules
 
 
+Alternative: TypeAlias = tuple[int, list[GrammarNode]]  # its weight, and its nodes in sequence
+
+
 class DemoGrammar:
     """The rules of one language over the lexicons of the world."""
 
     def __init__(self, language: str, lexicons: Mapping[str, DemoLexicon], rules: Iterable[RuleText]) -> None:
         self.language, self.lexicons = language, lexicons
-        self.rules: dict[str, RuleNode] = {}
+        self.rules: dict[str, AlternativeNode] = {}
         texts = list(rules)
         for rule in texts:
             if rule.name in self.rules or rule.name in lexicons:
                 file, line = rule.location.file, rule.location.line
                 raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
-            self.rules[rule.name] = RuleNode(rule.name)
+            self.rules[rule.name] = AlternativeNode()
         for rule in texts:
-            alternatives = [
-                (text.replace("¶", "\n").replace("_", " "), location) for text, location in rule.alternatives
-            ]
-            self.rules[rule.name].choice = self._choice(alternatives)
+            texts_with_spaces = ((text.replace("¶", "\n").replace("_", " "), at) for text, at in rule.alternatives)
+            choice = _choose([self._parse_alternative(text, location) for text, location in texts_with_spaces])
+            self.rules[rule.name].nodes, self.rules[rule.name].odds = choice.nodes, choice.odds
 
-    def _choice(self, alternatives: Sequence[tuple[str, Location]]) -> AlternativeNode:
-        weights = zipf_weights(len(alternatives), shift=FLATNESS)
-        nodes = []
-        for number, (alternative, location) in enumerate(alternatives):
-            if weight := _WEIGHT.match(alternative):
-                weights[number] *= int(weight[1])
-                alternative = alternative[weight.end() :]
-            nodes.append(self._sequence(alternative, location))
-        return AlternativeNode(nodes, ChoiceProbabilities(weights))
-
-    def _sequence(self, text: str, location: Location) -> GrammarNode:
-        nodes: list[GrammarNode] = []
-        position = 0
-        while position < len(text):
-            end = self._element_end(text, position, location)
-            element, position = text[position:end], end
-            if element[0] == "[":
-                nodes.append(self._choice([(text, location) for text in _split_alternatives(element[1:-1])]))
-            elif element[0] == "<":
-                nodes.append(self._reference(element[1:-1], location))
+    def _parse_alternative(self, text: str, location: Location) -> Alternative:
+        brackets: list[list[Alternative]] = [[(1, [])]]  # the alternatives of every open bracket, outside of all first
+        for token in _TOKEN.findall(text):
+            _, nodes = brackets[-1][-1]
+            if token == "[":
+                brackets.append([(1, [])])
+            elif token == "|" and len(brackets) > 1:
+                brackets[-1].append((1, []))
+            elif token == "]" and len(brackets) > 1:
+                inner = _choose(brackets.pop())
+                brackets[-1][-1][1].append(inner)
+            elif token[0] == "<":
+                nodes.append(self._reference(token, location))
+            elif not nodes and (weight := _WEIGHT.match(token)):
+                words = token[weight.end() :]
+                brackets[-1][-1] = int(weight[1]), [LiteralNode(words)] if words else []
             else:
-                nodes.append(LiteralNode(element))
-        return nodes[0] if len(nodes) == 1 else SequenceNode(nodes)
-
-    def _element_end(self, text: str, start: int, location: Location) -> int:
-        """Where the element that begins here ends: a bracket with all inside it, a reference, or plain words."""
-        if text[start] == "<":
-            end = text.find(">", start)
-            return end + 1 if end >= 0 else self._fail(f"a < that never closes in {text!r}", location)
-        if text[start] != "[":
-            match = re.compile(r"[<\[]").search(text, start)
-            return match.start() if match else len(text)
-        depth = 0
-        for position in range(start, len(text)):
-            depth += (text[position] == "[") - (text[position] == "]")
-            if depth == 0:
-                return position + 1
-        return self._fail(f"a [ that never closes in {text!r}", location)
+                nodes.append(LiteralNode(token))
+        if len(brackets) > 1:
+            self._fail(f"a [ that never closes in {text!r}", location)
+        return brackets[0][0]
 
     def _reference(self, text: str, location: Location) -> GrammarNode:
-        match = _REFERENCE.fullmatch(text)
+        if not text.endswith(">"):
+            self._fail(f"a < that never closes in {text!r}", location)
+        match = _REFERENCE.fullmatch(text[1:-1])
         if not match:
-            self._fail(f"<{text}> is no reference", location)
+            self._fail(f"{text} is no reference", location)
         name, form = match["name"], match["form"] or ""
         if not match["variable"] and name[0].isupper():
             return ReferenceNode(name, f"{self.language}.{form}")
         rule = f"{name}.{form}" if form else name
         if match["on"]:
-            return self._conditional(rule, match["on"], location)
+            rules = {key[len(rule) + 1 :]: node for key, node in self.rules.items() if key.startswith(f"{rule}.")}
+            return ConditionalNode(match["on"], rules or self._fail(f"no rules are named {rule}.…", location))
         if rule in self.rules:
             node = self.rules[rule]
             separator = " " if self.language == "en" and match["apart"] == "*" else ""
@@ -432,25 +387,14 @@ class DemoGrammar:
             self.lexicons[name], f"{self.language}.{form}", match["variable"] or "", others, bool(match["silent"])
         )
 
-    def _conditional(self, name: str, variable: str, location: Location) -> GrammarNode:
-        prefix = f"{name}."
-        rules = {rule.removeprefix(prefix): node for rule, node in self.rules.items() if rule.startswith(prefix)}
-        if not rules:
-            self._fail(f"no rules are named {prefix}…", location)
-        return ConditionalNode(variable, rules)
-
     def _fail(self, message: str, location: Location) -> NoReturn:
         description = f"{self.language} grammar, rule {location.rule!r}: {message}"
         raise ForebearError(description, file=location.file, line=location.line)
 
 
-def _split_alternatives(text: str) -> list[str]:
-    """The alternatives of a bracket, split at the bars that are in no inner bracket."""
-    alternatives, depth = [""], 0
-    for char in text:
-        depth += (char == "[") - (char == "]")
-        if char == "|" and depth == 0:
-            alternatives.append("")
-        else:
-            alternatives[-1] += char
-    return alternatives
+def _choose(alternatives: Sequence[Alternative]) -> AlternativeNode:
+    weights = zipf_weights(len(alternatives), shift=FLATNESS)
+    odds = ChoiceProbabilities([factor * weight for (factor, _), weight in zip(alternatives, weights, strict=True)])
+    return AlternativeNode(
+        tuple(nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes)) for _, nodes in alternatives), odds
+    )

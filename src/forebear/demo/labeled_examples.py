@@ -14,20 +14,24 @@ import re
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TypeVar
 
+from forebear.data.labeled.tag_schemes import entities_to_iobes
 from forebear.data.sentences import sentence_ends
 from forebear.demo import world
 from forebear.demo.demo_lexicon import LANGUAGES, ChoiceProbabilities, RandomSource, world_lexicons
-from forebear.demo.grammar import EntityMention, GenerationState, GrammarNode, RuleNode
+from forebear.demo.grammar import AlternativeNode, EntityMention, GenerationState, GrammarNode
 from forebear.demo.world import DemoLanguage
 from forebear.errors import InputError
 
 TOPICS = ("weather", "sport", "business", "food", "travel", "people")
 ENTITY_RULES = ("happening", "sport.open", "business.open", "people.born", "weather.open", "people.work.first")
+T = TypeVar("T")
 _NAMING_FORMS = frozenset({"", "a"})  # forms that name an entry, rather than refer to it
+_CHARACTER = re.compile(r"\S")
 _WORD = re.compile(r"'s\b|\w+(?:[-']\w+)*?(?='s\b|\W|$)|[^\w\s]")
 
 
@@ -88,7 +92,7 @@ class DemoTranslation:
 DemoExample = DemoLabeledText | DemoTextPair | DemoTaggedSentence | DemoQuestion | DemoSensePair | DemoTranslation
 
 
-def demo_examples(task: str, count: int, seed: int = 0, language: world.DemoLanguage = "both") -> Iterator[DemoExample]:
+def demo_examples(task: str, count: int, seed: int = 0, language: DemoLanguage = "both") -> Iterator[DemoExample]:
     """The first `count` examples of a task; each depends on (task, seed, language, its number) alone."""
     if task not in TASKS:
         raise InputError(f"no task named {task!r} in the small world", hint=f"there are: {', '.join(TASKS)}")
@@ -97,19 +101,24 @@ def demo_examples(task: str, count: int, seed: int = 0, language: world.DemoLang
     make, labels = TASKS[task]
     for number in range(count):
         chooser = RandomSource(f"{task}/{language}/{seed}/{number}")
-        example_language = LANGUAGES[_choose_evenly(chooser, 2)] if language == "both" else language
-        yield make(chooser, example_language, _label(labels, f"{task}/{seed}", number))
+        example_language = _pick(chooser, LANGUAGES) if language == "both" else language
+        label = ""
+        if labels:  # each block of consecutive examples has every label once, in random order
+            block, position = divmod(number, len(labels))
+            label = Random(f"{task}/{seed}/{block}").sample(labels, len(labels))[position]
+        yield make(chooser, example_language, label)
 
 
-def _label(labels: tuple[str, ...], seed: str, number: int) -> str:
-    """The label of an example: each block of consecutive examples has every label once, in random order."""
-    if not labels:
-        return ""
-    block, position = divmod(number, len(labels))
-    return Random(f"{seed}/{block}").sample(labels, len(labels))[position]
+def _pick(chooser: RandomSource, options: Sequence[T]) -> T:
+    """One of the options, all equally likely."""
+    return options[chooser.choose(ChoiceProbabilities([1.0] * len(options)))]
 
 
-def _rule(language: str, name: str) -> RuleNode:
+def _permutation(chooser: RandomSource, count: int) -> list[int]:
+    return sorted(range(count), key=[chooser.draw() for _ in range(count)].__getitem__)
+
+
+def _rule(language: str, name: str) -> AlternativeNode:
     return world.grammar_for(language).rules[name]
 
 
@@ -119,22 +128,16 @@ def _run_rule(chooser: RandomSource, language: str, name: str) -> GenerationStat
     return generation
 
 
-def _next_sentence(generation: GenerationState, language: str, name: str) -> str:
+def _sentence(generation: GenerationState, node: GrammarNode) -> str:
     """One more sentence about the remembered entries."""
-    return _write_node(generation, _rule(language, name))
+    more = GenerationState(generation.chooser, memory=generation.memory)
+    node.write(more)
+    return more.text()
 
 
-def _choose_evenly(chooser: RandomSource, count: int) -> int:
-    return chooser.choose(ChoiceProbabilities([1.0] * count))
-
-
-def _opinion(chooser: RandomSource, language: str, label: str) -> DemoLabeledText:
-    name = "review.good" if label == "positive" else "review.bad"
+def _labeled_text(chooser: RandomSource, language: str, label: str) -> DemoLabeledText:
+    name = {"positive": "review.good", "negative": "review.bad"}.get(label, f"story.{label}")
     return DemoLabeledText(_run_rule(chooser, language, name).text(), label, language)
-
-
-def _topic(chooser: RandomSource, language: str, label: str) -> DemoLabeledText:
-    return DemoLabeledText(_run_rule(chooser, language, f"story.{label}").text(), label, language)
 
 
 def _coherence(chooser: RandomSource, language: str, label: str) -> DemoLabeledText:
@@ -143,41 +146,28 @@ def _coherence(chooser: RandomSource, language: str, label: str) -> DemoLabeledT
         return DemoLabeledText(generation.text(), label, language)
     raw = "".join(generation.pieces)
     parts = raw[:-1].split(" ") if language == "en" else list(raw[:-1])
-    mixed = list(parts)
+    mixed = parts
     while mixed == parts:
         mixed = [parts[index] for index in _permutation(chooser, len(parts))]
     text = (" " if language == "en" else "").join(mixed) + raw[-1]
     return DemoLabeledText(text[:1].upper() + text[1:], label, language)
 
 
-def _permutation(chooser: RandomSource, count: int) -> list[int]:
-    return sorted(range(count), key=[chooser.draw() for _ in range(count)].__getitem__)
-
-
 def _paraphrase(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
-    names = sorted(world.load_meanings())
-    name = names[_choose_evenly(chooser, len(names))]
+    name = _pick(chooser, sorted(world.load_meanings()))
     generation = _run_rule(chooser, language, f"things.{name}")
     other = generation if label == "similar" else _change_one_entry(generation, language, name)
     # Two wordings in either case: the wording must not reveal the label.
-    choice = _rule(language, f"meaning.{name}").choice
-    first = chooser.choose(choice.odds)
-    second = chooser.choose_without(choice.odds, {first})
-    return DemoTextPair(
-        _write_node(generation, choice.nodes[first]), _write_node(other, choice.nodes[second]), label, language
-    )
-
-
-def _write_node(generation: GenerationState, wording: GrammarNode) -> str:
-    more = GenerationState(generation.chooser, memory=generation.memory)
-    wording.write(more)
-    return more.text()
+    rule = _rule(language, f"meaning.{name}")
+    first = chooser.choose(rule.odds)
+    second = chooser.choose_without(rule.odds, {first})
+    texts = _sentence(generation, rule.nodes[first]), _sentence(other, rule.nodes[second])
+    return DemoTextPair(*texts, label, language)
 
 
 def _change_one_entry(generation: GenerationState, language: str, name: str) -> GenerationState:
     """The same meaning with one of its entries exchanged."""
-    variables = sorted(generation.memory)
-    variable = variables[_choose_evenly(generation.chooser, len(variables))]
+    variable = _pick(generation.chooser, sorted(generation.memory))
     while True:
         other = _run_rule(generation.chooser, language, f"things.{name}").memory[variable]
         if other not in generation.memory.values():
@@ -185,61 +175,51 @@ def _change_one_entry(generation: GenerationState, language: str, name: str) -> 
 
 
 def _names(chooser: RandomSource, language: str, label: str) -> DemoTaggedSentence:
-    generation = _run_rule(chooser, language, ENTITY_RULES[_choose_evenly(chooser, len(ENTITY_RULES))])
-    text = generation.text()
-    starts = _piece_starts(generation)
-    matches = [_WORD.finditer(text), re.finditer(r"\S", text)][language == "zh"]
-    spans = [match.span() for match in matches]
-    tags = ["O"] * len(spans)
+    generation = _run_rule(chooser, language, _pick(chooser, ENTITY_RULES))
+    text, starts = generation.text(), _piece_starts(generation)
+    spans = [match.span() for match in (_WORD if language == "en" else _CHARACTER).finditer(text)]
+    entities = []
     for mention in generation.mentions:
         if mention.entry.label and mention.form in mention.entry.name_forms:
             start, end = starts[mention.piece], starts[mention.piece + 1]
             inside = [number for number, span in enumerate(spans) if span[0] >= start and span[1] <= end]
             if language == "en" and len(inside) > 1 and text[slice(*spans[inside[0]])].lower() == "the":
                 inside = inside[1:]  # the article is not part of a name
-            for position, number in enumerate(inside):
-                tags[number] = f"{_iobes(position, len(inside))}-{mention.entry.label}"
+            entities += [(inside[0], inside[-1] + 1, mention.entry.label)] if inside else []
+    tags = entities_to_iobes(entities, len(spans))
     return DemoTaggedSentence(tuple(text[slice(*span)] for span in spans), tuple(tags), text, language)
-
-
-def _iobes(position: int, count: int) -> str:
-    if count == 1:
-        return "S"
-    return "B" if position == 0 else "E" if position == count - 1 else "I"
 
 
 def _piece_starts(generation: GenerationState) -> list[int]:
     """The start of each piece in the text, and the end of the text."""
-    starts = [0]
-    for piece in generation.pieces:
-        starts.append(starts[-1] + len(piece))
-    return starts
+    return list(accumulate(map(len, generation.pieces), initial=0))
 
 
 def _answers(chooser: RandomSource, language: str, label: str) -> DemoQuestion:
     while True:
         generation, options = _story_with_questions(chooser, language)
         if options:
-            number, mention = options[_choose_evenly(chooser, len(options))]
-            passage, (start, answer) = generation.text(), _answer_span(generation, mention)
-            return DemoQuestion(
-                passage, _next_sentence(generation, language, f"question.{number}"), answer, start, language
-            )
+            number, mention = _pick(chooser, options)
+            start, answer = _answer_span(generation, mention)
+            question = _sentence(generation, _rule(language, f"question.{number}"))
+            return DemoQuestion(generation.text(), question, answer, start, language)
 
 
 def _story_with_questions(
     chooser: RandomSource, language: str
 ) -> tuple[GenerationState, list[tuple[int, EntityMention]]]:
-    """A story, the numbers of the questions that it answers, and the mentions that are the answers."""
+    """A story, the numbers of the questions that it answers, and the first mentions by name of the answers."""
     questions = world.story_questions()
-    story_kinds = sorted(questions)
-    story_kind = story_kinds[_choose_evenly(chooser, len(story_kinds))]
+    story_kind = _pick(chooser, sorted(questions))
     generation = _run_rule(chooser, language, f"story.{story_kind}")
-    return generation, [
-        (number, mention)
-        for answer, known, number in questions[story_kind]
-        if all(other in generation.memory for other in known) and (mention := _first_mention(generation, answer))
-    ]
+    options = []
+    for answer, known, number in questions[story_kind]:
+        entry = generation.memory.get(answer)  # that the variable has at the end
+        for mention in generation.mentions:
+            if mention.variable == answer and mention.entry is entry and mention.form in _NAMING_FORMS:
+                options += [(number, mention)] if all(other in generation.memory for other in known) else []
+                break
+    return generation, options
 
 
 def _answer_span(generation: GenerationState, mention: EntityMention) -> tuple[int, str]:
@@ -258,63 +238,47 @@ def _matching(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
         generation, options = _story_with_questions(chooser, language)
         if len(options) < 2:
             continue
-        (number, mention), (_, other_mention) = (options[index] for index in _permutation(chooser, len(options))[:2])
-        ends = sentence_ends(generation.text())
-        answer_text, answering, other_sentence = (
-            _answer_span(generation, mention)[1],
-            *(_sentence_around(generation, named, ends) for named in (mention, other_mention)),
-        )
-        if answering != other_sentence and answer_text not in other_sentence:
-            question = _next_sentence(generation, language, f"question.{number}")
-            return DemoTextPair(question, answering if label == "answers" else other_sentence, label, language)
-
-
-def _sentence_around(generation: GenerationState, mention: EntityMention, ends: Sequence[int]) -> str:
-    """The sentence that contains a mention."""
-    index = bisect(ends, _answer_span(generation, mention)[0])
-    return generation.text()[([0, *ends])[index] : ends[index]].strip()
-
-
-def _first_mention(generation: GenerationState, variable: str) -> EntityMention | None:
-    """The first mention of the entry that a variable has at the end."""
-    entry = generation.memory.get(variable)
-    mentions = (mention for mention in generation.mentions if mention.variable == variable and mention.entry is entry)
-    return next((mention for mention in mentions if mention.form in _NAMING_FORMS), None)
+        first, second = _permutation(chooser, len(options))[:2]
+        ends = [0, *sentence_ends(generation.text())]
+        spans = [_answer_span(generation, options[index][1]) for index in (first, second)]
+        indices = [bisect(ends, start) for start, _ in spans]
+        answering, other = (generation.text()[ends[index - 1] : ends[index]].strip() for index in indices)
+        if answering != other and spans[0][1] not in other:
+            question = _sentence(generation, _rule(language, f"question.{options[first][0]}"))
+            return DemoTextPair(question, answering if label == "answers" else other, label, language)
 
 
 def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
     words = world.sense_sentences(language)
-    word = list(words)[_choose_evenly(chooser, len(words))]
+    word = _pick(chooser, list(words))
     senses = list(words[word])
-    first = senses[_choose_evenly(chooser, 2)]
+    first = _pick(chooser, senses)
     second = first if label == "same" else senses[1 - senses.index(first)]
-    rules = [_rule(language, f"sense.{word}.{sense}").choice for sense in (first, second)]
+    rules = [_rule(language, f"sense.{word}.{sense}") for sense in (first, second)]
     indices = [chooser.choose(rules[0].odds)]
     # The same wording with another person would give the answer away.
     indices.append(chooser.choose_without(rules[1].odds, set(indices) if first == second else ()))
-    texts = [_about_somebody(chooser, rule.nodes[index]) for rule, index in zip(rules, indices, strict=True)]
+    texts = [_sentence(_somebody(chooser), rule.nodes[index]) for rule, index in zip(rules, indices, strict=True)]
     pattern = re.compile(rf"\b{word}\b" if language == "en" else word, re.IGNORECASE)
     positions = [match.start() for text in texts if (match := pattern.search(text))]
     return DemoSensePair(word, texts[0], texts[1], (positions[0], positions[1]), label, language)
 
 
-def _about_somebody(chooser: RandomSource, sentence: GrammarNode) -> str:
+def _somebody(chooser: RandomSource) -> GenerationState:
+    """An empty text that remembers a person."""
     people = world_lexicons()["person"]
-    return _write_node(GenerationState(chooser, memory={"P": people.entries[chooser.choose(people.odds)]}), sentence)
+    return GenerationState(chooser, memory={"P": people.entries[chooser.choose(people.odds)]})
 
 
 def _parallel(chooser: RandomSource, language: str, label: str) -> DemoTranslation:
-    names = sorted(world.load_meanings())
-    name = names[_choose_evenly(chooser, len(names))]
+    name = _pick(chooser, sorted(world.load_meanings()))
     generation = _run_rule(chooser, "en", f"things.{name}")
-    return DemoTranslation(
-        _next_sentence(generation, "en", f"meaning.{name}"), _next_sentence(generation, "zh", f"meaning.{name}")
-    )
+    return DemoTranslation(*(_sentence(generation, _rule(to, f"meaning.{name}")) for to in ("en", "zh")))
 
 
 TASKS: dict[str, tuple[Callable[[RandomSource, str, str], DemoExample], tuple[str, ...]]] = {
-    "opinion": (_opinion, ("negative", "positive")),
-    "topic": (_topic, TOPICS),
+    "opinion": (_labeled_text, ("negative", "positive")),
+    "topic": (_labeled_text, TOPICS),
     "coherence": (_coherence, ("coherent", "scrambled")),
     "paraphrase": (_paraphrase, ("different", "similar")),
     "names": (_names, ()),
@@ -337,6 +301,8 @@ TASK_FILES = {
     "names": ("tagging", "names.conll"),
     "answers": ("answering", "answers.json"),
 }
+# Kind of task -> header of its table.
+TABLE_HEADERS = {"classification": "text\tlabel\n", "pairs": "first\tsecond\tlabel\n", "translation": "en\tzh\n"}
 TEST_SEED = 1_000_003  # added to the seed for test examples
 
 
@@ -344,57 +310,54 @@ def write_demo_tasks(
     folder: Path, count: int, tests: int, *, seed: int = 0, language: DemoLanguage = "both"
 ) -> dict[str, tuple[Path, Path]]:
     """Writes training and test examples of each task; returns the files by task."""
-    written = {}
-    for name, (_, file) in TASK_FILES.items():
-        paths = []
-        for split, number, split_seed in (("train", count, seed), ("test", tests, seed + TEST_SEED)):
-            path = folder / f"{Path(file).stem}.{split}{Path(file).suffix}"
-            text = "".join(format_task_file(name, demo_examples(name, number, split_seed, language)))
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                path.write_text(text, encoding="utf-8")
-            paths.append(path)
-        written[name] = (paths[0], paths[1])
-    return written
+    return {
+        name: _write_splits(folder, name, file, count, tests, seed, language) for name, (_, file) in TASK_FILES.items()
+    }
 
 
 def write_pairs(folder: Path, count: int, tests: int, *, seed: int = 0) -> tuple[Path, Path]:
     """Writes English and Chinese sentences side by side for training and test; returns the files."""
+    return _write_splits(folder, "parallel", "pairs.tsv", count, tests, seed, "both")
+
+
+def _write_splits(
+    folder: Path, task: str, file: str, count: int, tests: int, seed: int, language: DemoLanguage
+) -> tuple[Path, Path]:
+    """The files with training and with test examples; one that has this text already is not written again."""
     paths = []
     for split, number, split_seed in (("train", count, seed), ("test", tests, seed + TEST_SEED)):
-        examples = demo_examples("parallel", number, split_seed)
-        translations = [example for example in examples if isinstance(example, DemoTranslation)]
-        path = folder / f"pairs.{split}.tsv"
-        rows = (f"{_one_line(example.english)}\t{_one_line(example.chinese)}\n" for example in translations)
-        path.write_text("en\tzh\n" + "".join(rows), encoding="utf-8")
+        path = folder / f"{Path(file).stem}.{split}{Path(file).suffix}"
+        text = "".join(format_task_file(task, demo_examples(task, number, split_seed, language)))
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
         paths.append(path)
     return paths[0], paths[1]
 
 
 def format_task_file(name: str, examples: Iterable[DemoExample]) -> Iterator[str]:
     """The text of a file with these examples, in pieces."""
-    if TASK_FILES[name][0] == "answering":
-        yield json.dumps(_squad(examples), ensure_ascii=False) + "\n"
+    kind = "translation" if name == "parallel" else TASK_FILES[name][0]
+    if kind == "answering":
+        data = []
+        for number, example in enumerate(examples):
+            assert isinstance(example, DemoQuestion)
+            answer = {"text": example.answer_text, "answer_start": example.start}
+            question = {"id": str(number), "question": example.question, "answers": [answer]}
+            data.append({"title": str(number), "paragraphs": [{"context": example.passage, "qas": [question]}]})
+        yield json.dumps({"version": "1.1", "data": data}, ensure_ascii=False) + "\n"
         return
-    if TASK_FILES[name][0] != "tagging":
-        yield "text\tlabel\n" if TASK_FILES[name][0] == "classification" else "first\tsecond\tlabel\n"
+    yield TABLE_HEADERS.get(kind, "")
     for example in examples:
-        if isinstance(example, DemoLabeledText):
-            yield f"{_one_line(example.text)}\t{example.label}\n"
-        elif isinstance(example, DemoTextPair):
-            yield f"{_one_line(example.first)}\t{_one_line(example.second)}\t{example.label}\n"
-        elif isinstance(example, DemoTaggedSentence):
-            rows = zip(example.pieces, example.tags, strict=True)
-            yield "".join(f"{piece}\t{tag}\n" for piece, tag in rows) + "\n"
-
-
-def _squad(examples: Iterable[DemoExample]) -> dict[str, Any]:
-    data = []
-    for number, example in enumerate(examples):
-        assert isinstance(example, DemoQuestion)
-        answer = {"text": example.answer_text, "answer_start": example.start}
-        question = {"id": str(number), "question": example.question, "answers": [answer]}
-        data.append({"title": str(number), "paragraphs": [{"context": example.passage, "qas": [question]}]})
-    return {"version": "1.1", "data": data}
+        match example:
+            case DemoTaggedSentence():
+                rows = zip(example.pieces, example.tags, strict=True)
+                yield "".join(f"{piece}\t{tag}\n" for piece, tag in rows) + "\n"
+            case DemoLabeledText():
+                yield f"{_one_line(example.text)}\t{example.label}\n"
+            case DemoTextPair():
+                yield f"{_one_line(example.first)}\t{_one_line(example.second)}\t{example.label}\n"
+            case DemoTranslation():
+                yield f"{_one_line(example.english)}\t{_one_line(example.chinese)}\n"
 
 
 def _one_line(text: str) -> str:
@@ -405,7 +368,7 @@ def _one_line(text: str) -> str:
 # --- Sentences with a word of two senses ---
 
 
-def words_of_two_meanings(language: world.DemoLanguage = "both") -> list[str]:
+def words_of_two_meanings(language: DemoLanguage = "both") -> list[str]:
     """The words of two senses in the demo's world."""
     return [word for one in LANGUAGES if language in (one, "both") for word in world.sense_sentences(one)]
 
@@ -416,12 +379,11 @@ def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoL
     if language is None:
         known = ", ".join(words_of_two_meanings())
         raise InputError(f"{word!r} has no two meanings in the small world", hint=f"there are: {known}")
-    senses, people = list(world.sense_sentences(language)[word]), world_lexicons()["person"]
+    senses = list(world.sense_sentences(language)[word])
     for number in range(count):
-        chooser, sense = RandomSource(f"sense/{word}/{seed}/{number}"), senses[number % len(senses)]
-        generation = GenerationState(chooser, memory={"P": people.entries[chooser.choose(people.odds)]})
-        world.grammar_for(language).rules[f"sense.{word}.{sense}"].write(generation)
-        yield DemoLabeledText(generation.text(), sense, language)
+        generation = _somebody(RandomSource(f"sense/{word}/{seed}/{number}"))
+        sense = senses[number % len(senses)]
+        yield DemoLabeledText(_sentence(generation, _rule(language, f"sense.{word}.{sense}")), sense, language)
 
 
 def write_sense_sentences(file: Path, word: str, count: int = 200, *, seed: int = 0) -> Path:

@@ -10,7 +10,7 @@ model can do better on average.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 from typing import Literal
@@ -96,19 +96,10 @@ def grammar_for(language: str) -> DemoGrammar:
             f"the small world does not speak {language!r}", hint=f"there are: {', '.join(LANGUAGES)}, both"
         )
     text, file = read_demo_data(f"rules_{language}.txt")
-    rules = parse_rules(text, language, file)
-    return DemoGrammar(
-        language,
-        world_lexicons(),
-        [*rules, *_sense_rules(language), *_meaning_rules(language), *_question_rules(language)],
-    )
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines without blank lines and comments."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
-            yield number, line.rstrip()
+    questions = [RuleText(at.rule, at, [(row[language], at)]) for row, at in _question_rows()]
+    meanings = [rule for rules in load_meanings().values() for rule in (rules["things"], rules[language])]
+    rules = (*parse_rules(text, language, file), *_sense_rules(language), *meanings, *questions)
+    return DemoGrammar(language, world_lexicons(), rules)
 
 
 @cache
@@ -116,19 +107,12 @@ def sense_sentences(language: str) -> dict[str, dict[str, list[tuple[str, Locati
     """Word → sense → sentences, each with its location in data/senses_*.txt, which documents the format."""
     text, file = read_demo_data(f"senses_{language}.txt")
     senses: dict[str, dict[str, list[tuple[str, Location]]]] = {}
-    sentences: list[tuple[str, Location]] | None = None
-    rule = ""
-    for number, line in _lines(text):
-        if not line.startswith(" "):
-            word, separator, sense = line.partition(": ")
-            if not separator:
-                raise ForebearError(f"`word: sense` is expected, found {line!r}", file=file, line=number)
-            sentences = senses.setdefault(word, {}).setdefault(sense, [])
-            rule = f"sense.{word}.{sense}"
-        elif sentences is None:
-            raise ForebearError("a sentence before the first `word: sense`", file=file, line=number)
-        else:
-            sentences.append((line.strip(), Location(rule, file, number)))
+    for heading, location, sentences in parse_rules(text, language, file):
+        word, separator, sense = heading.partition(": ")
+        if not separator:
+            raise ForebearError(f"`word: sense` is expected, found {heading!r}", file=file, line=location.line)
+        rule = f"sense.{word}.{sense}"
+        senses.setdefault(word, {})[sense] = [(text, at._replace(rule=rule)) for text, at in sentences]
     return senses
 
 
@@ -144,67 +128,50 @@ def _sense_rules(language: str) -> list[RuleText]:
     return [*rules, RuleText("scene.sense", scenes[0][1], scenes)]
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The things that a meaning is about, and its wordings by language."""
-
-    things: str
-    location: Location
-    wordings: dict[str, list[tuple[str, Location]]] = field(default_factory=dict)
-
-
 @cache
-def load_meanings() -> dict[str, Meaning]:
-    """The meanings of data/meanings.txt by name; the file documents its format."""
+def load_meanings() -> dict[str, dict[str, RuleText]]:
+    """The meanings of data/meanings.txt, which documents its format, by name.
+
+    Each has a rule `things.NAME`, which writes nothing, as "things", and a rule `meaning.NAME` for each language.
+    """
     text, file = read_demo_data("meanings.txt")
-    meanings: dict[str, Meaning] = {}
-    wordings: list[tuple[str, Location]] | None = None
-    meaning: Meaning | None = None
-    for number, line in _lines(text):
-        if line in LANGUAGES:
-            if meaning is None:
-                raise ForebearError(f"{line!r} before the first meaning", file=file, line=number)
-            wordings = meaning.wordings.setdefault(line, [])
-        elif line.startswith(" "):
-            if meaning is None or wordings is None:
-                raise ForebearError("a wording that is not below en or zh", file=file, line=number)
-            wordings.append((line.strip(), meaning.location._replace(line=number)))
+    meanings: dict[str, dict[str, RuleText]] = {}
+    name = ""
+    for heading, location, wordings in parse_rules(text, "en", file):
+        if heading not in LANGUAGES:
+            name, _, things = heading.partition(" ")
+            if not things or wordings:
+                message = f"`name <~P=person>…`, then `en` and `zh`, is expected, found {heading!r}"
+                raise ForebearError(message, file=file, line=location.line)
+            location = location._replace(rule=f"meaning.{name}")
+            meanings[name] = {"things": RuleText(f"things.{name}", location, [(things, location)])}
+        elif not name:
+            raise ForebearError(f"{heading!r} before the first meaning", file=file, line=location.line)
         else:
-            name, _, things = line.partition(" ")
-            if not things:
-                raise ForebearError(f"`name <~P=person>…` is expected, found {line!r}", file=file, line=number)
-            meaning = meanings[name] = Meaning(things, Location(f"meaning.{name}", file, number))
-            wordings = None
+            named = [(wording, at._replace(rule=f"meaning.{name}")) for wording, at in wordings]
+            meanings[name][heading] = RuleText(f"meaning.{name}", location, named)
+    for name, rules in meanings.items():
+        if absent := [language for language in LANGUAGES if language not in rules]:
+            raise ForebearError(
+                f"{name!r} has no wording in {absent[0]!r}", file=file, line=rules["things"].location.line
+            )
     return meanings
-
-
-def _meaning_rules(language: str) -> Iterator[RuleText]:
-    """Each meaning as a rule `things.NAME`, which writes nothing, and a rule `meaning.NAME`."""
-    for name, meaning in load_meanings().items():
-        location = meaning.location
-        if not meaning.wordings.get(language):
-            raise ForebearError(f"{name!r} has no wording in {language!r}", file=location.file, line=location.line)
-        yield RuleText(f"things.{name}", location, [(meaning.things, location)])
-        yield RuleText(f"meaning.{name}", location, meaning.wordings[language])
 
 
 @cache
 def _question_rows() -> list[tuple[dict[str, str], Location]]:
-    """The rows of data/questions.tsv.
-
-    Columns: the kind of story, the variable that is the answer, other variables that must be known, and the question in
-    both languages.
-    """
+    """The rows of data/questions.tsv: the kind of story, the variable that is the answer, other variables that must be
+    known, and the question in both languages."""
     text, file = read_demo_data("questions.tsv")
     header, *lines = text.splitlines()
     if header.split("\t") != QUESTION_COLUMNS:
         raise ForebearError(f"the columns must be {', '.join(QUESTION_COLUMNS)}", file=file, line=1)
     rows: list[tuple[dict[str, str], Location]] = []
     for number, line in enumerate(lines):
-        cells = line.split("\t")
+        cells, location = line.split("\t"), Location(f"question.{number}", file, number + 2)
         if len(cells) != len(QUESTION_COLUMNS):
-            raise ForebearError(f"{len(cells)} columns instead of {len(QUESTION_COLUMNS)}", file=file, line=number + 2)
-        location = Location(f"question.{number}", file, number + 2)
+            message = f"{len(cells)} columns instead of {len(QUESTION_COLUMNS)}"
+            raise ForebearError(message, file=file, line=location.line)
         rows.append((dict(zip(QUESTION_COLUMNS, cells, strict=True)), location))
     return rows
 
@@ -216,8 +183,3 @@ def story_questions() -> dict[str, list[tuple[str, Sequence[str], int]]]:
     for number, (row, _) in enumerate(_question_rows()):
         questions.setdefault(row["story"], []).append((row["answer"], row["known"].split(), number))
     return questions
-
-
-def _question_rules(language: str) -> Iterator[RuleText]:
-    for row, location in _question_rows():
-        yield RuleText(location.rule, location, [(row[language], location)])

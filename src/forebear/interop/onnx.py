@@ -19,6 +19,7 @@ from forebear.data.io.atomic import write_json
 from forebear.errors import ForebearError, InputError
 from forebear.nn.encoder import States
 from forebear.nn.heads import ChoiceHead, LabelHead, LMHead, PointerHead, PooledHead, PoolerHead, TagHead
+from forebear.nn.inference_mode import inference_mode
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer, TransformerBlock
 
@@ -98,7 +99,7 @@ def _write_model(padded: PaddedModel, file: Path, properties: dict[str, str]) ->
     previous_level = logging.root.manager.disable
     logging.disable(logging.WARNING)  # the exporter's progress messages and internal warnings
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.inference_mode():
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), inference_mode():
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 padded,
@@ -167,7 +168,7 @@ def _run_outputs(run: ExportableRun, batch: dict[str, np.ndarray], mask: np.ndar
     if "token_type_ids" in batch:
         inputs["segments"] = batch["token_type_ids"][mask]
     network = run.network.eval()
-    with torch.inference_mode():
+    with inference_mode():
         states = network.encoder(**{name: torch.from_numpy(array) for name, array in inputs.items()})
         logits = [head(states) for head in network.heads.values()]
     return [value.numpy() for value in (states.last, *logits)]

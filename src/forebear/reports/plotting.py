@@ -7,7 +7,7 @@ import logging
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,19 +23,9 @@ if TYPE_CHECKING:
 
 # Preferred fonts, in order; then all other installed fonts.
 PREFERRED = (
-    "DejaVu Sans",
-    "Noto Sans CJK SC",
-    "Source Han Sans SC",
-    "Noto Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Hiragino Sans GB",
-    "Microsoft YaHei",
-    "SimHei",
-    "Droid Sans Fallback",
-    "Arial Unicode MS",
-)
+    "DejaVu Sans", "Noto Sans CJK SC", "Source Han Sans SC", "Noto Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
+    "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback", "Arial Unicode MS",
+)  # fmt: skip
 FALLBACK_FONT = "Last Resort"  # a font of placeholder boxes
 MAX_LISTED = 12  # missing characters listed in an error
 
@@ -44,9 +34,12 @@ def font_families(texts: Iterable[str], otherwise: str = "") -> list[str]:
     """Font names in fallback order; an error if a character is in none of them."""
     families, missing = _choose_fonts(texts)
     if missing:
-        raise InputError(
-            f"no font installed here has {_list_characters(missing)}", hint=_font_hint(missing) + otherwise
-        )
+        listed = " ".join(f"{character} (U+{ord(character):04X})" for character in sorted(missing)[:MAX_LISTED])
+        rest = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
+        names = [unicodedata.name(character, "") for character in missing]
+        chinese = any(name.startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for name in names)
+        script = "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if chinese else "these characters"
+        raise InputError(f"no font installed here has {listed}{rest}", hint=f"install a font with {script}{otherwise}")
     return families
 
 
@@ -103,10 +96,8 @@ def _register_new_fonts() -> None:
     known = {font.fname for font in font_manager.fontManager.ttflist}
     for path in font_manager.findSystemFonts():
         if path not in known:
-            try:
+            with suppress(OSError, RuntimeError):  # not a usable font
                 font_manager.fontManager.addfont(path)
-            except (OSError, RuntimeError):  # not a usable font
-                continue
 
 
 @lru_cache(256)
@@ -118,22 +109,7 @@ def font_characters(path: str) -> frozenset[int]:
     return frozenset(font.get_charmap()) if font.scalable else frozenset()
 
 
-def _list_characters(missing: set[str]) -> str:
-    listed = " ".join(f"{character} (U+{ord(character):04X})" for character in sorted(missing)[:MAX_LISTED])
-    rest = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
-    return listed + rest
-
-
-def _font_hint(missing: set[str]) -> str:
-    chinese = any(
-        unicodedata.name(character, "").startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for character in missing
-    )
-    script = "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if chinese else "these characters"
-    return f"install a font with {script}"
-
-
 # --- Figures: style and output ---
-
 
 INK, SOFT, FAINT, ACCENT, BLUE = "#22201d", "#6f6a63", "#d9d4cc", "#c2410c", "#1c4f9c"
 DOTS_PER_INCH = 160  # resolution of bitmaps
@@ -142,29 +118,19 @@ MAX_INCHES = 16.0  # maximum side length
 
 @contextmanager
 def plot_style(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
-    """While active, figures use the common style and fonts that cover these texts.
-
-    `otherwise` is added to the hint if there are no such fonts.
-    """
+    """While active, figures use the common style and fonts that cover these texts, or the hint ends in `otherwise`."""
     import matplotlib
 
     style: Any = {
         "font.family": font_families([*texts, "0123456789.,-−·…×"], otherwise),
-        "font.size": 9,
+        **dict.fromkeys(("font.size", "axes.titlesize"), 9),
         "text.parse_math": False,  # a "$" token is a dollar sign
         "axes.unicode_minus": True,
-        "axes.edgecolor": SOFT,
-        "axes.labelcolor": SOFT,
-        "axes.titlesize": 9,
+        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), SOFT),
+        **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor", "text.color"), INK),
+        **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
         "axes.linewidth": 0.6,
-        "xtick.color": SOFT,
-        "ytick.color": SOFT,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
-        "text.color": INK,
         "hatch.linewidth": 0.5,
-        "figure.facecolor": "white",
-        "savefig.facecolor": "white",
         "svg.hashsalt": "forebear",  # reproducible bytes
     }
     with matplotlib.rc_context(style), silence_font_warnings():
@@ -172,10 +138,8 @@ def plot_style(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
-    """A figure of this size in inches, without pyplot: no global state and no windows.
-
-    "compressed" is for heatmaps with square cells: free space between them is removed.
-    """
+    """A figure of this size in inches, without pyplot: no global state and no windows. "compressed" removes free space
+    between heatmaps with square cells."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout=layout)
@@ -222,61 +186,32 @@ def title_quote(text: str, max_length: int = 48) -> str:
 
 # --- Placement of point labels without overlaps ---
 
-
 Box = tuple[float, float, float, float]  # left, lower, right, upper
 # Anchors of a label relative to its dot in order of preference: shift of the lower left corner by width and height.
-LABEL_ANCHORS = (
-    (0.0, -0.5),
-    (-1.0, -0.5),
-    (-0.5, 0.0),
-    (-0.5, -1.0),
-    (0.0, 0.0),
-    (-1.0, 0.0),
-    (0.0, -1.0),
-    (-1.0, -1.0),
+LABEL_ANCHORS = np.array(
+    ((0.0, -0.5), (-1.0, -0.5), (-0.5, 0.0), (-0.5, -1.0), (0.0, 0.0), (-1.0, 0.0), (0.0, -1.0), (-1.0, -1.0))
 )
 
 
 def place_point_labels(
     dots: np.ndarray, sizes: Sequence[tuple[float, float]], area: Box, *, gap: float
 ) -> list[Box | None]:
-    """The box of each label next to its dot (n, 2), or None if there is no room.
-
-    Of the free anchors the one that hides the fewest dots is taken. All values are in one unit.
-    """
-    occupied = np.empty((0, 4))
+    """The box of each label next to its dot (n, 2), at the free anchor that hides the fewest dots; None if there is no
+    room. All values are in one unit."""
+    gaps = gap * np.select([LABEL_ANCHORS == 0, LABEL_ANCHORS == -1], [1, -1])
+    occupied = np.empty((0, 1, 4))
     boxes: list[Box | None] = []
     for dot, size in zip(dots, sizes, strict=True):
-        candidates = [
-            box for box in _candidate_boxes(dot, size, gap) if _is_inside(box, area) and not _overlaps(box, occupied)
-        ]
-        best = min(candidates, key=lambda box: _count_hidden_dots(box, dots), default=None)
-        boxes.append(best)
-        if best is not None:
-            occupied = np.vstack((occupied, best))
+        low = dot + LABEL_ANCHORS * size + gaps  # (8, 2) lower left corners, then upper right ones
+        high = low + size
+        is_inside = ((low >= area[:2]) & (high <= area[2:])).all(axis=1)
+        overlaps = ((occupied[..., :2] < high) & (occupied[..., 2:] > low)).all(axis=2).any(axis=0)
+        low, high = low[is_inside & ~overlaps], high[is_inside & ~overlaps]
+        if not len(low):
+            boxes.append(None)
+            continue
+        best = ((dots[:, None] > low) & (dots[:, None] < high)).all(axis=2).sum(axis=0).argmin()
+        occupied = np.vstack((occupied, np.hstack((low[best], high[best]))[None, None]))
+        left, lower, right, upper = occupied[-1, 0].tolist()
+        boxes.append((left, lower, right, upper))
     return boxes
-
-
-def _candidate_boxes(dot: np.ndarray, size: tuple[float, float], gap: float) -> Iterator[Box]:
-    wide, high = size
-    for right, up in LABEL_ANCHORS:
-        left = float(dot[0]) + right * wide + gap * (1 if right == 0 else -1 if right == -1 else 0)
-        lower = float(dot[1]) + up * high + gap * (1 if up == 0 else -1 if up == -1 else 0)
-        yield left, lower, left + wide, lower + high
-
-
-def _is_inside(box: Box, area: Box) -> bool:
-    return box[0] >= area[0] and box[1] >= area[1] and box[2] <= area[2] and box[3] <= area[3]
-
-
-def _overlaps(box: Box, occupied: np.ndarray) -> bool:
-    left, lower, right, upper = box
-    is_apart = (
-        (occupied[:, 2] <= left) | (occupied[:, 0] >= right) | (occupied[:, 3] <= lower) | (occupied[:, 1] >= upper)
-    )
-    return not bool(is_apart.all())
-
-
-def _count_hidden_dots(box: Box, dots: np.ndarray) -> int:
-    left, lower, right, upper = box
-    return int(((dots[:, 0] > left) & (dots[:, 0] < right) & (dots[:, 1] > lower) & (dots[:, 1] < upper)).sum())

@@ -9,7 +9,7 @@ import pytest
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.experiments.comparison import compare as comparing
+from forebear.experiments.comparison import trials
 from forebear.experiments.comparison.compare import UserInterrupt, compare
 from forebear.experiments.comparison.results import TextComparison, TextTrial
 from forebear.training.run_folder import lock_folder
@@ -51,7 +51,7 @@ def attempts(monkeypatch) -> list[str]:
         tried.append(f"{job.milestone}-{job.settings['seed']}")
         return TextTrial(job.settings["seed"], error="made to fail")
 
-    monkeypatch.setattr(comparing, "run_text_trial", failing)
+    monkeypatch.setattr(trials, "run_text_trial", failing)
     return tried
 
 
@@ -135,7 +135,7 @@ def test_an_interrupt_keeps_the_rows_so_far(made, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return TextTrial(0, bits_per_byte=2.0, seconds=1.0, finished=True)
 
-    monkeypatch.setattr(comparing, "run_text_trial", interrupted)
+    monkeypatch.setattr(trials, "run_text_trial", interrupted)
     with pytest.raises(UserInterrupt, match="1 finished") as stopped:
         again(made, tmp_path / "comparison")
     assert stopped.value.exit_code == 130
@@ -157,7 +157,7 @@ def test_a_prepared_corpus_is_compared_on_as_it_is(book, tmp_path):
 def test_different_held_out_text_is_told(made, tmp_path, monkeypatch):
     sizes = iter((1000, 2000))
     monkeypatch.setattr(
-        comparing,
+        trials,
         "run_text_trial",
         lambda job, hear: TextTrial(0, bits_per_byte=2.0, seconds=1.0, finished=True, held_out_bytes=next(sizes)),
     )

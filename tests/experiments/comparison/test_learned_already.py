@@ -29,8 +29,8 @@ def test_a_run_that_learned_from_the_examples_is_remarked(tmp_path: Path):
         " its scores on held-out parts of that say too much."
     )
     assert told.split("(")[0] in (tmp_path / "c" / "comparison.html").read_text()
-    assert found.row("knows").mean("pretraining") is None
-    assert found.row("begun").mean("pretraining") == begun.metadata["seconds"]
+    assert found.find_row("knows").mean("pretraining") is None
+    assert found.find_row("begun").mean("pretraining") == begun.metadata["seconds"]
     apart = compare(to=tmp_path / "d", **{**words, "runs": [tmp_path / "knows"]}, test=test, dev=test)
     assert not any("already" in remark for remark in apart.remarks)
 

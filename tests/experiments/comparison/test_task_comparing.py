@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments.comparison import compare as comparing
 from forebear.experiments.comparison import trials
 from forebear.experiments.comparison.compare import compare, compare_on_task
 from forebear.experiments.comparison.results import TaskComparison, TaskTrial
@@ -61,7 +60,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         tried.append(Path(job.to).name)
         return TaskTrial(job.seed, error="made to fail")
 
-    monkeypatch.setattr(comparing, "run_task_trial", failing)
+    monkeypatch.setattr(trials, "run_task_trial", failing)
     return tried
 
 
@@ -188,7 +187,7 @@ def test_an_interrupt_keeps_the_rows_so_far(made: Path, tmp_path: Path, monkeypa
             raise KeyboardInterrupt
         return TaskTrial(0, score=0.8, finished=True)
 
-    monkeypatch.setattr(comparing, "run_task_trial", interrupted)
+    monkeypatch.setattr(trials, "run_task_trial", interrupted)
     with pytest.raises(UserInterrupt, match="1 finished"):
         given(made, tmp_path / "c")
     found = told(tmp_path / "c")
@@ -199,7 +198,7 @@ def test_an_interrupt_keeps_the_rows_so_far(made: Path, tmp_path: Path, monkeypa
 def test_a_milestone_that_cannot_be_pretrained_is_a_row(made: Path, book: Path, tmp_path: Path, monkeypatch, attempts):
     from forebear.experiments.comparison.results import TextTrial
 
-    monkeypatch.setattr(comparing, "run_text_trial", lambda job, hear: TextTrial(0, error="no room"))
+    monkeypatch.setattr(trials, "run_text_trial", lambda job, hear: TextTrial(0, error="no room"))
     words = {"task": ("classification", made / "train.tsv"), "to": tmp_path / "c", "only": ["bert", "ngram"]}
     found = compare_on_task(book, **words)
     assert found.find_row("bert").error == "pre-training: no room"

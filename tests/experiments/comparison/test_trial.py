@@ -48,19 +48,17 @@ def test_whatever_happens_to_it_is_told(tmp_path, monkeypatch, program, words):
 
 
 def test_what_its_code_raises_is_told_by_the_process_itself(tmp_path):
-    assert (
-        "no milestone named"
-        in trials._text_trial_outcome(TextTrialSpec(**{**vars(job(tmp_path)), "milestone": "nothing"}))[0]["error"]
-    )
+    unknown = TextTrialSpec(**{**vars(job(tmp_path)), "milestone": "nothing"})
+    told, _ = trials.job_outcome(lambda: {"sample": trials._run_text_trial(unknown)})
+    assert "no milestone named" in told["error"]
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("x"), KeyboardInterrupt()])
-def test_no_exception_goes_past(tmp_path, monkeypatch, error):
-    def raising(job):
+def test_no_exception_goes_past(error):
+    def raising():
         raise error
 
-    monkeypatch.setattr(trials, "_run_text_trial", raising)
-    told, code = trials._text_trial_outcome(job(tmp_path))
+    told, code = trials.job_outcome(raising)
     assert told["error"]
     assert code == (130 if isinstance(error, KeyboardInterrupt) else 1)
 

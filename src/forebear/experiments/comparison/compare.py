@@ -23,17 +23,8 @@ from forebear.data.labeled.source import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError, UserInterrupt
+from forebear.experiments.comparison import contenders, trials, verdict
 from forebear.experiments.comparison.compressors import compression_baselines, first_words, split_text
-from forebear.experiments.comparison.contenders import (
-    REFERENCE_MODEL,
-    ModelOrigin,
-    comparison_rows,
-    model_names,
-    read_splits,
-    rows_for_task,
-    task_from_train,
-    with_test_split,
-)
 from forebear.experiments.comparison.report import task_comparison_page, text_comparison_page
 from forebear.experiments.comparison.results import (
     Comparison,
@@ -45,20 +36,7 @@ from forebear.experiments.comparison.results import (
     TextComparisonRow,
     TextTrial,
 )
-from forebear.experiments.comparison.trials import (
-    LineCallback,
-    TaskTrialSpec,
-    TextTrialSpec,
-    compare_words,
-    rows_without_pair_task,
-    run_task_trial,
-    run_text_trial,
-    stored_trial,
-    task_trial_result,
-    text_trial_result,
-    trial_example_scores,
-)
-from forebear.experiments.comparison.verdict import comparison_notes, contaminated_rows, score_versus_reference
+from forebear.experiments.comparison.trials import LineCallback, TaskTrialSpec, TextTrialSpec
 from forebear.experiments.evaluator import MEASURED_BYTES, already_trained_on
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.registry import LINEAGE, model_spec
@@ -110,7 +88,7 @@ def compare(
     if texts or set(options) != {"runs", "words"}:
         hint = "compare(runs=[…], words=[…]) and nothing else; or say which task they are adapted to: task="
         raise InputError("without a task, runs are compared by files of judged words", hint=hint)
-    return compare_words(options["runs"], options["words"])
+    return trials.compare_words(options["runs"], options["words"])
 
 
 # --- Parts of both comparisons ---
@@ -121,9 +99,8 @@ def _text_source(texts: PathLike | Sequence[PathLike], source: TextSource | None
     paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
     if any(path in STDIN for path in source.paths):
-        raise InputError(
-            "standard input can be read only once", hint="save the text in a file: it is read several times"
-        )
+        hint = "save the text in a file: it is read several times"
+        raise InputError("standard input can be read only once", hint=hint)
     return source
 
 
@@ -161,30 +138,23 @@ def _comparison_settings(
         "tokenizer": trial.tokenizer,
         "vocabulary": trial.vocabulary,
         "source": trial.source if source.paths else None,
-        "text": _text_key(source) if source.paths else None,
+        "text": None,
     }
+    if is_corpus(source):
+        settings["text"] = Corpus.open(source.paths[0]).key
+    elif source.paths:
+        settings["text"] = fingerprint_sources(source.paths, source.reading).content_digest
     return json.loads(json.dumps(settings | others))
 
 
-def _text_key(source: TextSource) -> str:
-    """A key that identifies the text."""
-    if is_corpus(source):
-        return Corpus.open(source.paths[0]).key
-    return fingerprint_sources(source.paths, source.reading).content_digest
-
-
-def _read_json(folder: Path) -> dict[str, Any]:
-    """The contents of comparison.json, or {} if it is missing or corrupt; runs are kept either way."""
+def _read_comparison(kind: type[ComparisonT], folder: Path) -> tuple[ComparisonT | None, dict[str, Any]]:
+    """The comparison in the folder and its JSON, {} if it is missing or corrupt; runs are kept either way."""
+    data: Any = {}
     with suppress(OSError, ValueError):
         data = json.loads((folder / COMPARISON_FILE).read_text("utf-8"))
-        return data if isinstance(data, dict) else {}
-    return {}
-
-
-def _parse_comparison(kind: type[ComparisonT], data: dict[str, Any]) -> ComparisonT | None:
     with suppress(ValueError, KeyError, TypeError):
-        return kind.from_dict(data)
-    return None
+        return kind.from_dict(data), data
+    return None, data if isinstance(data, dict) else {}
 
 
 def _resumable(existing: ComparisonT | None, settings: dict[str, Any]) -> ComparisonT | None:
@@ -224,11 +194,7 @@ def _run_trials(
     on_progress: TrialCallback | None,
 ) -> ComparisonT:
     """Run the trials without a valid result; after each, draw conclusions and write the comparison."""
-
-    def report(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:
-        if on_progress is not None:
-            on_progress(name, seed, event)
-
+    report: TrialCallback = on_progress or (lambda name, seed, event: None)
     try:
         for planned in planned_rows:
             name = planned.row.name
@@ -300,7 +266,7 @@ def compare_on_text(
         on_progress: Called with the name, the seed, and a log line or the result of each trial.
     """
     source, sizes = _text_source(texts, source), size or {}
-    names, seed_values = model_names(only, sizes), _seed_list(seeds)
+    names, seed_values = contenders.model_names(only, sizes), _seed_list(seeds)
     if not source.paths:
         raise InputError("nothing to compare", hint="give at least one text")
     word_files = [os.path.abspath(file) for file in words]
@@ -315,35 +281,39 @@ def compare_on_text(
         comparison = _open_text_comparison(folder, source, settings, common, prompt)
         comparison = replace(comparison, limit=limit, rows=tuple(row for row in comparison.rows if row.name in LINEAGE))
 
-        def planned_row(name: str) -> _PlannedRow:
-            entry = LINEAGE[name]
+        spec = replace(common, prompt=comparison.prompt)
+        rows = [
+            _text_row(name, seed_values, replace(spec, milestone=name, size=sizes.get(name)), folder) for name in names
+        ]
+        return _run_trials(comparison, folder, rows, lambda comparison: _with_note(comparison, folder), on_progress)
 
-            def run_trial(seed: int, on_line: LineCallback) -> TextTrial:
-                spec = replace(common, milestone=name, size=sizes.get(name), prompt=comparison.prompt)
-                settings = {**applicable_settings(name, training), "seed": seed}
-                return run_text_trial(
-                    replace(spec, settings=settings, to=str(folder / RUNS_FOLDER / f"{name}-{seed}")), on_line
-                )
 
-            def is_valid(trial: TextTrial) -> bool:
-                stored = stored_trial(folder / trial.run, text_trial_result)
-                return stored is not None and stored.finished and stored.bits_per_byte == trial.bits_per_byte
+def _text_row(name: str, seeds: list[int], spec: TextTrialSpec, folder: Path) -> _PlannedRow:
+    def run_trial(seed: int, on_line: LineCallback) -> TextTrial:
+        settings = {**applicable_settings(name, spec.settings), "seed": seed}
+        return trials.run_text_trial(
+            replace(spec, settings=settings, to=str(folder / RUNS_FOLDER / f"{name}-{seed}")), on_line
+        )
 
-            row = TextComparisonRow(entry.name, entry.title, entry.year, entry.idea, entry.authors)
-            return _PlannedRow(row, seed_values if _depends_on_seed(name) else seed_values[:1], run_trial, is_valid)
+    def is_valid(trial: TextTrial) -> bool:
+        stored = trials.stored_trial(folder / trial.run, trials.text_trial_result)
+        return stored is not None and stored.finished and stored.bits_per_byte == trial.bits_per_byte
 
-        def with_note(comparison: TextComparison) -> TextComparison:
-            return replace(comparison, facts={**comparison.facts, "note": _text_note(comparison, folder)})
-
-        return _run_trials(comparison, folder, [planned_row(name) for name in names], with_note, on_progress)
+    try:
+        spec_class = model_spec(name)
+        depends_on_seed = spec_class.learning != "counting" or spec_class.counts_again
+    except Exception:  # noqa: BLE001 - a model that cannot be loaded: its trial reports the error
+        depends_on_seed = True
+    entry = LINEAGE[name]
+    row = TextComparisonRow(entry.name, entry.title, entry.year, entry.idea, entry.authors)
+    return _PlannedRow(row, seeds if depends_on_seed else seeds[:1], run_trial, is_valid)
 
 
 def _open_text_comparison(
     folder: Path, source: TextSource, settings: dict[str, Any], trial: TextTrialSpec, prompt: str | None
 ) -> TextComparison:
     """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
-    data = _read_json(folder)
-    existing = _parse_comparison(TextComparison, data)
+    existing, data = _read_comparison(TextComparison, folder)
     resumed = _resumable(existing, settings)
     if resumed is not None and prompt in (None, resumed.prompt):
         return resumed
@@ -359,15 +329,6 @@ def _open_text_comparison(
     return TextComparison(source.paths, settings, facts, yardsticks=baselines, prompt=prompt or "")
 
 
-def _depends_on_seed(name: str) -> bool:
-    """Whether results depend on the seed; counts do not."""
-    try:
-        spec_class = model_spec(name)
-        return spec_class.learning != "counting" or spec_class.counts_again
-    except Exception:  # noqa: BLE001 - a model that cannot be loaded: its trial reports the error
-        return True
-
-
 def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The common settings without those that have no effect on this model."""
     try:
@@ -377,14 +338,14 @@ def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {setting: value for setting, value in settings.items() if setting not in unused}
 
 
-def _text_note(comparison: TextComparison, folder: Path) -> str:
-    """Caveats of the table."""
-    notes = []
+def _with_note(comparison: TextComparison, folder: Path) -> TextComparison:
+    """A copy with caveats of its table."""
+    notes = trials.rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)
     held_out_bytes = [count for row in comparison.rows for count in row.trial_values("held_out_bytes")]
-    if held_out_bytes and max(held_out_bytes) > min(held_out_bytes) * (1 + MAX_SIZE_DIFFERENCE):
-        smallest, largest = min(held_out_bytes), max(held_out_bytes)
-        notes.append(f"Not all were measured on the same text: between {smallest:,} and {largest:,} bytes.")
-    return " ".join([*notes, *rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)])
+    smallest, largest = min(held_out_bytes, default=0), max(held_out_bytes, default=0)
+    if largest > smallest * (1 + MAX_SIZE_DIFFERENCE):
+        notes.insert(0, f"Not all were measured on the same text: between {smallest:,} and {largest:,} bytes.")
+    return replace(comparison, facts={**comparison.facts, "note": " ".join(notes)})
 
 
 # --- Comparison on a task ---
@@ -436,40 +397,32 @@ def compare_on_task(
         message = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"
         raise InputError(message, hint="leave them out; --adapt-time is for learning the task")
     name, train = task
-    examples, notes = labeled_source(
-        os.fspath(train),
-        task=None if name == "auto" else name,
-        dev=None if dev is None else os.fspath(dev),
-        test=None if test is None else os.fspath(test),
-        form=form,
-        **dict(labelled or {}),
-    )
+    splits = {split: os.fspath(file) for split, file in (("dev", dev), ("test", test)) if file is not None}
+    task_name = None if name == "auto" else name
+    examples, notes = labeled_source(os.fspath(train), task=task_name, form=form, **splits, **dict(labelled or {}))
     run_paths = [os.fspath(run) for run in runs]
-    participants = comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
-    participants = rows_for_task(participants, examples.task, only or ())
+    participants = contenders.comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
+    participants = contenders.rows_for_task(participants, examples.task, only or ())
     adapting = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
-    examples = with_test_split(examples, test_share)
+    examples = contenders.with_test_split(examples, test_share)
     training = _training_settings(time, held_out, threads)
-    trials = _TaskTrials(
-        TextTrialSpec("", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command),
-        TaskTrialSpec("", examples.to_dict(), adapting, {}, None, False, "", 0, overwrite, command),
-        Path(to),
-    )
+    pretrain = TextTrialSpec("", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command)
+    adapt = TaskTrialSpec("", examples.to_dict(), adapting, {}, None, False, "", 0, overwrite, command)
     with _comparison_folder(to, TASKS_FOLDER) as folder:
         settings = _comparison_settings(
             source,
-            trials.pretraining,
+            pretrain,
             seed_values,
             sizes,
             adapting=adapting,
             adapting_budget="" if adapting["time"] is None else format_duration(adapting["time"]),
-            examples=trials.adapting.source,
+            examples=adapt.source,
             digests=examples.digests(),
             test_share=examples.test_share,
-            whole=REFERENCE_MODEL if ablate else "",
+            whole=contenders.REFERENCE_MODEL if ablate else "",
         )
-        comparison = _open_task_comparison(folder, source, examples, settings, trials.adapting, notes)
-        rows = [trials.planned_row(participant, seed_values) for participant in participants]
+        comparison = _open_task_comparison(folder, source, examples, settings, adapt, notes)
+        rows = [_task_row(participant, seed_values, pretrain, adapt, folder) for participant in participants]
         return _run_trials(comparison, folder, rows, lambda comparison: _conclude(comparison, folder), on_progress)
 
 
@@ -482,112 +435,101 @@ def _open_task_comparison(
     notes: list[str],
 ) -> TaskComparison:
     """The comparison in the folder if its settings are the same; otherwise a new one with its baselines."""
-    stored = _read_json(folder)
-    if (resumed := _resumable(_parse_comparison(TaskComparison, stored), settings)) is not None:
+    existing, data = _read_comparison(TaskComparison, folder)
+    if (resumed := _resumable(existing, settings)) is not None:
         return resumed
-    if stored and not trial.overwrite:
+    if data and not trial.overwrite:
         _refuse_other_comparison(folder, "other data")
     if source.paths and not is_corpus(source):
         document_hashes(source.paths, source.reading)  # errors are raised once, before any training
-    data = read_splits(examples)
-    task = task_from_train(examples, data)
-    splits = {"train": data.train, "dev": data.dev, "test": data.test}
+    splits = contenders.read_splits(examples)
+    task = contenders.task_from_train(examples, splits)
     facts = _machine_facts(trial.command) | {
         "files": examples.split_paths(),
-        "examples": {split: len(rows) for split, rows in splits.items()},
-        "leaks": data.metadata.get("test", {}).get("leaks", {}),
-        "notes": [*notes, *data.notes],
+        "examples": {"train": len(splits.train), "dev": len(splits.dev), "test": len(splits.test)},
+        "leaks": splits.metadata.get("test", {}).get("leaks", {}),
+        "notes": [*notes, *splits.notes],
     }
-    baselines, whole = (task_baseline(task, data.train, data.test),), settings["whole"]
+    baselines, whole = (task_baseline(task, splits.train, splits.test),), settings["whole"]
     return TaskComparison(
         task.name, task.score, task.verb, source.paths, settings, facts, baselines=baselines, whole=whole
     )
 
 
-@dataclass(frozen=True)
-class _TaskTrials:
-    """Trials on a task: what all pre-trainings and all adaptations have in common, and the folder of the comparison."""
+def _task_row(
+    origin: contenders.ModelOrigin, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
+) -> _PlannedRow:
+    """A row of a task comparison, from what all pre-trainings and all adaptations have in common."""
 
-    pretraining: TextTrialSpec
-    adapting: TaskTrialSpec
-    folder: Path
-
-    def planned_row(self, origin: ModelOrigin, seeds: list[int]) -> _PlannedRow:
-        return _PlannedRow(
-            origin.to_row(),
-            seeds[:1] if origin.is_counting else seeds,
-            lambda seed, on_line: self._run(origin, seed, on_line),
-            lambda trial: self._is_valid(origin, trial),
-        )
-
-    def _is_valid(self, origin: ModelOrigin, trial: TaskTrial) -> bool:
-        """Whether the result is still in its run folder, and was adapted from the same run."""
-        stored = stored_trial(self.folder / trial.run, task_trial_result)
-        if stored is None or not stored.finished or stored.score != trial.score:
-            return False
-        if not origin.given:
-            return True
-        request = RunFolder.open(self.folder / trial.run).metadata.get("asked", {})
-        return request.get("beginning") == RunFolder.open(origin.given).metadata["weights"]["sha256"]
-
-    def _run(self, origin: ModelOrigin, seed: int, on_line: LineCallback) -> TaskTrial:
-        """Pre-train a participant if needed, and adapt it; errors are part of the trial."""
+    def run_trial(seed: int, on_line: LineCallback) -> TaskTrial:
+        """Pre-train the participant if needed, and adapt it; errors are part of the trial."""
         seconds, memory, start_from = None, None, origin.given or origin.milestone
+        settings = {"time": adapt.settings["time"]} if origin.is_counting else {**adapt.settings, "seed": seed}
         if origin.given:  # imported runs have no pre-training time, and time of adaptation is not pre-training
             metadata = RunFolder.open(origin.given).metadata
             seconds = None if "task" in metadata else metadata.get("seconds") or None
         elif origin.fresh:
-            start_from = str(self.folder / RUNS_FOLDER / f"{REFERENCE_MODEL}-{seed}")
+            start_from = str(folder / RUNS_FOLDER / f"{contenders.REFERENCE_MODEL}-{seed}")
         elif not origin.is_counting:
-            pretrained = run_text_trial(self._pretraining_spec(origin, seed), on_line)
+            spec = replace(
+                pretrain,
+                milestone=origin.milestone,
+                size=origin.size,
+                tokenizer=origin.tokenizer,
+                settings={**pretrain.settings, **origin.fields, "seed": seed},
+                to=str(folder / RUNS_FOLDER / f"{origin.name}-{seed}"),
+            )
+            pretrained = trials.run_text_trial(spec, on_line)
             if pretrained.error:
                 return TaskTrial(seed, error=f"pre-training: {pretrained.error}")
-            start_from = str(self.folder / pretrained.run)
+            start_from = str(folder / pretrained.run)
             seconds, memory = pretrained.seconds, pretrained.memory
-        settings = {**self.adapting.settings, "seed": seed}
-        if origin.is_counting:
-            settings = {"time": settings["time"]}
+        to = str(folder / TASKS_FOLDER / f"{origin.name}-{seed}")
+        size = origin.size if origin.is_counting else None
         spec = replace(
-            self.adapting,
-            begin=start_from,
-            settings=settings,
-            how=origin.how,
-            size=None if origin.given or not origin.is_counting else origin.size,
-            fresh=origin.fresh,
-            to=str(self.folder / TASKS_FOLDER / f"{origin.name}-{seed}"),
-            seed=seed,
+            adapt, begin=start_from, settings=settings, how=origin.how, size=size, fresh=origin.fresh, to=to, seed=seed
         )
-        trial = run_task_trial(spec, on_line)
+        trial = trials.run_task_trial(spec, on_line)
         size = (origin.size or "") if origin.is_counting else trial.size  # a linear model has no preset size
         return replace(trial, size=size, pretraining=seconds, memory=max(memory or 0, trial.memory or 0) or None)
 
-    def _pretraining_spec(self, origin: ModelOrigin, seed: int) -> TextTrialSpec:
-        return replace(
-            self.pretraining,
-            milestone=origin.milestone,
-            size=origin.size,
-            tokenizer=origin.tokenizer,
-            settings={**self.pretraining.settings, **origin.fields, "seed": seed},
-            to=str(self.folder / RUNS_FOLDER / f"{origin.name}-{seed}"),
-        )
+    def is_valid(trial: TaskTrial) -> bool:
+        """Whether the result is still in its run folder, and was adapted from the same run."""
+        stored = trials.stored_trial(folder / trial.run, trials.task_trial_result)
+        if stored is None or not stored.finished or stored.score != trial.score:
+            return False
+        if not origin.given:
+            return True
+        request = RunFolder.open(folder / trial.run).metadata.get("asked", {})
+        return request.get("beginning") == RunFolder.open(origin.given).metadata["weights"]["sha256"]
+
+    year = LINEAGE[origin.milestone].year
+    row = TaskComparisonRow(
+        origin.name, origin.title, year, origin.idea, origin.milestone, differs=origin.differs, papers=origin.papers
+    )
+    return _PlannedRow(row, seeds[:1] if origin.is_counting else seeds, run_trial, is_valid)
 
 
 def _conclude(comparison: TaskComparison, folder: Path) -> TaskComparison:
     """A copy in order, with differences to the reference and notes, computed from per-example scores."""
     scores_by_row: dict[str, list[np.ndarray]] = {}
     for row in comparison.rows:
-        trial_scores = [trial_example_scores(folder / trial.run) for trial in row.trials if trial.score is not None]
+        trial_scores = [
+            trials.trial_example_scores(folder / trial.run) for trial in row.trials if trial.score is not None
+        ]
         scores_by_row[row.name] = [values for values in trial_scores if values is not None]
-    rows = [replace(row, versus=score_versus_reference(comparison, row, scores_by_row)) for row in comparison.rows]
+    rows = [
+        replace(row, versus=verdict.score_versus_reference(comparison, row, scores_by_row)) for row in comparison.rows
+    ]
     if not comparison.whole:  # ablations stay in the order given, after the reference
         positions = {name: index for index, name in enumerate(LINEAGE)}
         rows.sort(key=lambda row: (row.year, positions.get(row.milestone, -1), row.name))
     comparison = replace(comparison, rows=tuple(rows))
     notes = [
-        *contaminated_rows(_contaminated_titles(comparison, folder)),
-        *rows_without_pair_task(folder / RUNS_FOLDER, rows),
+        *verdict.contaminated_rows(_contaminated_titles(comparison, folder)),
+        *trials.rows_without_pair_task(folder / RUNS_FOLDER, rows),
     ]
-    return replace(comparison, remarks=(*comparison_notes(comparison, scores_by_row), *notes))
+    return replace(comparison, remarks=(*verdict.comparison_notes(comparison, scores_by_row), *notes))
 
 
 def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, list[str]]:

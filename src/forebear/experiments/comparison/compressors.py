@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import lzma
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from forebear.data.corpus.prepare import document_hashes
 from forebear.data.corpus.subset import held_out_mask
-from forebear.data.io.documents import Document, with_continuation
+from forebear.data.io.documents import with_continuation
 from forebear.data.io.files import Paths, find_sources
 from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.reader import TextFormat
@@ -49,13 +48,13 @@ def split_text(
     boundary = round(total * (1 - share))
     train, held_out, frequencies = bytearray(), bytearray(), np.zeros(256, np.int64)
     position = held_out_bytes = measured_bytes = 0
-    for index, document in _numbered_documents(paths, reading):
+    index = 0
+    for document, goes_on in with_continuation(reading.documents_in(find_sources(paths), Ledger())):
         text = document.text.encode("utf-8", "replace")
-        num_train = (
-            int(not is_held_out[index]) * len(text)
-            if by_content
-            else _num_train_bytes(document.text, boundary - position, total - position, mode)
-        )
+        num_train = 0 if is_held_out[index] else len(text)
+        if not by_content:
+            num_train = _num_train_bytes(document.text, boundary - position, total - position, mode)
+        index += not goes_on
         position += len(text)
         held_out_bytes += len(text) - num_train
         if train_text := text[:num_train]:
@@ -93,13 +92,11 @@ def compression_baselines(text: HeldOutText) -> tuple[CompressionBaseline, ...]:
     counts = np.bincount(np.frombuffer(text.held_out, np.uint8), minlength=256)
     frequencies = -float((counts * np.log2(byte_probs)).sum()) / len(text.held_out)
     baselines = (
-        CompressionBaseline(
-            "xz", 8 * xz / text.measured_bytes, "the compressor, which has just packed the learning text"
-        ),
-        CompressionBaseline("gzip", 8 * gzip / text.measured_bytes, "the compressor, which remembers 32 kB"),
-        CompressionBaseline("byte frequencies", frequencies, "how often each byte occurs, and nothing else"),
+        ("xz", 8 * xz / text.measured_bytes, "the compressor, which has just packed the learning text"),
+        ("gzip", 8 * gzip / text.measured_bytes, "the compressor, which remembers 32 kB"),
+        ("byte frequencies", frequencies, "how often each byte occurs, and nothing else"),
     )
-    return tuple(sorted(baselines, key=lambda baseline: baseline.bits_per_byte))
+    return tuple(CompressionBaseline(*baseline) for baseline in sorted(baselines, key=lambda baseline: baseline[1]))
 
 
 def first_words(text: HeldOutText, words: int = 4) -> str:
@@ -115,11 +112,3 @@ def first_words(text: HeldOutText, words: int = 4) -> str:
 
 def _xz_size(text: bytes) -> int:
     return len(lzma.compress(text, preset=6, check=lzma.CHECK_NONE))
-
-
-def _numbered_documents(paths: Paths, reading: TextFormat) -> Iterator[tuple[int, Document]]:
-    """Documents, or parts of long ones, with the document number."""
-    number = 0
-    for document, goes_on in with_continuation(reading.documents_in(find_sources(paths), Ledger())):
-        yield number, document
-        number += not goes_on

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from forebear.data.labeled.examples import is_labeled
 from forebear.data.labeled.source import LabeledData, LabeledSource, read_labeled
 from forebear.errors import InputError
-from forebear.experiments.comparison.results import TaskComparisonRow
 from forebear.registry import LINEAGE, model_spec, suggest, tag_only_models, text_models
 from forebear.tasks.task import Task, task_class
 from forebear.training.run_folder import RunFolder
@@ -47,17 +48,10 @@ class ModelOrigin:
         """Whether it is a count-based model: it needs no text to pre-train on, and no seed."""
         return model_spec(self.milestone).learning == "counting"
 
-    def to_row(self) -> TaskComparisonRow:
-        year = LINEAGE[self.milestone].year
-        row = TaskComparisonRow(self.name, self.title, year, self.idea, self.milestone)
-        return replace(row, differs=self.differs, papers=self.papers)
-
 
 def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extra: Sequence[str] = ()) -> list[str]:
-    """The selected models, by default all that train on text; raises InputError for an unknown name or size.
-
-    `extra` are models that do not train on text but can be compared here.
-    """
+    """The selected models, by default all that train on text and the `extra` ones; InputError for a name or size that
+    is unknown or cannot be compared."""
     available = [name for name in LINEAGE if name in (*text_models(), *extra)]
     names = available if milestones is None else list(dict.fromkeys(milestones))
     for name in (*names, *sizes):
@@ -69,19 +63,21 @@ def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extr
             message = f"{name} learns from {data_kind}: it cannot be compared with those that read text"
             raise InputError(message, hint=f"choose among: {', '.join(available)}")
     for name, size in sizes.items():
-        spec_class = model_spec(name)
-        if size not in spec_class.sizes:
-            raise InputError(f"{name} has no size {size!r}", hint=suggest(size, spec_class.sizes))
+        if size not in (known := model_spec(name).sizes):
+            raise InputError(f"{name} has no size {size!r}", hint=suggest(size, known))
     return names
 
 
-def model_origins(names: Sequence[str], sizes: Mapping[str, str]) -> list[ModelOrigin]:
+def model_origins(names: Sequence[str], sizes: Mapping[str, str], tokenizer: str | None) -> list[ModelOrigin]:
     origins = []
     for name in names:
         entry = LINEAGE[name]
-        is_linear = model_spec(name).learning == "counting" and name not in tag_only_models()
-        title, idea = (f"{entry.title}, linear", LINEAR_IDEA) if is_linear else (entry.title, entry.idea)
-        origins.append(ModelOrigin(name, title, name, idea, size=sizes.get(name)))
+        origin = ModelOrigin(name, entry.title, name, entry.idea, size=sizes.get(name), tokenizer=tokenizer)
+        if origin.is_counting:  # it counts the examples' own words
+            origin = replace(origin, tokenizer=None)
+            if name not in tag_only_models():
+                origin = replace(origin, title=f"{entry.title}, linear", idea=LINEAR_IDEA)
+        origins.append(origin)
     return origins
 
 
@@ -105,13 +101,11 @@ def run_origins(folders: Sequence[str], used_names: Sequence[str]) -> list[Model
         run = RunFolder.open(folder)
         if "weights" not in run.metadata:
             raise InputError("is not finished", file=folder, hint=f"finish it first: {run.resume_command}")
-        names = {*used_names, *(candidate.name for candidate in origins)}
-        base_name = Path(folder).absolute().name
-        name = next(
-            candidate
-            for candidate in (base_name, *(f"{base_name}-{number}" for number in range(2, 1000)))
-            if candidate not in names
-        )
+        names = {*used_names, *(origin.name for origin in origins)}
+        name = base_name = Path(folder).absolute().name
+        numbers = count(2)
+        while name in names:
+            name = f"{base_name}-{next(numbers)}"
         entry = LINEAGE[run.metadata["milestone"]]
         origins.append(
             ModelOrigin(name, f"{entry.title} ({name})", entry.name, entry.idea, given=str(run.path.absolute()))
@@ -119,75 +113,57 @@ def run_origins(folders: Sequence[str], used_names: Sequence[str]) -> list[Model
     return origins
 
 
-# --- Ablations of BERT ---
-
-# Sources: Devlin et al. 2018, table 5 (dev sets, BERT-base); Liu et al. 2019, section 4.2; Google's release notes of
-# BERT-large with whole-word masking, May 2019; Radford et al. 2018, table 5.
-NSP_FINDINGS = (
-    "Devlin et al.: without it QNLI 88.4 → 84.9, MNLI 84.4 → 83.9, SQuAD F1 88.5 → 87.9, MRPC and SST-2 hardly changed."
-    " Liu et al. (RoBERTa): left out, tasks do as well or slightly better."
-)
-DIRECTION_FINDINGS = (
-    "Devlin et al., both without pairs: SQuAD F1 87.9 → 77.8, MRPC 86.5 → 77.5, MNLI 83.9 → 82.1, QNLI 84.9 → 84.3,"
-    " SST-2 92.6 → 92.1."
-)
-WHOLE_WORD_FINDINGS = "Google's later BERT-large with whole words: SQuAD F1 91.0 → 92.8, MNLI 86.05 → 87.07."
-PRETRAINING_FINDINGS = "Radford et al. (GPT): without it the mean over eight tasks falls from 74.7 to 59.9."
-
-
 def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[ModelOrigin]:
     """BERT as the reference, then each of the named ablations."""
+    model_names([REFERENCE_MODEL], {} if size is None else {REFERENCE_MODEL: size})  # checks the size
     spec_class: Any = model_spec(REFERENCE_MODEL)
-    entry = LINEAGE[REFERENCE_MODEL]
-    if size is not None and size not in spec_class.sizes:
-        raise InputError(f"{REFERENCE_MODEL} has no size {size!r}", hint=suggest(size, spec_class.sizes))
     bert = asdict(spec_class(**spec_class.sizes[size or spec_class.size]))
-    tokenizer_kind = tokenizer or spec_class.tokenizer
-    common: dict[str, Any] = {"milestone": REFERENCE_MODEL, "size": size, "tokenizer": tokenizer_kind}
-    dimensions = {name: bert[name] for name in ("width", "depth", "heads", "context", "inner", "dropout")}
+    tokenizer = tokenizer or spec_class.tokenizer
+    bert_origin = partial(ModelOrigin, milestone=REFERENCE_MODEL, size=size, tokenizer=tokenizer)
+    # Sources: Devlin et al. 2018, table 5 (dev sets, BERT-base); Liu et al. 2019, section 4.2; Google's release notes
+    # of BERT-large with whole-word masking, May 2019; Radford et al. 2018, table 5.
     variants = {
-        "nsp": ModelOrigin(
+        "nsp": bert_origin(
             "without-nsp",
             "without next sentence",
-            **common,
             fields={"pairs": "none"},
             differs="never asked whether two halves belong together; a row is one passage",
-            papers=NSP_FINDINGS,
+            papers="Devlin et al.: without it QNLI 88.4 → 84.9, MNLI 84.4 → 83.9, SQuAD F1 88.5 → 87.9, MRPC and SST-2"
+            " hardly changed. Liu et al. (RoBERTa): left out, tasks do as well or slightly better.",
         ),
         "direction": ModelOrigin(
             "left-to-right",
             "left to right",
             "gpt",
-            tokenizer=tokenizer_kind,
-            fields=dimensions,
+            tokenizer=tokenizer,
+            fields={name: bert[name] for name in ("width", "depth", "heads", "context", "inner", "dropout")},
             how={"language": 0.0},
             differs="GPT with BERT's width, depth, heads, context and tokenizer: a token sees only those before it;"
             " every token is predicted instead of one hidden in seven; nothing is asked of two halves and they have no"
             " vectors, no norm stands behind the embedding; GELU is approximated; the last token is read instead of the"
             " first; rate and batch are GPT's",
-            papers=DIRECTION_FINDINGS,
+            papers="Devlin et al., both without pairs: SQuAD F1 87.9 → 77.8, MRPC 86.5 → 77.5, MNLI 83.9 → 82.1, QNLI"
+            " 84.9 → 84.3, SST-2 92.6 → 92.1.",
         ),
-        "whole-words": ModelOrigin(
+        "whole-words": bert_origin(
             "whole-words",
             "whole words",
-            **common,
             fields={"whole_words": True},
             differs="what is hidden is whole words, Chinese ones too, never a part of one",
-            papers=WHOLE_WORD_FINDINGS,
+            papers="Google's later BERT-large with whole words: SQuAD F1 91.0 → 92.8, MNLI 86.05 → 87.07.",
         ),
-        "pretraining": ModelOrigin(
+        "pretraining": bert_origin(
             "without-pretraining",
             "without pre-training",
-            **common,
             fresh=True,
             differs="the same network and tokenizer learn the task from first values; no time for the text",
-            papers=PRETRAINING_FINDINGS,
+            papers="Radford et al. (GPT): without it the mean over eight tasks falls from 74.7 to 59.9.",
         ),
     }
     for name in names:
         if name not in variants:
             raise InputError(f"BERT has no part called {name!r} to leave out", hint=suggest(name, variants))
-    reference = ModelOrigin(REFERENCE_MODEL, "BERT as it is", idea=entry.idea, **common)
+    reference = bert_origin(REFERENCE_MODEL, "BERT as it is", idea=LINEAGE[REFERENCE_MODEL].idea)
     return [reference, *(variants[name] for name in dict.fromkeys(names))]
 
 
@@ -200,11 +176,7 @@ def comparison_rows(
     tokenizer: str | None,
     task: str = "",
 ) -> list[ModelOrigin]:
-    """All participants: models (`only` these) and given runs, or ablations of BERT.
-
-    Raises:
-        InputError: There is no text to pre-train on, or options contradict each other.
-    """
+    """All participants: models (`only` these) and given runs, or ablations of BERT; InputError for contradictions."""
     if ablate:
         if run_folders or only:
             raise InputError("--ablate compares variants of BERT, and nobody else", hint="leave out --only and --runs")
@@ -214,18 +186,11 @@ def comparison_rows(
         also = tag_only_models() if task == "tagging" else []
         tagging = [name for name in LINEAGE if task == "tagging" and model_spec(name).learns_tags]
         names = model_names(only if texts or only else ["ngram", *tagging], sizes, also)
-        participants = [
-            replace(participant, tokenizer=None if participant.is_counting else tokenizer)
-            for participant in model_origins(names, sizes)
-        ]
-        participants += run_origins(run_folders, names)
+        participants = [*model_origins(names, sizes, tokenizer), *run_origins(run_folders, names)]
     if absent := [name for name in sizes if name not in names]:
         raise InputError(f"--size of {absent[0]}, which does not take part", hint="leave it out")
-    if not texts and (
-        untrained := [
-            participant.name for participant in participants if not (participant.given or participant.is_counting)
-        ]
-    ):
+    untrained = [origin.name for origin in participants if not (origin.given or origin.is_counting)]
+    if untrained and not texts:
         hint = "give a text before --task, or finished runs with --runs"
         raise InputError(f"there is no text to pre-train {untrained[0]} on", hint=hint)
     return participants
@@ -246,10 +211,10 @@ def read_splits(source: LabeledSource) -> LabeledData:
     data = read_labeled(source)
     test_examples = [example for example in data.test if is_labeled(example)]
     if not test_examples:
-        no_split = "there are too few examples to hold some out for a test"
-        message = "no test example has a label" if source.test else no_split
-        hint = "give examples with labels: --test FILE"
-        raise InputError(message, file=source.test or source.train, hint=hint)
+        message = (
+            "no test example has a label" if source.test else "there are too few examples to hold some out for a test"
+        )
+        raise InputError(message, file=source.test or source.train, hint="give examples with labels: --test FILE")
     return replace(data, test=test_examples)
 
 

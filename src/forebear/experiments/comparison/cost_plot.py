@@ -7,11 +7,12 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate, product
+from statistics import fmean
 
 from forebear.experiments.comparison.results import (
     ComparisonRow,
     TaskComparison,
-    TaskComparisonRow,
     TextComparison,
     TextComparisonRow,
     pareto_front,
@@ -90,58 +91,47 @@ def point_box(point: Point) -> Box:
 
 def _label_columns(points: Sequence[Point], labels: Sequence[tuple[float, float]], inside: Box) -> list[Box]:
     """A box for each label to the right of its point, in columns without overlap."""
-    boxes: dict[int, Box] = {}
     columns: list[list[int]] = []
-    for index in sorted(range(len(points)), key=lambda point_index: points[point_index]):
+    for index in sorted(range(len(points)), key=points.__getitem__):
         if columns and points[index][0] - points[columns[-1][-1]][0] < COLUMN_WIDTH:
             columns[-1].append(index)
         else:
             columns.append([index])
+    boxes: dict[int, Box] = {}
     for column in columns:
         left = max(points[index][0] for index in column) + LABEL_GAP
-        column.sort(key=lambda point_index: points[point_index][1])
+        column.sort(key=lambda index: points[index][1])
         heights = [labels[index][1] for index in column]
         tops = _stack_labels([points[index][1] - labels[index][1] / 2 for index in column], heights)
         low, high = inside.y - tops[0], inside.y + inside.height - tops[-1] - heights[-1]
         shift = max(low, 0) + min(high, 0)  # back into the plot, if they all fit
-        for index, top in zip(column, tops, strict=True):
-            boxes[index] = Box(left, top + shift, *labels[index])
+        boxes |= {index: Box(left, top + shift, *labels[index]) for index, top in zip(column, tops, strict=True)}
     return [boxes[index] for index in range(len(points))]
 
 
 def _stack_labels(preferred: list[float], heights: list[float]) -> list[float]:
     """Top edges in the same order, as near to the preferred ones as possible, without overlap.
 
-    Neighbors that would overlap are merged into a block, placed at the mean of its members' preferred positions.
+    Without the heights above it, each top edge is an isotonic regression of the preferred ones: its min-max formula.
     """
-    blocks: list[tuple[float, float, int]] = []  # (sum of preferred top edges, height, number of members)
-    for wish, height in zip(preferred, heights, strict=True):
-        blocks.append((wish, height, 1))
-        while len(blocks) > 1:
-            (top_sum, height_above, count), (top_sum_below, height_below, num_below) = blocks[-2:]
-            if top_sum / count + height_above <= top_sum_below / num_below:
-                break
-            blocks[-2:] = [
-                (top_sum + top_sum_below - height_above * num_below, height_above + height_below, count + num_below)
-            ]
+    offsets = list(accumulate(heights, initial=0.0))
+    wishes = [wish - offset for wish, offset in zip(preferred, offsets, strict=False)]
     tops: list[float] = []
-    remaining = iter(heights)
-    for top_sum, _, count in blocks:
-        top = top_sum / count
-        for _ in range(count):
-            tops.append(top)
-            top += next(remaining)
+    for index, offset in enumerate(offsets[:-1]):
+        level = max(
+            min(fmean(wishes[first : end + 1]) for end in range(index, len(wishes))) for first in range(index + 1)
+        )
+        tops.append(max(level + offset, tops[-1] + heights[index - 1] if tops else -math.inf))  # rounding: no overlap
     return tops
 
 
 def _spiral(x: float, y: float, target: Box) -> Iterator[Box]:
     """Boxes around (x, y), nearest first."""
-    for ring in range(MAX_RINGS):
+    for ring, angle in product(range(MAX_RINGS), ANGLES):
         distance = LABEL_GAP + ring * RING_DISTANCE
-        for angle in ANGLES:
-            dx, dy = math.cos(math.radians(angle)), -math.sin(math.radians(angle))
-            left = x + dx * distance - (target.width if dx < -0.1 else target.width / 2 if dx < 0.1 else 0)
-            yield Box(left, y + dy * distance - target.height / 2, target.width, target.height)
+        dx, dy = math.cos(math.radians(angle)), -math.sin(math.radians(angle))
+        left = x + dx * distance - (target.width if dx < -0.1 else target.width / 2 if dx < 0.1 else 0)
+        yield Box(left, y + dy * distance - target.height / 2, target.width, target.height)
 
 
 # --- A plot as SVG: scale, axes, points and labels ---
@@ -162,6 +152,12 @@ class Scale:
     greatest_cost: float
     lowest: float
     highest: float
+
+    @classmethod
+    def covering(cls, costs: Sequence[float], lowest: float, highest: float) -> Scale:
+        """With some space before and after these costs, of which there is at least one."""
+        least, greatest = min(costs), max(costs)
+        return cls(least / 1.6, max(greatest, 2 * least) * 1.12, lowest, highest)
 
     def x(self, cost: float) -> float:
         share = math.log(max(cost, self.least_cost) / self.least_cost) / math.log(self.greatest_cost / self.least_cost)
@@ -185,15 +181,14 @@ class PlottedRow:
 
     def svg(self, scale: Scale) -> str:
         """The mean as a disc with a tooltip, a small ring for each of several seeds, and the interval as a line."""
-        parts = [f'<g class="points m{self.number}" data-row="{self.number}"><title>{escape(self.description)}</title>']
+        svg = f'<g class="points m{self.number}" data-row="{self.number}"><title>{escape(self.description)}</title>'
         x, y = scale.x(self.mean[0]), scale.y(self.mean[1])
         if self.interval is not None:
             low, high = map(scale.y, self.interval)
-            parts.append(f'<line class="leader m{self.number}" {_line(x, low, x, high)}/>')
+            svg += f'<line class="leader m{self.number}" {_line(x, low, x, high)}/>'
         for cost, quality in self.seeds if len(self.seeds) > 1 else ():
-            parts.append(f'<circle class="seed" cx="{scale.x(cost):.1f}" cy="{scale.y(quality):.1f}" r="3"/>')
-        parts.append(f'<circle class="mean" cx="{x:.1f}" cy="{y:.1f}" r="5.5"/></g>')
-        return "".join(parts)
+            svg += f'<circle class="seed" cx="{scale.x(cost):.1f}" cy="{scale.y(quality):.1f}" r="3"/>'
+        return f'{svg}<circle class="mean" cx="{x:.1f}" cy="{y:.1f}" r="5.5"/></g>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float) -> str:
@@ -201,12 +196,31 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
     return f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
 
 
-def _svg(name: str, title: str, descriptions: Sequence[str], parts: Iterable[str]) -> str:
-    description = "; ".join(descriptions) or "no results yet"
+def _svg_plot(
+    name: str,
+    title: str,
+    descriptions: Sequence[str],
+    scale: Scale,
+    background: str,
+    baselines: Iterable[tuple[str, float]],
+    layers: Iterable[str],
+    rows: Sequence[PlottedRow],
+    limits: Sequence[HorizontalLine] = (),
+) -> str:
+    """From back to front: background, visible baselines, layers, points, and the names of points, baselines, limits."""
+    lines = [(label, value, "yardstick-name") for label, value in baselines if scale.lowest < value < scale.highest]
+    heights = [scale.y(value) for _, value, _ in lines]
+    parts = [
+        background,
+        *(f'<line class="yardstick" {_line(LEFT, y, RIGHT_EDGE, y)}/>' for y in heights),
+        *layers,
+        *(row.svg(scale) for row in rows),
+        _labels(rows, [*lines, *limits], scale),
+    ]
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-about">'
-        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-about">{escape(description)}</desc>'
-        f"{''.join(parts)}</svg>"
+        f'<title id="{name}-title">{escape(title)}</title>'
+        f'<desc id="{name}-about">{escape("; ".join(descriptions) or "no results yet")}</desc>{"".join(parts)}</svg>'
     )
 
 
@@ -214,41 +228,26 @@ def _axes(
     scale: Scale, quality_label: str, cost_label: str, ticks: Iterable[tuple[float, str]], min_distance: float
 ) -> str:
     """Grid lines with their values, and those of the labeled ticks that are `min_distance` pixels apart."""
-    parts = ['<g class="axes">']
-    step = grid_step(scale.highest - scale.lowest)
+    svg = '<g class="axes">'
+    sixth = (scale.highest - scale.lowest) / 6  # so that about six grid lines fit
+    magnitude = 10 ** math.floor(math.log10(sixth))
+    step = next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= sixth)
     for count in range(math.ceil(scale.lowest / step), math.floor(scale.highest / step) + 1):
         y = scale.y(count * step)
-        parts.append(f'<line class="grid" {_line(LEFT, y, RIGHT_EDGE, y)}/>')
-        parts.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{count * step:.3g}</text>')
+        svg += f'<line class="grid" {_line(LEFT, y, RIGHT_EDGE, y)}/>'
+        svg += f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{count * step:.3g}</text>'
     previous_x = -math.inf
     for cost, label in ticks:
         x = scale.x(cost)
         if scale.least_cost <= cost <= scale.greatest_cost and x - previous_x > min_distance:
             previous_x = x
-            parts.append(f'<line class="tick" {_line(x, BOTTOM_EDGE, x, BOTTOM_EDGE + 5)}/>')
-            parts.append(f'<text x="{x:.1f}" y="{BOTTOM_EDGE + 20}" text-anchor="middle">{label}</text>')
-    parts.append(f'<line class="base" {_line(LEFT, BOTTOM_EDGE, RIGHT_EDGE, BOTTOM_EDGE)}/>')
-    parts.append(f'<text class="unit" x="{LEFT}" y="{TOP - 7}">{escape(quality_label)}</text>')
-    parts.append(
+            svg += f'<line class="tick" {_line(x, BOTTOM_EDGE, x, BOTTOM_EDGE + 5)}/>'
+            svg += f'<text x="{x:.1f}" y="{BOTTOM_EDGE + 20}" text-anchor="middle">{label}</text>'
+    return (
+        f'{svg}<line class="base" {_line(LEFT, BOTTOM_EDGE, RIGHT_EDGE, BOTTOM_EDGE)}/>'
+        f'<text class="unit" x="{LEFT}" y="{TOP - 7}">{escape(quality_label)}</text>'
         f'<text class="unit" x="{RIGHT_EDGE}" y="{BOTTOM_EDGE + 38}" text-anchor="end">{cost_label}</text></g>'
     )
-    return "".join(parts)
-
-
-def grid_step(span: float) -> float:
-    """A round distance between grid lines, so that about six fit."""
-    target = span / 6
-    magnitude = 10 ** math.floor(math.log10(target))
-    return next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= target)
-
-
-def _visible_baselines(baselines: Iterable[tuple[str, float]], scale: Scale) -> list[HorizontalLine]:
-    return [(name, value, "yardstick-name") for name, value in baselines if scale.lowest < value < scale.highest]
-
-
-def _baseline_lines(baselines: Sequence[HorizontalLine], scale: Scale) -> str:
-    heights = (scale.y(value) for _, value, _ in baselines)
-    return "".join(f'<line class="yardstick" {_line(LEFT, y, RIGHT_EDGE, y)}/>' for y in heights)
 
 
 def _labels(rows: Sequence[PlottedRow], lines: Sequence[HorizontalLine], scale: Scale) -> str:
@@ -307,56 +306,36 @@ def text_plot_scale(comparison: TextComparison) -> Scale:
     low -= 0.1 * (high - low)
     curves = [point for row in comparison.rows for trial in row.trials for point in trial.curve]
     times = [seconds for seconds, _ in results] + [seconds for seconds, bits in curves if seconds > 0 and bits < high]
-    shortest, longest = (min(times), max(times)) if times else (1.0, 60.0)
-    return Scale(shortest / 1.6, max(longest, 2 * shortest) * 1.12, max(low, 0), high)
+    return Scale.covering(times or (1.0, 60.0), max(low, 0), high)
 
 
 def plot_text_comparison(comparison: TextComparison) -> str:
     """Bits per byte against training time."""
-    scale = text_plot_scale(comparison)
-    rows = [
-        PlottedRow(
-            number,
-            row.title,
-            _describe_text_point(row),
-            (seconds, bits),
-            _seed_results(row, "seconds", "bits_per_byte"),
-        )
-        for number, row in enumerate(comparison.rows)
-        if (seconds := row.mean("seconds")) and (bits := row.mean("bits_per_byte")) is not None
-    ]
-    lines = _visible_baselines([(baseline.name, baseline.bits_per_byte) for baseline in comparison.yardsticks], scale)
+    scale, limit = text_plot_scale(comparison), comparison.limit
+    descriptions, rows = [], []
+    for number, row in enumerate(comparison.rows):
+        seconds, bits = row.mean("seconds"), row.mean("bits_per_byte")
+        if bits is not None:
+            descriptions.append(f"{row.title}: {bits:.3f} bits per byte after {format_duration(seconds or 0)}")
+            if seconds:
+                results = _seed_results(row, "seconds", "bits_per_byte")
+                rows.append(PlottedRow(number, row.title, descriptions[-1], (seconds, bits), results))
     ticks = ((seconds, format_duration(seconds)) for seconds in TICK_SECONDS)
-    parts = [
-        TEXT_PLOT_DEFS,
-        _axes(scale, "bits per byte, lower is better", "learning took", ticks, 48),
-        _entropy_bound(comparison, scale),
-        _baseline_lines(lines, scale),
-        _text_frontier(comparison, scale),
-        *(_learning_curves(number, row, scale) for number, row in enumerate(comparison.rows)),
-        *(row.svg(scale) for row in rows),
-    ]
-    if (limit := comparison.limit) is not None:
-        lines.append((f"true entropy {limit:.3f}: no model can go below", limit, "limit-name"))
-    descriptions = [_describe_text_point(row) for row in comparison.rows if row.trial_values("bits_per_byte")]
+    background = TEXT_PLOT_DEFS + _axes(scale, "bits per byte, lower is better", "learning took", ticks, 48)
+    limits = []
+    if limit is not None:
+        y = scale.y(limit)
+        height = f"{max(BOTTOM_EDGE - y, 0):.1f}"
+        background += (
+            f'<g class="limit"><rect x="{LEFT}" y="{y:.1f}" width="{RIGHT_EDGE - LEFT}" height="{height}"'
+            f' fill="url(#hatch)"/><line {_line(LEFT, y, RIGHT_EDGE, y)}/></g>'
+        )
+        limits.append((f"true entropy {limit:.3f}: no model can go below", limit, "limit-name"))
+    baselines = [(baseline.name, baseline.bits_per_byte) for baseline in comparison.yardsticks]
+    curves = (_learning_curves(number, row, scale) for number, row in enumerate(comparison.rows))
+    layers = [_text_frontier(comparison, scale), *curves]
     title = "Bits per byte of held-out text against seconds of learning"
-    return _svg("plot", title, descriptions, [*parts, _labels(rows, lines, scale)])
-
-
-def _describe_text_point(row: TextComparisonRow) -> str:
-    return (
-        f"{row.title}: {row.mean('bits_per_byte'):.3f} bits per byte after {format_duration(row.mean('seconds') or 0)}"
-    )
-
-
-def _entropy_bound(comparison: TextComparison, scale: Scale) -> str:
-    if comparison.limit is None:
-        return ""
-    y = scale.y(comparison.limit)
-    return (
-        f'<g class="limit"><rect x="{LEFT}" y="{y:.1f}" width="{RIGHT_EDGE - LEFT}"'
-        f' height="{max(BOTTOM_EDGE - y, 0):.1f}" fill="url(#hatch)"/><line {_line(LEFT, y, RIGHT_EDGE, y)}/></g>'
-    )
+    return _svg_plot("plot", title, descriptions, scale, background, baselines, layers, rows, limits)
 
 
 def _text_frontier(comparison: TextComparison, scale: Scale) -> str:
@@ -393,38 +372,39 @@ class CostAxis:
     axis_label: str
 
 
-def _tick_milliseconds(value: float) -> str:
-    return f"{value:g} ms" if value < 1000 else f"{value / 1000:g} s"
-
-
 COST_AXES = (
     CostAxis("disk", format_bytes, "weights and tokenizer on disk"),
-    CostAxis("milliseconds", _tick_milliseconds, "one example takes"),
+    CostAxis(
+        "milliseconds", lambda value: f"{value:g} ms" if value < 1000 else f"{value / 1000:g} s", "one example takes"
+    ),
 )
 
 
 def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str:
     """Task score in points of a hundred against one cost."""
     scale = task_plot_scale(comparison, cost_axis)
-    rows = [
-        _plotted_task_row(number, row, cost_axis)
-        for number, row in enumerate(comparison.rows)
-        if row.score is not None and row.trial_values(cost_axis.name)
-    ]
-    lines = _visible_baselines([(baseline.name, 100 * baseline.score) for baseline in comparison.baselines], scale)
+    rows = []
+    for number, row in enumerate(comparison.rows):
+        cost, low, high = row.mean(cost_axis.name), row.mean("low"), row.mean("high")
+        if row.score is not None and cost is not None:
+            description = f"{row.title}: {format_points(row.score)} at {cost_axis.format_value(float(f'{cost:.3g}'))}"
+            interval = (100 * low, 100 * high) if low is not None and high is not None else None
+            seeds = _seed_results(row, cost_axis.name, "score", 100)
+            rows.append(PlottedRow(number, row.title, description, (cost, 100 * row.score), seeds, interval))
     powers = range(math.floor(math.log10(scale.least_cost)), math.ceil(math.log10(scale.greatest_cost)) + 1)
     ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     labeled_ticks = ((tick, cost_axis.format_value(float(f"{tick:.3g}"))) for tick in ticks)
     quality = metric_name(comparison)
-    parts = [
-        _axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64),
-        _baseline_lines(lines, scale),
-        _task_frontier(comparison, scale, cost_axis),
-        *(row.svg(scale) for row in rows),
-        _labels(rows, lines, scale),
+    background = _axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64)
+    front = [
+        (scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0)))
+        for row in pareto_front(comparison.rows, cost_axis.name)
     ]
-    title = f"{quality} on the test against {cost_axis.name}"
-    return _svg(cost_axis.name, title, [row.description for row in rows], parts)
+    staircase = "".join(f"H{x:.1f}V{y:.1f}" if index else f"M{x:.1f} {y:.1f}" for index, (x, y) in enumerate(front))
+    layers = [f'<path class="frontier" d="{staircase}H{RIGHT_EDGE}"/>'] if front else []
+    baselines = [(baseline.name, 100 * baseline.score) for baseline in comparison.baselines]
+    title, descriptions = f"{quality} on the test against {cost_axis.name}", [row.description for row in rows]
+    return _svg_plot(cost_axis.name, title, descriptions, scale, background, baselines, layers, rows)
 
 
 def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
@@ -437,22 +417,4 @@ def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
     for baseline in sorted(comparison.baselines, key=lambda baseline: -baseline.score):
         if 100 * baseline.score > low - (high - low):
             low = min(low, 100 * baseline.score)
-    lowest_cost, highest_cost = (min(costs), max(costs)) if costs else (1.0, 100.0)
-    return Scale(lowest_cost / 1.6, max(highest_cost, 2 * lowest_cost) * 1.12, low - margin, high + margin)
-
-
-def _plotted_task_row(number: int, row: TaskComparisonRow, cost_axis: CostAxis) -> PlottedRow:
-    cost, score, low, high = row.mean(cost_axis.name) or 0, row.score or 0, row.mean("low"), row.mean("high")
-    description = f"{row.title}: {format_points(score)} at {cost_axis.format_value(float(f'{cost:.3g}'))}"
-    interval = (100 * low, 100 * high) if low is not None and high is not None else None
-    seeds = _seed_results(row, cost_axis.name, "score", 100)
-    return PlottedRow(number, row.title, description, (cost, 100 * score), seeds, interval)
-
-
-def _task_frontier(comparison: TaskComparison, scale: Scale, cost_axis: CostAxis) -> str:
-    """The Pareto front as a staircase."""
-    path = ""
-    for row in pareto_front(comparison.rows, cost_axis.name):
-        x, y = scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))
-        path += f"H{x:.1f}V{y:.1f}" if path else f"M{x:.1f} {y:.1f}"
-    return f'<path class="frontier" d="{path}H{RIGHT_EDGE}"/>' if path else ""
+    return Scale.covering(costs or (1.0, 100.0), low - margin, high + margin)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+
+from forebear.experiments.comparison import verdict
 from forebear.experiments.comparison.cost_plot import COST_AXES, plot_task_comparison, plot_text_comparison
 from forebear.experiments.comparison.results import (
     Comparison,
@@ -17,20 +20,12 @@ from forebear.experiments.comparison.results import (
     TextComparisonRow,
     pareto_front,
 )
-from forebear.experiments.comparison.verdict import (
-    format_points,
-    metric_name,
-    task_conclusions,
-    task_headline,
-    text_conclusions,
-    text_headline,
-)
 from forebear.reports.page import html_page, read_assets
 from forebear.settings.units import format_bytes, format_count, format_duration
 
 # Row colors run from ochre (oldest model) to blue (newest), for light and dark backgrounds.
-LIGHT_COLORS = ((0x9A, 0x60, 0x0B), (0xB2, 0x3F, 0x5A), (0x78, 0x49, 0xA6), (0x2B, 0x56, 0xB5))
-DARK_COLORS = ((0xE6, 0xAE, 0x5F), (0xF0, 0x90, 0xA3), (0xC4, 0xA3, 0xEE), (0x93, 0xB6, 0xFF))
+LIGHT_COLORS = ("9a600b", "b23f5a", "7849a6", "2b56b5")
+DARK_COLORS = ("e6ae5f", "f090a3", "c4a3ee", "93b6ff")
 PARETO_MARK = "◆"  # on the Pareto front
 COLUMNS = (
     ("year", ""),
@@ -50,24 +45,22 @@ class TableCell:
 
     text: str
     value: float | None = None
-    is_marked: bool = False  # on the Pareto front
 
     def __str__(self) -> str:
-        return f"{self.text} {PARETO_MARK}" if self.is_marked else self.text
+        return self.text
+
+    def html(self, remark: str = "", css_class: str = "number") -> str:
+        return _html_cell(escape(self.text) + remark, self.value, css_class)
 
 
-def _cell(value: float | None, format_value: Callable[[float], str], *, marked: bool = False) -> TableCell:
-    return TableCell("—") if value is None else TableCell(format_value(value), value, marked)
+def _cell(value: float | None, format_value: Callable[[float], str], mark: str = "") -> TableCell:
+    return TableCell("—") if value is None else TableCell(format_value(value) + mark, value)
 
 
 def _html_cell(shown: str, value: Any, css_class: str = "") -> str:
     """A cell with the value by which its column is sorted."""
     class_attribute = f' class="{css_class}"' if css_class else ""
     return f'<td{class_attribute} data-value="{"" if value is None else escape(str(value))}">{shown}</td>'
-
-
-def _number_cell(cell: TableCell, remark: str = "", css_class: str = "number") -> str:
-    return _html_cell(escape(str(cell)) + remark, cell.value, css_class)
 
 
 def _mark(text: str) -> str:
@@ -107,21 +100,35 @@ def _verdict(conclusions: Iterable[str]) -> str:
 
 def _legend(line: str, band: str, dots: str = "") -> str:
     """The meaning of lines, bands and dotted lines of a plot."""
-    parts = [f"<span><i></i>{line}</span>", f'<span><i class="band"></i>{band}</span>']
-    if dots:
-        parts.append(f'<span><i class="dots"></i>{dots}</span>')
-    return f'<figcaption class="key">{"".join(parts)}</figcaption>'
+    dots_html = f'<span><i class="dots"></i>{dots}</span>' if dots else ""
+    lines_html = f'<span><i></i>{line}</span><span><i class="band"></i>{band}</span>{dots_html}'
+    return f'<figcaption class="key">{lines_html}</figcaption>'
 
 
 def _table(
+    comparison: Comparison,
     title: str,
     caption: str,
     columns: Sequence[tuple[str, str]],
-    rows: Iterable[str],
+    rows: Iterable[tuple[str, Sequence[str]]],
     references: Iterable[tuple[str, str, str]],
 ) -> str:
-    """A table with (name, CSS class) of each column; `references` are name, value and meaning of its last rows."""
+    """A table with (name, CSS class) of each column, and a row for each of the comparison.
+
+    rows        description and cells after year and name; without cells the error takes the place of the results
+    references  name, value and meaning of the last rows
+    """
     head = "".join(f'<th scope="col" class="{css_class}">{escape(name)}</th>' for name, css_class in columns)
+    body = ""
+    for index, (row, (description, cells)) in enumerate(zip(comparison.rows, rows, strict=True)):
+        best = comparison.best is not None and comparison.best.name == row.name
+        labels = ", ".join(escape(label) for label in (row.size, "best" if best else "") if label)
+        results = "".join(cells) or f'<td class="wrong" colspan="{len(columns) - 2}">{escape(row.error)}</td>'
+        body += (
+            f'<tr data-row="{index}"{" class=best" if best else ""}>{_html_cell(str(row.year), row.year)}'
+            f'<th scope="row" data-value="{escape(row.title)}"><span class="m{index} name">{escape(row.title)}</span>'
+            f'{_mark(labels)}<span class="idea">{escape(description)}</span></th>{results}</tr>'
+        )
     foot = "".join(
         f'<tr><td></td><th scope="row">{escape(name)}</th><td class="number">{value}</td>'
         f'<td colspan="{len(columns) - 3}">{escape(meaning)}</td></tr>'
@@ -129,27 +136,14 @@ def _table(
     )
     return (
         f'<h2>{title}</h2><div class="wide"><table><caption>{caption}.</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody><tfoot>{foot}</tfoot></table></div>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table></div>"
     )
 
 
-def _table_row(
-    comparison: Comparison, index: int, row: ComparisonRow, description: str, cells: Sequence[str], width: int
-) -> str:
-    """A row of the table; without `cells` its error takes the place of its results."""
-    best = comparison.best is not None and comparison.best.name == row.name
-    labels = ", ".join(escape(label) for label in (row.size, "best" if best else "") if label)
-    name = f'<span class="m{index} name">{escape(row.title)}</span>{_mark(labels)}'
-    parts = [
-        _html_cell(str(row.year), row.year),
-        f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(description)}</span></th>',
-        *(cells or [f'<td class="wrong" colspan="{width - 2}">{escape(row.error)}</td>']),
-    ]
-    return f'<tr data-row="{index}"{" class=best" if best else ""}>{"".join(parts)}</tr>'
-
-
-def _described_list(title: str, caption: str, entries: Iterable[str]) -> str:
-    return f'<h2>{title}</h2><p class="small">{caption}</p><dl class="samples">{"".join(entries)}</dl>'
+def _described_list(title: str, caption: str, entries: Sequence[str]) -> str:
+    """A list of terms and descriptions; nothing without entries."""
+    html = f'<h2>{title}</h2><p class="small">{caption}</p><dl class="samples">{"".join(entries)}</dl>'
+    return html if entries else ""
 
 
 def _notes(title: str, notes: Iterable[str]) -> str:
@@ -168,21 +162,17 @@ def _footer(comparison: Comparison, folders: str, usage: str = "") -> str:
 
 
 def _row_colors(count: int) -> str:
-    def rules(anchors: tuple[tuple[int, int, int], ...]) -> str:
-        return "".join(
-            f".m{index} {{ color: {_interpolate_color(anchors, index / max(count - 1, 1))}; }}"
-            for index in range(count)
-        )
+    """The color of each row, interpolated between its neighbors among the common ones."""
+
+    def rules(colors: Sequence[str]) -> str:
+        positions = np.linspace(0, len(colors) - 1, count)
+        channels = zip(*map(bytes.fromhex, colors), strict=True)
+        rows = zip(*(np.interp(positions, range(len(colors)), channel) for channel in channels), strict=True)
+        names = ("#" + "".join(f"{round(value):02x}" for value in row) for row in rows)
+        return "".join(f".m{index} {{ color: {name}; }}" for index, name in enumerate(names))
 
     light, dark = rules(LIGHT_COLORS), rules(DARK_COLORS)
     return f"{light} @media (prefers-color-scheme: dark) {{ {dark} }} @media print {{ {light} }}"
-
-
-def _interpolate_color(anchors: tuple[tuple[int, int, int], ...], share: float) -> str:
-    position = share * (len(anchors) - 1)
-    first = min(int(position), len(anchors) - 2)
-    pairs = zip(anchors[first], anchors[first + 1], strict=True)
-    return "#" + "".join(f"{round(start + (end - start) * (position - first)):02x}" for start, end in pairs)
 
 
 # --- Comparison on text ---
@@ -201,15 +191,21 @@ def text_comparison_page(comparison: TextComparison) -> str:
         "the lowest anyone had reached by then",
         "yardstick, not a milestone" if comparison.yardsticks else "",
     )
+    samples = [
+        f'<dt class="m{index}">{escape(row.title)}<span>{row.year}</span></dt>'
+        f"<dd><mark>{escape(comparison.prompt)}</mark>{escape(sample)}</dd>"
+        for index, row in enumerate(comparison.rows)
+        if (sample := next((trial.sample for trial in row.trials if trial.sample), ""))
+    ]
     sections = (
         f'<figure><div class="wide">{plot_text_comparison(comparison)}</div>{legend}</figure>',
-        _verdict(text_conclusions(comparison)),
+        _verdict(verdict.text_conclusions(comparison)),
         _text_table(comparison),
-        _text_samples(comparison),
+        _described_list("How each goes on", "The same beginning, the same seed.", samples),
         _notes("How to read this", _text_notes(comparison)),
         _footer(comparison, "the runs in <code>runs/</code>"),
     )
-    return _page(comparison, text_headline(comparison), conditions, sections)
+    return _page(comparison, verdict.text_headline(comparison), conditions, sections)
 
 
 def _text_table(comparison: TextComparison) -> str:
@@ -220,22 +216,15 @@ def _text_table(comparison: TextComparison) -> str:
         " where tokenizers are the same"
     )
     rows = (
-        _table_row(
-            comparison,
-            index,
-            row,
-            f"{row.idea} ({row.authors})" if row.authors else row.idea,
-            _text_cells(index, row, comparison, widest),
-            len(columns),
-        )
+        (f"{row.idea} ({row.authors})" if row.authors else row.idea, _text_cells(index, row, comparison, widest))
         for index, row in enumerate(comparison.rows)
     )
     references = [(baseline.name, baseline.bits_per_byte, baseline.meaning) for baseline in comparison.yardsticks]
     if comparison.limit is not None:
         meaning = "known, because the text was generated; no model can go below"
         references.append(("true entropy", comparison.limit, meaning))
-    shown = ((name, f"{bits:.3f}", meaning) for name, bits, meaning in references)
-    return _table("In the order of history", caption, columns, rows, shown)
+    formatted = ((name, f"{bits:.3f}", meaning) for name, bits, meaning in references)
+    return _table(comparison, "In the order of history", caption, columns, rows, formatted)
 
 
 def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, widest: float) -> list[str]:
@@ -247,37 +236,28 @@ def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, 
     costs = {"parameters": format_count, "seconds": format_duration, "speed": format_count, "memory": format_bytes}
     formats = {"perplexity": "{:,.1f}".format, **costs}
     cells = [_bits_cell(index, row, widest)]
-    cells += [_number_cell(_cell(row.mean(name), format_value)) for name, format_value in formats.items()]
+    cells += [_cell(row.mean(name), format_value).html() for name, format_value in formats.items()]
     cells.append(_html_cell(escape(tokenizer_kind) + (f", {vocabulary:,}" if vocabulary else ""), tokenizer_kind))
-    cells.append(_number_cell(_cell(row.mean("unknown_rate"), "{:.2%}".format)))
+    cells.append(_cell(row.mean("unknown_rate"), "{:.2%}".format).html())
     for file in comparison.word_file_names:
         covered = row.word_coverage(file)
         coverage = "" if covered is None else _mark(f"{covered[0]:,} of {covered[1]:,}")
-        cells.append(_number_cell(_cell(row.word_figures(file), "{:.3f}".format), coverage))
+        cells.append(_cell(row.word_figures(file), "{:.3f}".format).html(coverage))
     return cells
 
 
 def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
     bits, spread = row.mean("bits_per_byte"), row.spread
-    if bits is None:
-        num_impossible = sum(row.trial_values("impossible"))
-        if row.other_metrics:
-            return _html_cell(f"—<span class='idea'>{escape(row.other_metrics)}</span>", None, "number bits")
-        text = f"∞<span class='idea'>{num_impossible:,} tokens are impossible to it</span>" if num_impossible else "—"
-        return _html_cell(text, None, "number bits")
-    text = f"{bits:.3f}" + _mark(f"± {spread:.3f}" if spread is not None else "")
-    bar = f'<span class="bar m{index}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
-    return _html_cell(text + bar + _error_mark(row), bits, "number bits")
-
-
-def _text_samples(comparison: TextComparison) -> str:
-    entries = [
-        f'<dt class="m{index}">{escape(row.title)}<span>{row.year}</span></dt>'
-        f"<dd><mark>{escape(comparison.prompt)}</mark>{escape(sample)}</dd>"
-        for index, row in enumerate(comparison.rows)
-        if (sample := next((trial.sample for trial in row.trials if trial.sample), ""))
-    ]
-    return _described_list("How each goes on", "The same beginning, the same seed.", entries) if entries else ""
+    if bits is not None:
+        spread_mark = _mark(f"± {spread:.3f}" if spread is not None else "")
+        bar = f'<span class="bar m{index}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
+        return _html_cell(f"{bits:.3f}{spread_mark}{bar}{_error_mark(row)}", bits, "number bits")
+    text = "—"
+    if row.other_metrics:
+        text = f"—<span class='idea'>{escape(row.other_metrics)}</span>"
+    elif num_impossible := sum(row.trial_values("impossible")):
+        text = f"∞<span class='idea'>{num_impossible:,} tokens are impossible to it</span>"
+    return _html_cell(text, None, "number bits")
 
 
 def _text_notes(comparison: TextComparison) -> list[str]:
@@ -323,49 +303,41 @@ def table_legend(comparison: TaskComparison) -> str:
     return f"{PARETO_MARK} nothing smaller, or faster, is as good"
 
 
+COST_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # name -> value of the trials and its format
+    "parameters": ("parameters", format_count),
+    "on disk": ("disk", format_bytes),
+    "pre-training": ("pretraining", format_duration),
+    "adapting": ("adapting", format_duration),
+    "one takes": ("milliseconds", lambda value: f"{value:.2g} ms" if value < 99.5 else f"{value:,.0f} ms"),
+    "a second": ("speed", format_count),
+    "memory": ("memory", format_bytes),
+}
+
+
 def table_columns(comparison: TaskComparison) -> list[str]:
     """Names of the numeric columns after year and title."""
     if comparison.whole:  # ablations are about as large and fast as the reference
-        return [metric_name(comparison), "to the whole", "parameters", "pre-training", "adapting", "memory"]
-    costs = ["parameters", "on disk", "pre-training", "adapting", "one takes", "a second", "memory"]
-    return [metric_name(comparison), *costs]
+        return [verdict.metric_name(comparison), "to the whole", "parameters", "pre-training", "adapting", "memory"]
+    return [verdict.metric_name(comparison), *COST_COLUMNS]
 
 
 def table_cells(row: TaskComparisonRow, comparison: TaskComparison) -> list[TableCell]:
     """The cells of a row, as means over the seeds."""
-    cells = {
-        metric_name(comparison): _score_cell(row),
-        "to the whole": _difference_cell(row),
-        "parameters": _cell(row.mean("parameters"), format_count),
-        "on disk": _cell(row.mean("disk"), format_bytes, marked=row in pareto_front(comparison.rows, "disk")),
-        "pre-training": _cell(row.mean("pretraining"), format_duration),
-        "adapting": _cell(row.mean("adapting"), format_duration),
-        "one takes": _cell(
-            row.mean("milliseconds"), _format_milliseconds, marked=row in pareto_front(comparison.rows, "milliseconds")
-        ),
-        "a second": _cell(row.mean("speed"), format_count),
-        "memory": _cell(row.mean("memory"), format_bytes),
-    }
-    return [cells[name] for name in table_columns(comparison)]
+    spread = "" if row.spread is None else f" ± {verdict.format_points(row.spread)}"
+    cells = [_cell(row.score, verdict.format_points, spread)]
+    if comparison.whole:
+        value, noise = row.versus or (None, 0.0)
+        cells.append(_cell(value, _format_difference, f" ± {verdict.format_points(noise)}"))
+    for column in table_columns(comparison)[len(cells) :]:
+        name, format_value = COST_COLUMNS[column]
+        on_front = name in ("disk", "milliseconds") and row in pareto_front(comparison.rows, name)
+        cells.append(_cell(row.mean(name), format_value, f" {PARETO_MARK}" if on_front else ""))
+    return cells
 
 
-def _score_cell(row: TaskComparisonRow) -> TableCell:
-    if row.score is None:
-        return TableCell("—")
-    spread = "" if row.spread is None else f" ± {format_points(row.spread)}"
-    return TableCell(format_points(row.score) + spread, row.score)
-
-
-def _difference_cell(row: TaskComparisonRow) -> TableCell:
-    if row.versus is None:
-        return TableCell("—")
-    value, noise = row.versus
-    sign = "+" if value > 0 else "−" if value < 0 else ""
-    return TableCell(f"{sign}{format_points(abs(value))} ± {format_points(noise)}", value)
-
-
-def _format_milliseconds(value: float) -> str:
-    return f"{value:.2g} ms" if value < 99.5 else f"{value:,.0f} ms"
+def _format_difference(value: float) -> str:
+    sign = "−" if value < 0 else "+" * (value > 0)
+    return sign + verdict.format_points(abs(value))
 
 
 # --- Comparison on a task: the page ---
@@ -385,58 +357,42 @@ def task_comparison_page(comparison: TaskComparison) -> str:
         conditions.append(f"{settings.get('budget', '')} of pre-training on {names}")
     if settings.get("adapting_budget"):
         conditions.append(f"{settings['adapting_budget']} of adapting")
-    best_trial = comparison.best.best if comparison.best is not None else None
-    sections = (
-        _verdict(task_conclusions(comparison)),
-        "" if comparison.whole else _task_plots(comparison),
-        _task_table(comparison),
-        _paper_findings(comparison),
-        _notes("Before you believe this", _task_notes(comparison)),
-        _footer(
-            comparison,
-            "what was adapted in <code>tasks/</code>",
-            "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …",
-        ),
-    )
-    return _page(comparison, task_headline(comparison), conditions, sections)
-
-
-def _task_plots(comparison: TaskComparison) -> str:
+    papers = [
+        f'<dt class="m{index}">{escape(row.title)}</dt><dd>{escape(row.papers)}</dd>'
+        for index, row in enumerate(comparison.rows)
+        if row.papers
+    ]
     first, second = (f'<figure><div class="wide">{plot_task_comparison(comparison, axis)}</div>' for axis in COST_AXES)
     legend = _legend(
         "how far the test can tell (95 %)",
         "the front: nothing that costs less is as good",
         "baseline, nothing learned" if comparison.baselines else "",
     )
-    return f"{first}{legend}</figure>{second}</figure>"
+    best_trial = comparison.best.best if comparison.best is not None else None
+    usage = "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …"
+    sections = (
+        _verdict(verdict.task_conclusions(comparison)),
+        "" if comparison.whole else f"{first}{legend}</figure>{second}</figure>",
+        _task_table(comparison),
+        _described_list("What papers found", "With far more text and far larger networks than here.", papers),
+        _notes("Before you believe this", _task_notes(comparison)),
+        _footer(comparison, "what was adapted in <code>tasks/</code>", usage),
+    )
+    return _page(comparison, verdict.task_headline(comparison), conditions, sections)
 
 
 def _task_table(comparison: TaskComparison) -> str:
     columns = [("year", ""), ("model", ""), *((name, "number") for name in table_columns(comparison))]
-    rows = (
-        _table_row(comparison, index, row, row.differs or row.idea, _task_cells(row, comparison), len(columns))
-        for index, row in enumerate(comparison.rows)
+    rows = []
+    for row in comparison.rows:
+        score, *costs = table_cells(row, comparison)
+        cells = [score.html(_error_mark(row), "number bits"), *(cost.html() for cost in costs)]
+        rows.append((row.differs or row.idea, [] if row.error and row.score is None else cells))
+    references = (
+        (baseline.name, verdict.format_points(baseline.score), baseline.meaning) for baseline in comparison.baselines
     )
-    references = ((baseline.name, format_points(baseline.score), baseline.meaning) for baseline in comparison.baselines)
-    return _table("What each reached, and what it costs", table_legend(comparison), columns, rows, references)
-
-
-def _task_cells(row: TaskComparisonRow, comparison: TaskComparison) -> list[str]:
-    """The cells after name and year; none if there is no score but an error."""
-    if row.error and row.score is None:
-        return []
-    score, *costs = table_cells(row, comparison)
-    return [_number_cell(score, _error_mark(row), "number bits"), *map(_number_cell, costs)]
-
-
-def _paper_findings(comparison: TaskComparison) -> str:
-    entries = [
-        f'<dt class="m{index}">{escape(row.title)}</dt><dd>{escape(row.papers)}</dd>'
-        for index, row in enumerate(comparison.rows)
-        if row.papers
-    ]
-    caption = "With far more text and far larger networks than here."
-    return _described_list("What papers found", caption, entries) if entries else ""
+    title, caption = "What each reached, and what it costs", table_legend(comparison)
+    return _table(comparison, title, caption, columns, rows, references)
 
 
 def _task_notes(comparison: TaskComparison) -> list[str]:
@@ -445,8 +401,8 @@ def _task_notes(comparison: TaskComparison) -> list[str]:
         notes.append("<b>±</b> behind a score is the standard deviation over the seeds.")
     if not comparison.whole:
         notes.append(
-            f"<b>{escape(metric_name(comparison))}</b> is in points of a hundred. <b>One takes</b> is the median time"
-            " for one example that is asked alone, <b>a second</b> how many are answered when many are asked together,"
-            " <b>on disk</b> weights and tokenizer, <b>memory</b> the most that learning took."
+            f"<b>{escape(verdict.metric_name(comparison))}</b> is in points of a hundred. <b>One takes</b> is the"
+            " median time for one example that is asked alone, <b>a second</b> how many are answered when many are"
+            " asked together, <b>on disk</b> weights and tokenizer, <b>memory</b> the most that learning took."
         )
     return notes

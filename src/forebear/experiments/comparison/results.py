@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import PurePath
-from typing import Any, ClassVar, Self
+from types import UnionType
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from forebear.registry import LINEAGE
 from forebear.tasks.baselines import TaskBaseline
@@ -68,6 +69,7 @@ class TextTrial:
 class ComparisonRow:
     """Base of comparison rows: trials, one for each seed."""
 
+    QUALITY: ClassVar[str]  # the value of a trial by which rows are compared
     name: str
     title: str
     year: int
@@ -81,9 +83,10 @@ class ComparisonRow:
         values = self.trial_values(name)
         return statistics.fmean(values) if values else None
 
-    def deviation(self, name: str) -> float | None:
-        """The standard deviation over several seeds."""
-        values = self.trial_values(name)
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation of the quality over several seeds."""
+        values = self.trial_values(self.QUALITY)
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
@@ -107,17 +110,13 @@ class ComparisonRow:
 class TextComparisonRow(ComparisonRow):
     """A model and its trials."""
 
+    QUALITY = "bits_per_byte"
     name: str
     title: str
     year: int
     idea: str = ""
     authors: str = ""
     trials: tuple[TextTrial, ...] = ()
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation of bits per byte over the seeds."""
-        return self.deviation("bits_per_byte")
 
     @property
     def lossy_features(self) -> tuple[str, ...]:
@@ -195,12 +194,7 @@ class Comparison:
         """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
         if data["format"] != cls.FORMAT:
             raise ValueError(f"a comparison of format {data['format']!r}")
-        return _parse(cls, data, **cls._parsed_fields(data))
-
-    @classmethod
-    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """The fields that are no JSON values."""
-        raise NotImplementedError
+        return _parse(cls, data)
 
 
 @dataclass(frozen=True)
@@ -227,9 +221,8 @@ class TextComparison(Comparison):
     finished: bool = False
 
     def __post_init__(self) -> None:
-        order = list(LINEAGE)
-        positions = {row.name: order.index(row.name) if row.name in order else 0 for row in self.rows}
-        rows = sorted(self.rows, key=lambda row: (row.year, positions[row.name], row.name))
+        positions = {name: position for position, name in enumerate(LINEAGE)}
+        rows = sorted(self.rows, key=lambda row: (row.year, positions.get(row.name, 0), row.name))
         object.__setattr__(self, "rows", tuple(rows))
 
     @property
@@ -251,31 +244,21 @@ class TextComparison(Comparison):
                 trial_data["tokens_per_second"] = trial.speed
         return {**result, "best": self.best.name if self.best else None}
 
-    @classmethod
-    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "texts": tuple(data["texts"]),
-            "rows": tuple(
-                _parse(TextComparisonRow, row, trials=tuple(map(_parse_text_trial, row["trials"])))
-                for row in data["rows"]
-            ),
-            "yardsticks": tuple(CompressionBaseline(**baseline) for baseline in data["yardsticks"]),
-        }
 
-
-def _parse_text_trial(data: dict[str, Any]) -> TextTrial:
-    return _parse(
-        TextTrial,
-        data,
-        curve=tuple((float(seconds), float(bits)) for seconds, bits in data["curve"]),
-        covered={file: (num_known, total) for file, (num_known, total) in data["covered"].items()},
-        forgotten=tuple(data["forgotten"]),
-    )
-
-
-def _parse(cls: Any, data: dict[str, Any], **parsed: Any) -> Any:
-    """A dataclass from the JSON of its fields, which also holds derived values; some fields are `parsed` already."""
-    return cls(**{item.name: data[item.name] for item in fields(cls)} | parsed)
+def _parse(kind: Any, value: Any) -> Any:
+    """A value of this type from its JSON, which may hold more than the fields of a dataclass."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{item.name: _parse(hints[item.name], value[item.name]) for item in fields(kind)})
+    origin, kinds = get_origin(kind), get_args(kind)
+    if origin is UnionType:  # a type or None
+        return None if value is None else _parse(kinds[0], value)
+    if origin is tuple:
+        kinds = [kinds[0]] * len(value) if kinds[-1] is ... else kinds
+        return tuple(_parse(part, item) for part, item in zip(kinds, value, strict=True))
+    if origin is dict:
+        return {key: _parse(kinds[1], value[key]) for key in value}
+    return value
 
 
 # --- Comparison on a task ---
@@ -313,6 +296,7 @@ class TaskComparisonRow(ComparisonRow):
     versus   its score minus that of the reference, and the noise of this difference
     """
 
+    QUALITY = "score"
     name: str
     title: str
     year: int
@@ -326,11 +310,6 @@ class TaskComparisonRow(ComparisonRow):
     @property
     def score(self) -> float | None:
         return self.mean("score")
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation of the score over the seeds."""
-        return self.deviation("score")
 
     @property
     def best(self) -> TaskTrial | None:
@@ -393,21 +372,6 @@ class TaskComparison(Comparison):
             row_data["score"], row_data["spread"] = row.score, row.spread
         highlights = {"best": self.best, "smallest": self.smallest, "fastest": self.fastest}
         return {**result, "fronts": fronts, **{name: row.name if row else None for name, row in highlights.items()}}
-
-    @classmethod
-    def _parsed_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "texts": tuple(data["texts"]),
-            "rows": tuple(map(_parse_task_row, data["rows"])),
-            "baselines": tuple(TaskBaseline(**baseline) for baseline in data["baselines"]),
-            "remarks": tuple(data["remarks"]),
-        }
-
-
-def _parse_task_row(data: dict[str, Any]) -> TaskComparisonRow:
-    trials = tuple(_parse(TaskTrial, trial) for trial in data["trials"])
-    versus = None if data["versus"] is None else (float(data["versus"][0]), float(data["versus"][1]))
-    return _parse(TaskComparisonRow, data, trials=trials, versus=versus)
 
 
 POINT = 0.01  # of a score

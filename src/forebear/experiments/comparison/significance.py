@@ -45,9 +45,7 @@ def example_scores(task: Task, examples: Sequence[Any], answers: Sequence[Any]) 
     pairs = list(zip(examples, answers, strict=True))
     if isinstance(task, SequenceTagging) and task.is_plain:
         num_correct = [sum(map(eq, example.tags or (), answer.tags)) for example, answer in pairs]
-        return _share_parts(
-            np.array(num_correct, float), np.array([len(example.tags or ()) for example in examples], float)
-        )
+        return _ratio_parts(num_correct, [len(example.tags or ()) for example in examples])
     if isinstance(task, SequenceTagging):
         spans = [({*entity_spans(example.tags or ())}, {*entity_spans(answer.tags)}) for example, answer in pairs]
         return _f1_parts(spans)
@@ -70,43 +68,36 @@ def example_scores(task: Task, examples: Sequence[Any], answers: Sequence[Any]) 
     return np.array([float(str(example.label) == answer.label) for example, answer in pairs])
 
 
-def _share_parts(num_correct: np.ndarray, num_asked: np.ndarray) -> np.ndarray:
-    """Parts of a micro-average A: A + (correct − A · asked) / mean of asked."""
-    if not num_asked.any():
-        return np.zeros(len(num_asked))
-    accuracy = num_correct.sum() / num_asked.sum()
-    return accuracy + (num_correct - accuracy * num_asked) / num_asked.mean()
+def _ratio_parts(numerators: Sequence[int], denominators: Sequence[int]) -> np.ndarray:
+    """Parts of R, the ratio of the sums: R + (numerator − R · denominator) / mean of denominators."""
+    above, below = np.array(numerators, float), np.array(denominators, float)
+    if not below.any():
+        return np.zeros(len(below))
+    ratio = above.sum() / below.sum()
+    return ratio + (above - ratio * below) / below.mean()
 
 
 def _f1_parts(label_sets: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
-    """Parts of micro F1 from (gold, predicted) sets: F + (2 hits − F · n) / mean of n, where n = gold + predicted."""
-    hits = np.array([len(gold & predicted) for gold, predicted in label_sets], float)
-    num_labels = np.array([len(gold) + len(predicted) for gold, predicted in label_sets], float)
-    if not num_labels.any():
-        return np.zeros(len(label_sets))
-    f1 = 2 * hits.sum() / num_labels.sum()
-    return f1 + (2 * hits - f1 * num_labels) / num_labels.mean()
+    """Parts of micro F1 from (gold, predicted) sets: the ratio of 2 hits to gold + predicted."""
+    double_hits = [2 * len(gold & predicted) for gold, predicted in label_sets]
+    return _ratio_parts(double_hits, [len(gold) + len(predicted) for gold, predicted in label_sets])
 
 
 def _rank_parts(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Parts of Spearman's ρ: ρ + x·y − ρ/2 · (x² + y²) with standardized ranks x and y (Pearson's influence)."""
-    gold_ranks, predicted_ranks = (_standardized_ranks(values) for values in (gold, predicted))
-    rho = float((gold_ranks * predicted_ranks).mean())
-    return rho + gold_ranks * predicted_ranks - rho / 2 * (gold_ranks**2 + predicted_ranks**2)
 
+    def standardized_ranks(values: np.ndarray) -> np.ndarray:
+        centered = ranks(values) - (len(values) + 1) / 2
+        return centered if is_constant(values) else centered / centered.std()  # all 0 if all values are equal
 
-def _standardized_ranks(values: np.ndarray) -> np.ndarray:
-    """Average ranks, centered and scaled to standard deviation 1; all 0 if all values are equal."""
-    centered = ranks(values) - (len(values) + 1) / 2
-    return centered if is_constant(values) else centered / centered.std()
+    x, y = standardized_ranks(gold), standardized_ranks(predicted)
+    rho = float((x * y).mean())
+    return rho + x * y - rho / 2 * (x**2 + y**2)
 
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
-    """95% confidence interval of the mean.
-
-    Wilson's interval if all values are in [0, 1] (valid for few examples and for perfect scores), else the normal
-    approximation.
-    """
+    """95% confidence interval of the mean: Wilson's if all values are in [0, 1] (valid for few examples and for perfect
+    scores), else the normal approximation."""
     count, mean = len(values), float(values.mean())
     if values.min() >= 0 and values.max() <= 1:
         weight = Z_95**2 / count
@@ -125,11 +116,7 @@ def score_difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) 
     """
     differences = np.mean(first, axis=0) - np.mean(second, axis=0)
     variance = (float((differences**2).sum()) + 2) / len(differences) ** 2
-    variance += sum(_mean_variance(seeds) for seeds in (first, second))
+    for seeds in (first, second):
+        if len(seeds) > 1:  # with one seed, the variance of the mean over seeds is unknown
+            variance += float(np.var([values.mean() for values in seeds], ddof=1)) / len(seeds)
     return ScoreDifference(float(differences.mean()), Z_95 * math.sqrt(variance))
-
-
-def _mean_variance(seeds: Sequence[np.ndarray]) -> float:
-    """Variance of the mean over seeds; 0 with one seed, where it is unknown."""
-    scores = [float(values.mean()) for values in seeds]
-    return float(np.var(scores, ddof=1)) / len(scores) if len(scores) > 1 else 0.0

@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -37,7 +37,7 @@ from forebear.training.run_folder import METRICS_FILE, MetricsLog, RunFolder
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
     from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
-    from forebear.experiments.plan import AdaptPlan, PretrainPlan
+    from forebear.experiments.plan import PretrainPlan
 
 # --- Jobs in separate processes: own memory, and a crash does not end the comparison ---
 
@@ -48,25 +48,22 @@ LineCallback = Callable[[dict[str, Any]], object]  # receives each new last line
 TrialT = TypeVar("TrialT", TextTrial, TaskTrial)
 
 
-# -- child process
-
-
-def serve_job(handle: Callable[[dict[str, Any]], tuple[dict[str, Any], int]]) -> None:
+def serve_job(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Main function of a job process: read the job from stdin, run it, print its outcome; exit if the parent dies."""
     job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_watch_caller, daemon=True).start()
+
+    def watch_parent() -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch_parent, daemon=True).start()
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # other output must not mix with the outcome
-    outcome, code = handle(job)
+    outcome, code = job_outcome(lambda: work(job))
     answer.write(json.dumps(outcome))
     answer.flush()
     sys.stderr.flush()
     os._exit(code)  # without joining the watching thread
-
-
-def _watch_caller() -> None:
-    sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def job_outcome(work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int]:
@@ -85,10 +82,8 @@ def job_outcome(work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int
 
 def reset_peak_ram() -> None:
     """Reset the peak memory of this process, if the system supports it."""
-    try:
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
 
 
 def peak_ram() -> int:
@@ -99,42 +94,6 @@ def peak_ram() -> int:
     except (OSError, StopIteration):
         max_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return max_rss if sys.platform == "darwin" else max_rss * 1024
-
-
-# -- parent process
-
-
-@contextmanager
-def start_job(program: str, job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """Start a new interpreter with this job, in its own session: it receives Ctrl-C from this process only."""
-    process = subprocess.Popen(
-        python_command(program),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=child_environment(),
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it has ended already, see its exit code
-        process.stdin.write(json.dumps(job) + "\n")
-        process.stdin.flush()
-    try:
-        yield process
-    except BaseException:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(SAVE_TIMEOUT)
-        except BaseException:  # a second Ctrl-C, or a timeout: kill it
-            process.kill()
-            process.wait()
-            raise
-        raise
-    finally:
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
 
 
 def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallback) -> tuple[dict[str, Any], int]:
@@ -151,18 +110,58 @@ def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallb
                 step = last.get("step")
                 on_line(last)
     code = process.wait()
+    with suppress(IndexError, ValueError):
+        return json.loads(answers[0]), code
+    return {}, code
+
+
+def _run_trial(
+    program: str,
+    job: TextTrialSpec | TaskTrialSpec,
+    on_line: LineCallback,
+    read_result: Callable[[RunFolder], TrialT],
+    without_result: TrialT,
+) -> tuple[dict[str, Any], TrialT]:
+    """The outcome of a trial in a new interpreter, and its result, with an error if it failed.
+
+    The interpreter has its own session: it receives Ctrl-C from this process only, and then has time to save.
+    """
+    process = subprocess.Popen(
+        python_command(program),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=child_environment(),
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):  # it has ended already, see its exit code
+        process.stdin.write(json.dumps(asdict(job)) + "\n")
+        process.stdin.flush()
     try:
-        outcome = json.loads(answers[0])
-    except (IndexError, ValueError):
-        outcome = {}
-    return outcome, code
-
-
-def _run_job(program: str, job: TextTrialSpec | TaskTrialSpec, on_line: LineCallback) -> tuple[dict[str, Any], str]:
-    """The outcome of a trial in its process, and its error or ""."""
-    with start_job(program, asdict(job)) as process:
         outcome, code = follow_process(process, Path(job.to) / METRICS_FILE, on_line)
-    return outcome, job_error(outcome, code)
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(SAVE_TIMEOUT)
+        except BaseException:  # a second Ctrl-C, or a timeout: kill it
+            process.kill()
+            process.wait()
+            raise
+        raise
+    finally:
+        for pipe in (process.stdin, process.stdout):
+            with suppress(BrokenPipeError):
+                pipe.close()
+    error = outcome.get("error", "") if code == 0 else outcome.get("error", f"ended with code {code}")
+    if code < 0:
+        often = ", often for lack of memory" if code == -signal.SIGKILL else ""
+        error = f"killed by {signal.Signals(-code).name}{often}; a smaller size may fit"
+    if error:
+        partial = stored_trial(Path(job.to), read_result) or without_result
+        return outcome, replace(partial, finished=False, error=error)
+    return outcome, read_result(RunFolder.open(job.to))
 
 
 def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> TrialT | None:
@@ -173,14 +172,7 @@ def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> Trial
         return None
 
 
-def job_error(outcome: dict[str, Any], code: int) -> str:
-    """The error of a job from its outcome and exit code; "" if it succeeded."""
-    if code < 0:
-        name = signal.Signals(-code).name
-        message = f"killed by {name}" + (", often for lack of memory" if code == -signal.SIGKILL else "")
-        return f"{message}; a smaller size may fit"
-    return outcome.get("error", "") if code == 0 else outcome.get("error", f"ended with code {code}")
-
+# --- Text trials ---
 
 TEXT_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_text_trial; serve_text_trial()"
 SAMPLE_TOKENS = 60  # length of a sample in tokens
@@ -208,12 +200,9 @@ def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
 
     KeyboardInterrupt is raised after the trial has saved its progress.
     """
-    seed, folder = job.settings["seed"], Path(job.to)
-    outcome, error = _run_job(TEXT_TRIAL_PROGRAM, job, on_line)
-    if error:
-        partial_result = stored_trial(folder, text_trial_result) or TextTrial(seed)
-        return replace(partial_result, seed=seed, finished=False, error=error)
-    return replace(text_trial_result(RunFolder.open(folder)), sample=outcome["sample"], seed=seed)
+    seed = job.settings["seed"]
+    outcome, trial = _run_trial(TEXT_TRIAL_PROGRAM, job, on_line, text_trial_result, TextTrial(seed))
+    return replace(trial, seed=seed, sample=outcome.get("sample", ""))
 
 
 def text_trial_result(run: RunFolder) -> TextTrial:
@@ -225,23 +214,18 @@ def text_trial_result(run: RunFolder) -> TextTrial:
         metadata["recipe"].get("seed", 0),
         run=f"{run.path.parent.name}/{run.path.name}",
         size=metadata.get("size") or "",
-        parameters=metadata.get("parameters"),
-        seconds=metadata.get("seconds"),
-        tokens=metadata.get("tokens"),
+        **{name: metadata.get(name) for name in ("parameters", "seconds", "tokens")},
         memory=metadata.get("peak_memory"),
         bits_per_byte=None if is_pseudo else measured.get("bits_per_byte"),
         pseudo_bits=measured.get("bits_per_byte") if is_pseudo else None,
+        **{name: measured.get(name) for name in ("guess", "told_apart", "perplexity", "unknown_rate")},
         found=measured.get("accuracy"),
-        guess=measured.get("guess"),
         paired=measured.get("pair_accuracy"),
-        told_apart=measured.get("told_apart"),
         words={file: result["figure"] for file, result in word_results.items() if result["figure"] is not None},
         covered={file: (result["covered"], result["total"]) for file, result in word_results.items()},
-        perplexity=measured.get("perplexity"),
         impossible=measured.get("impossible_tokens", 0),
         tokenizer=metadata["tokenizer"]["kind"],
         vocabulary=metadata["tokenizer"]["size"],
-        unknown_rate=measured.get("unknown_rate"),
         forgotten=tuple(measured.get("forgotten", ())),
         held_out_bytes=measured.get("bytes"),
         unit=measured.get("unit", "document"),
@@ -290,33 +274,19 @@ def rows_without_pair_task(runs: Path, rows: Iterable[Any]) -> list[str]:
     ]
 
 
-# -- child process
-
-
 def serve_text_trial() -> None:
     """Main function of the process of a text trial."""
-    serve_job(lambda data: _text_trial_outcome(TextTrialSpec(**data)))
-
-
-def _text_trial_outcome(job: TextTrialSpec) -> tuple[dict[str, Any], int]:
-    return job_outcome(lambda: {"sample": _run_text_trial(job)})
+    serve_job(lambda job: {"sample": _run_text_trial(TextTrialSpec(**job))})
 
 
 def _run_text_trial(job: TextTrialSpec) -> str:
+    """Train and measure the model; returns its sample."""
     from forebear.experiments.pipeline import run_pretraining
     from forebear.experiments.plan import plan_pretraining
-    from forebear.inference.run import Run
 
     source = TextSource.from_dict(job.source)
-    plan = plan_pretraining(
-        job.milestone,
-        source.paths,
-        size=job.size,
-        tokenizer=job.tokenizer,
-        vocabulary=job.vocabulary,
-        source=source,
-        settings=job.settings,
-    )
+    options = {name: getattr(job, name) for name in ("size", "tokenizer", "vocabulary", "settings")}
+    plan = plan_pretraining(job.milestone, source.paths, source=source, **options)
     # prepared before peak memory is measured: training a tokenizer may need more memory than the model
     corpus = cast("Corpus", plan.prepare_corpus())  # parallel corpora are not compared
     plan, reason = (plan, "") if "pairs" in job.settings else without_impossible_pair_task(plan, corpus)
@@ -329,9 +299,7 @@ def _run_text_trial(job: TextTrialSpec) -> str:
         run.folder.update(peak_memory=peak_ram())
     if job.words and "words_judged" not in run.metadata:
         run.folder.update(words_judged=_evaluate_word_files(run, job.words))
-    if "next" not in run.heads:
-        return ""
-    return run.generate(job.prompt, length=SAMPLE_TOKENS)[0].text
+    return run.generate(job.prompt, length=SAMPLE_TOKENS)[0].text if "next" in run.heads else ""
 
 
 def _evaluate_word_files(run: Run, files: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -358,7 +326,6 @@ def without_impossible_pair_task(plan: PretrainPlan, corpus: Corpus) -> tuple[Pr
 
 
 # --- Task trials ---
-
 
 TASK_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_task_trial; serve_task_trial()"
 EXAMPLE_SCORES_FILE = "test_parts.npy"  # in the run folder: per-example scores
@@ -387,16 +354,9 @@ class TaskTrialSpec:
 
 
 def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
-    """Run a trial in its process; errors are part of the result and not raised.
-
-    KeyboardInterrupt is raised after the trial has saved its progress.
-    """
-    folder = Path(job.to)
-    _, error = _run_job(TASK_TRIAL_PROGRAM, job, on_line)
-    if error:
-        partial_result = stored_trial(folder, task_trial_result) or TaskTrial(job.seed)
-        return replace(partial_result, seed=job.seed, finished=False, score=None, error=error)
-    return replace(task_trial_result(RunFolder.open(folder)), seed=job.seed)
+    """The same for a trial on a task."""
+    _, trial = _run_trial(TASK_TRIAL_PROGRAM, job, on_line, task_trial_result, TaskTrial(job.seed))
+    return replace(trial, seed=job.seed, score=None if trial.error else trial.score)
 
 
 def task_trial_result(run: RunFolder) -> TaskTrial:
@@ -411,14 +371,11 @@ def task_trial_result(run: RunFolder) -> TaskTrial:
         size=metadata.get("size") or "",
         score=test_metrics.get(comparison_data.get("score")),
         figures={name: value for name, value in test_metrics.items() if isinstance(value, int | float)},
-        low=comparison_data.get("low"),
-        high=comparison_data.get("high"),
+        **{name: comparison_data.get(name) for name in ("low", "high", "milliseconds", "speed")},
         parameters=metadata.get("parameters"),
         disk=None if weights is None else weights["bytes"] + (run.path / TOKENIZER_FILE).stat().st_size,
         adapting=metadata.get("seconds"),
         steps=metadata.get("step"),
-        milliseconds=comparison_data.get("milliseconds"),
-        speed=comparison_data.get("speed"),
         memory=metadata.get("peak_memory"),
         finished=run.is_finished and bool(comparison_data),
     )
@@ -432,22 +389,20 @@ def trial_example_scores(run: Path) -> np.ndarray | None:
         return None
 
 
-# -- child process
-
-
 def serve_task_trial() -> None:
     """Main function of the process of a task trial."""
-    serve_job(lambda data: job_outcome(lambda: _run_task_trial(TaskTrialSpec(**data))))
+    serve_job(lambda job: _run_task_trial(TaskTrialSpec(**job)))
 
 
 def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
     from forebear.experiments import pipeline
-    from forebear.inference.run import Run
 
     source = LabeledSource.from_dict(job.source)
     data = read_splits(source)
     plan = pipeline.plan_adaptation(job.begin, source, how=job.how, settings=job.settings, size=job.size, data=data)
-    plan = _without_pretraining(plan) if job.fresh else plan
+    if job.fresh:  # random initialization, and the learning rate of training from scratch
+        rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
+        plan = replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))
     reset_peak_ram()
     folder = pipeline.run_adaptation(plan, job.to, overwrite=job.overwrite, command=job.command)
     if "compared" not in folder.metadata or trial_example_scores(folder.path) is None:
@@ -455,12 +410,6 @@ def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
             folder.update(peak_memory=peak_ram())
         folder.update(compared=measure_task_trial(Run(folder), data.test))
     return {}
-
-
-def _without_pretraining(plan: AdaptPlan) -> AdaptPlan:
-    """The same network and tokenizer with random initialization, and the learning rate of training from scratch."""
-    rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
-    return replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))
 
 
 def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
@@ -476,13 +425,11 @@ def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
         return answers, time.perf_counter() - start_time
 
     count = len(examples)  # evenly spaced, or repeated if there are few
-    numbers = (
-        np.linspace(0, count - 1, LATENCY_EXAMPLES).round() if count > LATENCY_EXAMPLES else np.arange(LATENCY_EXAMPLES)
-    )
-    single_examples = [examples[int(number) % count] for number in numbers]
-    for example in single_examples[:WARMUP_EXAMPLES]:
-        timed_answers([example])
-    latencies = [timed_answers([example])[1] for example in single_examples]
+    last = max(count, LATENCY_EXAMPLES) - 1
+    numbers = np.linspace(0, last, LATENCY_EXAMPLES).round().astype(int) % count
+    for number in numbers[:WARMUP_EXAMPLES]:
+        timed_answers([examples[number]])
+    latencies = [timed_answers([examples[number]])[1] for number in numbers]
     answers, batch_seconds = timed_answers(examples)
     scores = example_scores(task, examples, answers)
     with atomic_write(run.folder.path / EXAMPLE_SCORES_FILE) as file:
@@ -541,14 +488,15 @@ def compare_words(runs: Sequence[str | os.PathLike[str]], files: Sequence[str | 
     """Evaluate each run on each file; a run without word vectors becomes a row with an error."""
     for file in files:
         read_word_eval_file(file)  # errors are raised before any run is loaded
-    return [_evaluate_run(Run.open(run), files) for run in runs]
-
-
-def _evaluate_run(run: Run, files: Sequence[str | os.PathLike[str]]) -> WordEvalRow:
-    entry = LINEAGE[run.metadata["milestone"]]
-    try:
-        evaluations = tuple(run.measure_words(list(files)))
-    except InputError as error:
-        return WordEvalRow(str(run.folder.path), entry.title, entry.year, None, error=error.message)
-    words = len(run.word_table.words) if "analogy" in run.capabilities else None
-    return WordEvalRow(str(run.folder.path), entry.title, entry.year, words, evaluations)
+    rows = []
+    for run in map(Run.open, runs):
+        entry = LINEAGE[run.metadata["milestone"]]
+        row = WordEvalRow(str(run.folder.path), entry.title, entry.year, None)
+        try:
+            evaluations = tuple(run.measure_words(list(files)))
+        except InputError as error:
+            rows.append(replace(row, error=error.message))
+            continue
+        num_words = len(run.word_table.words) if "analogy" in run.capabilities else None
+        rows.append(replace(row, num_words=num_words, files=evaluations))
+    return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -26,11 +27,8 @@ class LeadInterval:
 
 
 def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float, TextComparisonRow]]:
-    """(seconds, bits per byte, row) of each new minimum over all rows.
-
-    Points above the worst final result are left out: leading there is irrelevant.
-    """
-    rows = list(rows)
+    """(seconds, bits per byte, row) of each new minimum over all rows, from the worst final result downwards."""
+    rows = list(rows)  # leading above the worst final result is irrelevant
     worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
     reached = [(seconds, bits, row) for row in rows for seconds, bits in row.best_so_far() if bits <= worst]
     frontier: list[tuple[float, float, TextComparisonRow]] = []
@@ -43,12 +41,11 @@ def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float,
 
 def lead_intervals(rows: Iterable[TextComparisonRow]) -> list[LeadInterval]:
     """Intervals of training time with the leading row of each, in order of time."""
-    intervals: list[LeadInterval] = []
-    for seconds, bits, row in time_frontier(rows):
-        if intervals and intervals[-1].row.name == row.name:
-            intervals[-1] = LeadInterval(row, intervals[-1].start, intervals[-1].first, bits)
-        else:
-            intervals.append(LeadInterval(row, seconds, bits, bits))
+    intervals = []
+    for _, group in groupby(time_frontier(rows), key=lambda point: point[2].name):
+        points = list(group)
+        (start, first, row), (_, last, _) = points[0], points[-1]
+        intervals.append(LeadInterval(row, start, first, last))
     return intervals
 
 
@@ -58,31 +55,33 @@ def text_headline(comparison: TextComparison) -> str:
     if best is None:
         return "No milestone has come to a result"
     bits = best.mean("bits_per_byte")
-    others = [row for row in comparison.rows if row.name != best.name and row.mean("bits_per_byte") is not None]
     caveat = f", {' and '.join(best.lossy_features)} not counted" if best.lossy_features else ""
-    if not others:
+    if not any(row.name != best.name and row.trial_values("bits_per_byte") for row in comparison.rows):
         return f"{best.title} needs {bits:.3f} bits for a byte{caveat}"
     return f"{best.title} describes this text best, in {bits:.3f} bits a byte{caveat}"
 
 
 def text_conclusions(comparison: TextComparison) -> list[str]:
     """Which model leads at which cost, by how much, and the distance to the baselines and the entropy bound."""
-    intervals, other_metrics = (
-        lead_intervals(comparison.rows),
-        [f"{row.title} {row.other_metrics}." for row in comparison.rows if row.other_metrics],
-    )
-    if not intervals:
+    intervals, best = lead_intervals(comparison.rows), comparison.best
+    other_metrics = [f"{row.title} {row.other_metrics}." for row in comparison.rows if row.other_metrics]
+    if not intervals or best is None:
         return other_metrics or ["Nothing to compare yet: no milestone has scored the held-out text."]
-    conclusions = [
-        _lead_summary(intervals, several=len(comparison.rows) > 1),
-        *_lossy_tokenizer_notes(comparison),
-        *_text_unit_notes(comparison),
-        *other_metrics,
+    scored = [row for row in comparison.rows if row.trial_values("bits_per_byte")]
+    lossy = [
+        f"{row.title} does not pay for {' and '.join(row.lossy_features)}: its tokenizer ({row.trials[0].tokenizer})"
+        " keeps none."
+        for row in scored
+        if row.lossy_features
     ]
-    best = comparison.best
-    if best is not None:
-        conclusions += [*_cost_comparison(comparison, best), *_scale_references(comparison, best)]
-    return conclusions
+    return [
+        _lead_summary(intervals, several=len(comparison.rows) > 1),
+        *lossy,
+        *_text_unit_notes(scored),
+        *other_metrics,
+        *_cost_comparison(scored, best),
+        *_scale_references(comparison, best.mean("bits_per_byte") or 0.0),
+    ]
 
 
 def _lead_summary(intervals: list[LeadInterval], *, several: bool) -> str:
@@ -103,11 +102,11 @@ def _lead_summary(intervals: list[LeadInterval], *, several: bool) -> str:
     return text[0].upper() + text[1:]
 
 
-def _cost_comparison(comparison: TextComparison, best: TextComparisonRow) -> list[str]:
+def _cost_comparison(scored: Sequence[TextComparisonRow], best: TextComparisonRow) -> list[str]:
     """The best row against the fastest of the others with a result."""
-    lowest, cost = best.mean("bits_per_byte"), best.mean("seconds")
-    others = [row for row in comparison.rows if row.name != best.name and row.trial_values("bits_per_byte")]
+    others = [row for row in scored if row.name != best.name]
     fastest = min(others, key=lambda row: row.mean("seconds") or float("inf"), default=None)
+    lowest, cost = best.mean("bits_per_byte"), best.mean("seconds")
     if fastest is None or lowest is None or not cost or not (other_cost := fastest.mean("seconds")):
         return []
     saving = 1 - lowest / (fastest.mean("bits_per_byte") or lowest)
@@ -119,57 +118,32 @@ def _cost_comparison(comparison: TextComparison, best: TextComparisonRow) -> lis
     return [f"{best.title} needs {bits} {fastest.title}, {cost_text}."]
 
 
-def _scale_references(comparison: TextComparison, best: TextComparisonRow) -> list[str]:
-    lowest, sentences = best.mean("bits_per_byte"), []
-    if lowest is None:
-        return []
+def _scale_references(comparison: TextComparison, lowest: float) -> list[str]:
+    """The baselines and the entropy bound next to the lowest bits per byte."""
+    sentences = []
     if baselines := sorted(comparison.yardsticks, key=lambda baseline: baseline.bits_per_byte):
-        sentences.append(
-            "For scale: " + ", ".join(f"{baseline.name} {baseline.bits_per_byte:.3f}" for baseline in baselines) + "."
-        )
+        bits = ", ".join(f"{baseline.name} {baseline.bits_per_byte:.3f}" for baseline in baselines)
+        sentences.append(f"For scale: {bits}.")
         if baselines[0].bits_per_byte < lowest:
             sentences.append(f"No milestone has come below {baselines[0].name} yet: more time, or more text, may.")
-    if comparison.limit is not None:
+    if (limit := comparison.limit) is not None:
         sentences.append(
-            f"The text's true entropy is {comparison.limit:.3f}: the best is {lowest - comparison.limit:.3f} above what"
+            f"The text's true entropy is {limit:.3f}: the best is {lowest - limit:.3f} above what"
             " no model can go below."
         )
     return sentences
 
 
-def _lossy_tokenizer_notes(comparison: TextComparison) -> list[str]:
-    """Notes on rows whose tokenizers are lossy."""
-    notes = []
-    for row in comparison.rows:
-        if row.lossy_features and row.trial_values("bits_per_byte"):
-            tokenizer_kind = row.trials[0].tokenizer
-            notes.append(
-                f"{row.title} does not pay for {' and '.join(row.lossy_features)}:"
-                f" its tokenizer ({tokenizer_kind}) keeps none."
-            )
-    return notes
-
-
-NOT_COMPARABLE = "perplexities of the two kinds cannot be compared"
-
-
-def _text_unit_notes(comparison: TextComparison) -> list[str]:
+def _text_unit_notes(scored: Sequence[TextComparisonRow]) -> list[str]:
     """Notes on rows that score sentences instead of documents, and so predict more end tokens."""
-    num_ends = {
-        row.name: max(row.trial_values("ends"))
-        for row in comparison.rows
-        if row.trial_values("bits_per_byte") and row.trial_values("ends")
-    }
+    num_ends = {row.name: max(ends) for row in scored if (ends := row.trial_values("ends"))}
     fewest = min(num_ends.values(), default=0)
-    notes = []
-    for row in comparison.rows:
-        if num_ends.get(row.name, fewest) > fewest:
-            description = f"{row.title} takes each {row.trials[0].unit} for a text of its own"
-            notes.append(
-                f"{description}, and pays for {num_ends[row.name]:,} ends where others pay for {fewest:,}:"
-                f" {NOT_COMPARABLE}."
-            )
-    return notes
+    return [
+        f"{row.title} takes each {row.trials[0].unit} for a text of its own, and pays for {num_ends[row.name]:,} ends"
+        f" where others pay for {fewest:,}: perplexities of the two kinds cannot be compared."
+        for row in scored
+        if num_ends.get(row.name, fewest) > fewest
+    ]
 
 
 # --- Comparison on a task ---
@@ -204,69 +178,57 @@ def task_conclusions(comparison: TaskComparison) -> list[str]:
     if best is None or best.score is None:
         return ["Nothing to compare yet: no model has answered the test."]
     if comparison.whole:
-        return [conclusions for row in comparison.rows if (conclusions := _ablation_conclusion(row))] or [
-            "Only BERT as it is has a result."
+        conclusions = [
+            _ablation_conclusion(row.title, *row.versus) for row in comparison.rows if row.versus is not None
         ]
-    spread = (
-        f" ± {format_points(best.spread)} over {len(best.trial_values('score'))} seeds"
-        if best.spread is not None
-        else ""
-    )
+        return conclusions or ["Only BERT as it is has a result."]
+    num_seeds = len(best.trial_values("score"))
+    spread = "" if best.spread is None else f" ± {format_points(best.spread)} over {num_seeds} seeds"
     conclusions = [
         f"{best.title} is best: {metric_name(comparison)} {format_points(best.score)}{spread}"
         f" on {_num_test_examples(comparison):,} examples."
     ]
-    smallest, fastest = comparison.smallest, comparison.fastest
-    if smallest is not None:
-        conclusions.append(
-            _recommendation("smallest", smallest, best, f"{format_bytes(smallest.mean('disk') or 0)} on disk")
-        )
-    if fastest is not None:
-        conclusions.append(_recommendation("fastest", fastest, best, f"{fastest.mean('milliseconds'):.2g} ms for one"))
+    for word, row, cost, format_cost in (
+        ("smallest", comparison.smallest, "disk", lambda size: f"{format_bytes(size)} on disk"),
+        ("fastest", comparison.fastest, "milliseconds", "{:.2g} ms for one".format),
+    ):
+        if row is not None:
+            score = format_points(row.score or 0.0) if row.name != best.name else "the best itself"
+            cost_text = format_cost(row.mean(cost) or 0)
+            conclusions.append(f"The {word} that is within 1 point of the best is {row.title}: {cost_text}, {score}.")
     return conclusions
-
-
-def _recommendation(word: str, row: TaskComparisonRow, best: TaskComparisonRow, cost: str) -> str:
-    score_text = f", {format_points(row.score or 0.0)}" if row.name != best.name else ", the best itself"
-    return f"The {word} that is within 1 point of the best is {row.title}: {cost}{score_text}."
 
 
 def _num_test_examples(comparison: TaskComparison) -> int:
     return int(comparison.facts.get("examples", {}).get("test", 0))
 
 
-def _ablation_conclusion(row: TaskComparisonRow) -> str:
-    if row.versus is None:
-        return ""
-    value, noise = row.versus
+def _ablation_conclusion(title: str, value: float, noise: float) -> str:
     text = f"{format_points(abs(value))} points {'more' if value > 0 else 'less'} than the whole"
     text = "as many points as the whole" if format_points(abs(value)) == format_points(0.0) else text
     if abs(value) <= noise:
         noise_text = f"within the noise of ± {format_points(noise)}: this budget and test say nothing about it"
-        return f"BERT {row.title}: {text}, {noise_text}."
-    return f"BERT {row.title}: {text} (noise ± {format_points(noise)})."
+        return f"BERT {title}: {text}, {noise_text}."
+    return f"BERT {title}: {text} (noise ± {format_points(noise)})."
 
 
 def score_versus_reference(
     comparison: TaskComparison, row: TaskComparisonRow, parts: ScoresByRow
 ) -> tuple[float, float] | None:
     """The score of an ablation minus that of the reference, and the noise of this difference."""
-    if not comparison.whole or row.name == comparison.whole or not parts.get(row.name):
+    scores, reference = parts.get(row.name), parts.get(comparison.whole)
+    if row.name == comparison.whole or not scores or not reference:
         return None
-    if not parts.get(comparison.whole):
-        return None
-    difference = score_difference(parts[row.name], parts[comparison.whole])
+    difference = score_difference(scores, reference)
     return difference.value, difference.noise
 
 
 def comparison_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[str]:
     """Caveats: uncertainty, rows below a baseline, and data splits."""
-    notes = (
-        []
-        if not comparison.scored_rows
-        else [*_uncertainty_notes(comparison, parts), *_baseline_notes(comparison, parts)]
-    )
-    return [*notes, *_data_notes(comparison)]
+    notes = _data_notes(comparison)
+    if comparison.best is not None:
+        notes = [*_uncertainty_notes(comparison, comparison.best, parts), *_baseline_notes(comparison), *notes]
+    return notes
 
 
 def contaminated_rows(known: Mapping[str, Sequence[str]]) -> list[str]:
@@ -279,55 +241,49 @@ def contaminated_rows(known: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def _uncertainty_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[str]:
-    best = comparison.best
-    assert best is not None
-    lows, highs = best.mean("low"), best.mean("high")
+def _uncertainty_notes(comparison: TaskComparison, best: TaskComparisonRow, parts: ScoresByRow) -> list[str]:
     notes = []
-    if lows is not None and highs is not None:
+    low, high = best.mean("low"), best.mean("high")
+    if low is not None and high is not None:
         notes.append(
             f"{_num_test_examples(comparison):,} test examples tell a score only so far: that of {best.title} lies"
-            f" between {format_points(lows)} and {format_points(highs)} with 95 % confidence."
+            f" between {format_points(low)} and {format_points(high)} with 95 % confidence."
         )
-    indistinguishable = []
-    for row in comparison.scored_rows:
-        scores = parts.get(row.name), parts.get(best.name)
-        if (
-            row.name != best.name
-            and scores[0]
-            and scores[1]
-            and not score_difference(scores[1], scores[0]).is_significant
-        ):
-            indistinguishable.append(row.title)
-    if indistinguishable and not comparison.whole:
-        names = (
-            f"{', '.join(indistinguishable[:-1])} and {indistinguishable[-1]}"
-            if len(indistinguishable) > 1
-            else indistinguishable[0]
-        )
+    best_scores = parts.get(best.name)
+    alike = [
+        row.title
+        for row in comparison.scored_rows
+        if row.name != best.name
+        and best_scores
+        and (scores := parts.get(row.name))
+        and not score_difference(best_scores, scores).is_significant
+    ]
+    if alike and not comparison.whole:
+        names = " and ".join(filter(None, (", ".join(alike[:-1]), alike[-1])))
         notes.append(f"{names} cannot be told from {best.title}: the difference is within the noise of this test.")
-    if len(comparison.settings.get("seeds", ())) < 2 and len(comparison.scored_rows) > 1:
+    if comparison.num_seeds < 2 and len(comparison.scored_rows) > 1:
         notes.append(
             "One seed each: how much a score changes from one training to the next is not known (--seeds 3 tells)."
         )
     return notes
 
 
-def _baseline_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[str]:
+def _baseline_notes(comparison: TaskComparison) -> list[str]:
     """Notes on rows that do not beat a baseline or the linear model."""
-    notes = []
-    for baseline in comparison.baselines:
-        rows = [row.title for row in comparison.scored_rows if (row.score or 0.0) <= baseline.score]
-        if rows:
-            notes.append(
-                f"No better than {baseline.name} ({format_points(baseline.score)}, {baseline.meaning}):"
-                f" {', '.join(rows)}. More time, more examples, or another model may help."
-            )
+
+    def titles_up_to(score: float, besides: TaskComparisonRow | None = None) -> str:
+        rows = comparison.scored_rows
+        return ", ".join(row.title for row in rows if row is not besides and (row.score or 0.0) <= score)
+
+    notes = [
+        f"No better than {baseline.name} ({format_points(baseline.score)}, {baseline.meaning}): {titles}."
+        " More time, more examples, or another model may help."
+        for baseline in comparison.baselines
+        if (titles := titles_up_to(baseline.score))
+    ]
     linear = next((row for row in comparison.scored_rows if row.milestone == "ngram"), None)
-    if linear is not None and linear.score is not None:
-        rows = [row.title for row in comparison.scored_rows if row is not linear and (row.score or 0.0) <= linear.score]
-        if rows:
-            notes.append(f"No better than the linear model ({format_points(linear.score)}): {', '.join(rows)}.")
+    if linear is not None and linear.score is not None and (titles := titles_up_to(linear.score, besides=linear)):
+        notes.append(f"No better than the linear model ({format_points(linear.score)}): {titles}.")
     return notes
 
 
