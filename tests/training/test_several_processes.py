@@ -256,4 +256,4 @@ def test_three_add_up_in_their_order_and_a_failure_of_one_is_told(tmp_path: Path
         with pytest.raises(ForebearError, match=r"in process [12]: nobody knows what to do"):
             three.receive_answers()
     finally:
-        three.kill()
+        three.close(0)

@@ -27,6 +27,7 @@ DATA_HEADER = "\\data\\"  # first line of the format
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
 UNK_UPPER = "<UNK>"  # spelling of some programs
 BOS_ID, EOS_ID = -1, 1  # while reading; <unk> is 0
+MARKER_IDS = {BOS: BOS_ID, EOS: EOS_ID, UNK: 0, UNK_UPPER: 0}  # words with a special meaning
 BOM = b"\xef\xbb\xbf"  # some programs write it at the beginning of UTF-8
 FORMAT_HINT = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
 REPAIR_HINT = "mend this line, or have the program that wrote the file write it again"
@@ -55,8 +56,7 @@ class ArpaLineReader:
 
     def __init__(self, path: Path) -> None:
         self.path, self.line_number = path, 0
-        self.words = [UNK, EOS]
-        self.id_by_word = {UNK: 0, UNK_UPPER: 0, EOS: EOS_ID, BOS: BOS_ID}
+        self.words, self.id_by_word = [UNK, EOS], dict(MARKER_IDS)
         self.block, self.offset, self._blocks = b"", 0, self._read()
 
     # -- bytes
@@ -83,10 +83,9 @@ class ArpaLineReader:
     def has_more(self) -> bool:
         """Whether there is another line; reads the next block if this one is used up."""
         while self.offset >= len(self.block):
-            block = next(self._blocks, None)
-            if block is None:
+            self.block, self.offset = next(self._blocks, b""), 0
+            if not self.block:
                 return False
-            self.block, self.offset = block, 0
         return True
 
     def next_line(self) -> str | None:
@@ -160,17 +159,19 @@ class ArpaLineReader:
         for _ in range(size):
             line = self.next_line()
             if line is None:
-                raise self.missing_entries_error(n, size)
+                raise self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
             value, words, backoff = self.read_entry(line, n, is_highest)
-            rows.extend([self.read_unigram(words[0])] if n == 1 else self.ngram_ids(words))
+            if n > 1:
+                rows.extend(self.ngram_ids(words))
+            else:
+                rows.append(self.id_by_word.setdefault(words[0], len(self.words)))
+                if rows[-1] == len(self.words):
+                    self.words.append(words[0])
             log_probs.append(value)
             if not is_highest:
                 backoffs.append(backoff)
         ids = np.frombuffer(rows, np.int32) if rows else np.zeros(0, np.int32)
         return ids.reshape(-1, n), np.array(log_probs), np.array(backoffs)
-
-    def missing_entries_error(self, n: int, size: int) -> InputError:
-        return self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
 
     def read_entry(self, line: str, n: int, is_highest: bool) -> tuple[float, list[str], float]:
         """log10 P, words and back-off weight (0 if the line has none)."""
@@ -191,12 +192,6 @@ class ArpaLineReader:
             raise self.error("one of the longest n-grams has a back-off weight")
         return value, fields[1 : n + 1], backoff
 
-    def read_unigram(self, word: str) -> int:
-        if word not in self.id_by_word:
-            self.id_by_word[word] = len(self.words)
-            self.words.append(word)
-        return self.id_by_word[word]
-
     def ngram_ids(self, words: list[str]) -> list[int]:
         try:
             ids = [self.id_by_word[word] for word in words]
@@ -212,7 +207,6 @@ class ArpaLineReader:
 # Compiled loops parse regular lines; irregular lines go through `ArpaLineReader`, which parses or rejects them.
 
 
-MARKER_IDS = {BOS: BOS_ID, EOS: EOS_ID, UNK: 0, UNK_UPPER: 0}
 MIN_CAPACITY = 1 << 12  # initial rows; the uncompressed size of a compressed file is unknown
 
 
@@ -228,7 +222,7 @@ class ArpaBlockReader(ArpaLineReader):
         backoffs, words, read = None if is_highest else np.empty(capacity), [], 0
         while read < size:
             if not self.has_more():
-                raise self.missing_entries_error(n, size)
+                raise self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
             if read == len(log_probs):
                 _resize_arrays(min(size, 2 * read), rows, log_probs, backoffs)
             weights = None if backoffs is None else backoffs[read:]
@@ -315,7 +309,7 @@ def _resize_arrays(size: int, *arrays: np.ndarray | None) -> None:
 
 # --- Whole files ---
 
-ARPA_MARKERS = (BOS, EOS, UNK, UNK_UPPER)  # words with a special meaning to readers of ARPA files
+ARPA_MARKERS = tuple(MARKER_IDS)
 LOG_ZERO = -99.0  # stands for log10 of 0, as in SRILM; no real count comes near it
 COMPILED_MIN_BYTES = 1 << 22  # smaller files are read faster than the compiled loops load
 COMPILED_MIN_NGRAMS = 1 << 19  # fewer n-grams are written faster than the compiled loops load
@@ -410,9 +404,11 @@ def write_arpa(
         weights[0] = np.append(weights[0], marker_values)
         eos_rows = unigrams[:, 0] == eos_id
         weights[0][unigrams[:, 0] == bos_id], weights[0][eos_rows] = weights[0][eos_rows], 0.0
-    format_block = _line_formatter(
-        escaped, sum(map(len, ngrams)) >= COMPILED_MIN_NGRAMS if quickly is None else quickly
-    )
+    format_block: Callable[..., bytes | memoryview] = partial(format_lines, escaped)
+    if quickly or (quickly is None and sum(map(len, ngrams)) >= COMPILED_MIN_NGRAMS):
+        from forebear.kernels.arpa import format_ngram_lines, word_bytes
+
+        format_block = partial(format_ngram_lines, word_bytes(escaped))
     with atomic_compressed_file(path) as file:
         sizes = "".join(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
         file.write(f"{DATA_HEADER}\n{sizes}".encode())
@@ -432,17 +428,6 @@ def _to_log10(log_probs: np.ndarray) -> np.ndarray:
     return np.maximum(log_probs / math.log(10), LOG_ZERO)
 
 
-def _line_formatter(
-    words: list[str], quickly: bool
-) -> Callable[[np.ndarray, np.ndarray, np.ndarray | None], bytes | memoryview]:
-    """A function from n-grams (size, n), log10 P and back-off weights to lines."""
-    if not quickly:
-        return partial(format_lines, words)
-    from forebear.kernels.arpa import format_ngram_lines, word_bytes
-
-    return partial(format_ngram_lines, word_bytes(words))
-
-
 def format_lines(names: list[str], rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
     """The lines of n-grams (size, n); the readable twin of `kernels.arpa.format_ngram_lines`."""
     words = [map(names.__getitem__, column.tolist()) for column in rows.T]
@@ -456,13 +441,9 @@ def format_lines(names: list[str], rows: np.ndarray, log_probs: np.ndarray, back
 
 
 def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> ArpaModel:
-    """Read an ARPA file (plain, gzip or zstd).
+    """Read an ARPA file (plain, gzip or zstd); errors name the line.
 
-    Args:
-        quickly: Use compiled loops (same result). None: if the file is large.
-
-    Raises:
-        InputError: The file is not valid; the error names the line.
+    quickly  use compiled loops (same result); None: if the file is large
     """
     path = Path(path)
     if quickly is None:
@@ -474,25 +455,19 @@ def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> A
     reader.read_end()
     _check_ngrams(path, levels, len(reader.words), quickly)
     log_probs, backoffs = [level.log_probs for level in levels], [level.backoffs for level in levels[:-1]]
-    num_unk_zeros = int(
-        (log_probs[0][levels[0].rows[:, 0] == 0] == LOG_ZERO).sum()
-    )  # words, which many files hold impossible
-    if zeros := sum(_restore_log_zeros(values) for values in (*log_probs, *backoffs)) - num_unk_zeros:
-        subject = "1 number of the file is" if zeros == 1 else f"{zeros:,} numbers of the file are"
+    # Except for unknown words, which many files hold impossible.
+    num_zeros = -int((log_probs[0][levels[0].rows[:, 0] == 0] == LOG_ZERO).sum())
+    for values in (*log_probs, *backoffs):  # in place: copies would determine the peak of memory
+        zeros = values == LOG_ZERO
+        num_zeros += int(zeros.sum())
+        values[zeros] = -np.inf
+        with np.errstate(over="ignore"):
+            values *= math.log(10)
+    if num_zeros:
+        subject = "1 number of the file is" if num_zeros == 1 else f"{num_zeros:,} numbers of the file are"
         notes.append(f"{subject} {LOG_ZERO:g}, which stands for a probability or weight of 0")
-    with np.errstate(over="ignore"):
-        for values in (*log_probs, *backoffs):
-            values *= math.log(10)  # in place: copies would determine the peak of memory
-    return ArpaModel(
-        [unescape_word(word) for word in reader.words], [level.rows for level in levels], log_probs, backoffs, notes
-    )
-
-
-def _restore_log_zeros(values: np.ndarray) -> int:
-    """Replaces LOG_ZERO with -inf in place; returns how many there were."""
-    zeros = values == LOG_ZERO
-    values[zeros] = -np.inf
-    return int(zeros.sum())
+    words, rows = [unescape_word(word) for word in reader.words], [level.rows for level in levels]
+    return ArpaModel(words, rows, log_probs, backoffs, notes)
 
 
 def _merge_sentence_markers(path: Path, level: ArpaSection) -> tuple[ArpaSection, list[str]]:
@@ -502,23 +477,18 @@ def _merge_sentence_markers(path: Path, level: ArpaSection) -> tuple[ArpaSection
     if len(known_ids) < len(ids):
         duplicate = int(np.delete(np.arange(len(ids)), first_rows).min())
         raise InputError("this word is there twice", file=path, line=level.first_line + duplicate, hint=REPAIR_HINT)
-    row_of = dict.fromkeys((BOS_ID, EOS_ID, 0), -1) | {
-        int(ids[row]): int(row) for row in first_rows[: EOS_ID - BOS_ID + 1]
-    }
-    if row_of[BOS_ID] < 0 or row_of[EOS_ID] < 0:
+    row_of = {int(ids[row]): int(row) for row in first_rows[: EOS_ID - BOS_ID + 1]}
+    if BOS_ID not in row_of or EOS_ID not in row_of:
         hint = "estimate the model again with sentence marks"
         raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=level.first_line, hint=hint)
     backoffs = level.backoffs.copy() if len(level.backoffs) else np.zeros(len(ids))
     backoffs[row_of[EOS_ID]] = backoffs[row_of[BOS_ID]]
     kept = ids != BOS_ID
     ids, log_probs, backoffs, notes = ids[kept], level.log_probs[kept], backoffs[kept], []
-    if row_of[0] < 0:
+    if 0 not in row_of:
         notes.append(f"the file has no {UNK}: unknown words get log10 P = {MISSING_UNK_LOG_PROB:g}, as KenLM does")
-        ids, log_probs, backoffs = (
-            np.append(ids, np.int32(0)),
-            np.append(log_probs, MISSING_UNK_LOG_PROB),
-            np.append(backoffs, 0.0),
-        )
+        ids, backoffs = np.append(ids, np.int32(0)), np.append(backoffs, 0.0)
+        log_probs = np.append(log_probs, MISSING_UNK_LOG_PROB)
     if abs((total := float((10.0**log_probs).sum())) - 1) > 1e-3:
         notes.append(f"the probabilities of single words sum to {total:.4f}, not to 1")
     return ArpaSection(ids[:, None], log_probs, backoffs, level.first_line), notes
@@ -532,13 +502,11 @@ def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickl
     known: list[Any] = []
     for n, level in enumerate(levels[1:], start=2):
         orphan, duplicate = check(known, level.rows)
-        if orphan >= 0:
+        if orphan >= 0 or duplicate >= 0:
             message = f"the first {n - 1} words of this n-gram have no entry of their own"
-            raise InputError(message, file=path, line=level.first_line + orphan, hint=REPAIR_HINT)
-        if duplicate >= 0:
-            raise InputError(
-                "this n-gram is there twice", file=path, line=level.first_line + duplicate, hint=REPAIR_HINT
-            )
+            message = message if orphan >= 0 else "this n-gram is there twice"
+            line = level.first_line + (orphan if orphan >= 0 else duplicate)
+            raise InputError(message, file=path, line=line, hint=REPAIR_HINT)
 
 
 def check_prefixes(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:

@@ -16,22 +16,21 @@ from forebear.errors import ForebearError, InputError
 from forebear.interop import elmo_hdf5 as recurrent
 from forebear.interop import word_vectors
 from forebear.interop.foreign_files import tokenizer_of_spaced_words
-from forebear.interop.hf_tasks import add_task_heads, exported_task, imported_task
+from forebear.interop.hf_tasks import check_input_format, exported_task, imported_task
 from forebear.interop.word_vectors import VectorFileOptions, export_vectors, import_vectors, vector_export_note
 from forebear.registry import model_spec
+from forebear.training.adaptation import Adaptation
 from forebear.training.create_run import create_run
 from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from forebear.interop.arpa import ArpaModel
     from forebear.interop.exportable import ExportableRun
     from forebear.interop.huggingface import ForeignCheckpoint
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 MODEL_FILE_SUFFIXES = ".vec .txt .bin .arpa .safetensors .gz .zst .zip .npy .npz .tsv .hdf5".split()
-ACCEPTED_SOURCES = (
-    "a folder of transformers or its name on the hub, of ELMo or GPT as published, an ARPA file, or word vectors"
-)
+ACCEPTED_SOURCES = "a folder of transformers or its name on the hub, of ELMo or GPT as published, "
+ACCEPTED_SOURCES += "an ARPA file, or word vectors"
 FOLDER_FORMATS = ("huggingface", "elmo")  # written as folders; an empty one may exist already
 HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
@@ -58,19 +57,15 @@ def import_model(
     if task is not None and path.exists() and (path.is_file() or is_openai_or_recurrent):
         raise InputError("--task is for Hugging Face's folders; others have none", file=source, hint="leave it out")
     if path.exists() and openai_gpt.is_openai_gpt(path):
-        return _create_imported_run(
-            target, openai_gpt.read_openai_gpt(path, heads), _load_sibling_tokenizer(path), source, path
-        )
+        checkpoint = openai_gpt.read_openai_gpt(path, heads)
+        return _create_imported_run(target, checkpoint, _load_sibling_tokenizer(path), source, path)
     if heads is not None:
-        raise InputError(
-            "--heads is for OpenAI's own files of GPT; all others tell it", file=source, hint="leave it out"
-        )
-    if not path.exists() and (
-        path.suffix.lower() in MODEL_FILE_SUFFIXES or not HUB_NAME.fullmatch(source) or "form" in vectors
-    ):
-        raise InputError(
-            "there is no such folder or file", file=source, hint=f"check its name and place; give {ACCEPTED_SOURCES}"
-        )
+        message = "--heads is for OpenAI's own files of GPT; all others tell it"
+        raise InputError(message, file=source, hint="leave it out")
+    is_hub_name = HUB_NAME.fullmatch(source) and path.suffix.lower() not in MODEL_FILE_SUFFIXES
+    if not path.exists() and ("form" in vectors or not is_hub_name):
+        hint = f"check its name and place; give {ACCEPTED_SOURCES}"
+        raise InputError("there is no such folder or file", file=source, hint=hint)
     if "form" not in vectors and recurrent.is_elmo_or_lstm_npz(path):
         _reject_vector_options(source, vectors)
         return recurrent.import_elmo_or_lstm_npz(path, target)
@@ -97,26 +92,23 @@ def _reject_vector_options(source: str, options: VectorFileOptions) -> None:
 
 
 def _create_imported_run(
-    target: Path,
-    checkpoint: ForeignCheckpoint,
-    tokenizer: Tokenizer,
-    source: str,
-    path: Path,
-    task_name: str | None = None,
+    target: Path, checkpoint: ForeignCheckpoint, tokenizer: Tokenizer, source: str, path: Path, task: str | None = None
 ) -> RunFolder:
     from forebear.interop import huggingface
 
     spec = model_spec(checkpoint.model)(**checkpoint.fields)
     tensors, notes = huggingface.trim_vocabulary(checkpoint.tensors, tokenizer.vocab_size, path)
-    task = imported_task(checkpoint, task_name, path, notes)
-    network, metadata = spec.build(tokenizer), {"heads": list(checkpoint.heads), "report": checkpoint.report.to_dict()}
-    if task is None:
+    network, fine_tuning_task = spec.build(tokenizer), imported_task(checkpoint, task, path, notes)
+    metadata: dict[str, Any] = {"heads": list(checkpoint.heads), "report": checkpoint.report.to_dict()}
+    if fine_tuning_task is None:
         network = network.with_heads(checkpoint.heads)
     else:
-        network, task_metadata = add_task_heads(network, task, checkpoint, spec.input_format(tokenizer), path)
-        metadata |= task_metadata
-    network = network.load(tensors, file=str(path))
+        input_format, adaptation = spec.input_format(tokenizer), Adaptation(**checkpoint.adaptation)
+        check_input_format(path, input_format, fine_tuning_task)
+        network = adaptation.build_model(network, fine_tuning_task, input_format)
+        metadata |= {"task": fine_tuning_task.to_dict(), "adaptation": adaptation.to_dict()}
     metadata |= {"imported": source, "notes": [*checkpoint.report.notes(), *notes]}
+    network = network.load(tensors, file=str(path))
     return create_run(target, spec, checkpoint.model, tokenizer, network.tensors, metadata)
 
 
@@ -126,8 +118,8 @@ def _load_folder_tokenizer(folder: Path) -> Tokenizer:
     with contextlib.suppress(OSError, ValueError):
         config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     config = config if isinstance(config, dict) else {}
-    lowercase = config.get("do_lower_case") if isinstance(config.get("do_lower_case"), bool) else None
-    tokenizer = Tokenizer.load(folder, lower=lowercase)
+    lowercase = config.get("do_lower_case")
+    tokenizer = Tokenizer.load(folder, lower=lowercase if isinstance(lowercase, bool) else None)
     if tokenizer.describe().get("source") == "vocab.txt":
         supported = {"tokenize_chinese_chars": (None, True), "strip_accents": (None, tokenizer.describe()["lower"])}
         for name, values in supported.items():
@@ -142,11 +134,9 @@ def _load_sibling_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer.json in the folder or next to the archive: OpenAI's vocabulary alone needs spaCy to split words."""
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.is_file():
-        message = (
-            "there is no tokenizer.json; OpenAI's own vocabulary is for words that spaCy has cut, which is not done"
-        )
+        reason = "OpenAI's own vocabulary is for words that spaCy has cut, which is not done"
         hint = "put the tokenizer.json of openai-gpt there, as Hugging Face publishes it"
-        raise InputError(message, file=file, hint=hint)
+        raise InputError(f"there is no tokenizer.json; {reason}", file=file, hint=hint)
     return Tokenizer.load(file)
 
 
@@ -157,11 +147,9 @@ def _download_from_hub(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except Exception as error:  # the network library's errors differ by version and are not OSError
-        raise InputError(
-            f"neither a file nor a folder here, nor to be had from the hub ({type(error).__name__})",
-            file=name,
-            hint=f"check the name and the network; give {ACCEPTED_SOURCES}",
-        ) from error
+        message = f"neither a file nor a folder here, nor to be had from the hub ({type(error).__name__})"
+        hint = f"check the name and the network; give {ACCEPTED_SOURCES}"
+        raise InputError(message, file=name, hint=hint) from error
 
 
 def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
@@ -175,60 +163,45 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
         hint = f"say with --format what vectors they are ({formats}); text is trained on with forebear pretrain"
         raise InputError(message, file=path, hint=hint)
     model = arpa.read_arpa(path)
-    names = _unique_word_names(model)
+    # If a word equals a marker, it keeps that name and the marker is renamed.
+    markers_by_escape = {arpa.escape_word(mark): mark for mark in arpa.ARPA_MARKERS}
+    names = [markers_by_escape.get(word, word) for word in model.words]
+    if names != model.words:
+        for token_id, name in ((model.unk_id, "[UNK]"), (model.eos_id, "[SEP]")):
+            while name in model.words:
+                name = f"[{name}]"
+            names[token_id] = name
     special_tokens = {"unknown": names[model.unk_id], "end": names[model.eos_id]}
     tokenizer = tokenizer_of_spaced_words(names, special_tokens, path)
     spec = model_spec("ngram")(order=len(model.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
     network.load_probabilities(model.ngrams, model.log_probs, model.backoffs)
-    spaces_note = (
-        "words are what stands between spaces: write text for it as it was cut when it was counted (of a run of "
-        "forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
-    )
-    metadata = {"imported": str(path), "notes": [*model.notes, spaces_note]}
+    spaces_note = "words are what stands between spaces: write text for it as it was cut when it was counted"
+    command = "(of a run of forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
+    metadata = {"imported": str(path), "notes": [*model.notes, f"{spaces_note} {command}"]}
     return create_run(target, spec, "ngram", tokenizer, network.arrays, metadata)
-
-
-def _unique_word_names(model: ArpaModel) -> list[str]:
-    """The words of a file; if one equals a marker, it keeps that name and the marker is renamed."""
-    from forebear.interop import arpa
-
-    markers_by_escape = {arpa.escape_word(mark): mark for mark in arpa.ARPA_MARKERS}
-    if not markers_by_escape.keys() & set(model.words):
-        return model.words
-    names = [markers_by_escape.get(word, word) for word in model.words]
-    for token_id, name in ((model.unk_id, "[UNK]"), (model.eos_id, "[SEP]")):
-        while name in model.words:
-            name = f"[{name}]"
-        names[token_id] = name
-    return names
 
 
 def default_export_format(run: ExportableRun) -> str:
     """The format in which this run is exported if no other is requested; "" if there is none."""
-    return _default_format(run.folder)
-
-
-def _default_format(folder: RunFolder) -> str:
-    return next((file_format for name, file_format in _exporters(folder) if name == folder.metadata["milestone"]), "")
+    return next(iter(_exporters(run.folder)), "")
 
 
 def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
     """Export a run in another program's format; returns the path. Notes on what was left out go to `run.notes`."""
-    model_name, target, exporters = run.metadata["milestone"], Path(to), _exporters(run.folder)
+    target, exporters = Path(to), _exporters(run.folder)
     run.folder.require_float_weights("quantised: other programs have their own small integers", "export")
-    if (model_name, file_format) not in exporters:
-        formats = ", ".join(format_name for exporter_model, format_name in exporters if exporter_model == model_name)
-        message = f"a run of {model_name}" + (f" that was adapted to {run.task.name}" if run.task else "")
-        hint = f"it can be written as: {formats}" if formats else _export_alternatives(run)
-        raise InputError(
-            f"{message} cannot be written" + (f" as {file_format!r}" if file_format else " for others"), hint=hint
-        )
+    if file_format not in exporters:
+        adapted = f" that was adapted to {run.task.name}" if run.task else ""
+        message = f"a run of {run.metadata['milestone']}{adapted} cannot be written"
+        message += f" as {file_format!r}" if file_format else " for others"
+        hint = f"it can be written as: {', '.join(exporters)}" if exporters else _export_alternatives(run)
+        raise InputError(message, hint=hint)
     if target.exists() and (file_format not in FOLDER_FORMATS or not target.is_dir() or any(target.iterdir())):
         raise InputError("exists already", file=target, hint="choose another place with --to")
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        run.notes += exporters[model_name, file_format](run, target)
+        run.notes += exporters[file_format](run, target)
     return target
 
 
@@ -236,9 +209,9 @@ def _export_alternatives(run: ExportableRun) -> str:
     """A hint for a run that cannot be exported: export its parent, or use the run here."""
     from forebear.interop.tensor_names import FAMILIES
 
-    parent, path, vector_formats = run.metadata.get("parent"), run.folder.path, ", ".join(word_vectors.VECTOR_FORMATS)
+    parent, path = run.metadata.get("parent"), run.folder.path
     with contextlib.suppress(ForebearError):  # the parent may have been deleted
-        if parent and _default_format(RunFolder.open(parent)):
+        if parent and _exporters(RunFolder.open(parent)):
             return f"export the run that it was adapted from: forebear export {parent} --to PLACE"
     alternative = f"use it here: forebear {', '.join(run.capabilities)}"
     if run.task is not None:
@@ -246,43 +219,34 @@ def _export_alternatives(run: ExportableRun) -> str:
     elif "next" in run.heads:
         alternative += "; or count n-grams of the same text, which others read: forebear pretrain ngram"
     exportable = f"ngram as arpa; {', '.join(FAMILIES)} as huggingface and onnx; elmo as elmo; "
-    exportable += f"vectors of words as {vector_formats}"
+    exportable += f"vectors of words as {', '.join(word_vectors.VECTOR_FORMATS)}"
     return f"{alternative}. What can be exported: {exportable}"
 
 
 def export_note(run: ExportableRun, file_format: str, to: str | Path) -> str:
     """A note to show before word vectors are exported; "" if there is nothing to say."""
-    return (
-        vector_export_note(run, file_format, Path(to))
-        if (run.metadata["milestone"], file_format) in _exporters(run.folder)
-        else ""
-    )
+    return vector_export_note(run, file_format, Path(to)) if file_format in _exporters(run.folder) else ""
 
 
-def _exporters(folder: RunFolder) -> dict[tuple[str, str], Callable[[ExportableRun, Path], list[str]]]:
-    """The writers that this run can use, by model and format; the first of a model is its default.
+def _exporters(folder: RunFolder) -> dict[str, Callable[[ExportableRun, Path], list[str]]]:
+    """The writers that this run can use, by format; the first is its default.
 
     They return notes on what a file cannot hold.
     """
     from forebear.interop.tensor_names import FAMILIES
 
-    exporters: dict[tuple[str, str], Callable[[ExportableRun, Path], list[str]]] = {}
-    if folder.task is None:
-        exporters |= {("ngram", "arpa"): _export_arpa, ("elmo", "elmo"): recurrent.export_elmo}
-    exporters |= {(name, "huggingface"): _export_huggingface for name in FAMILIES}
-    exporters |= {(name, "onnx"): _export_onnx for name in FAMILIES}
-    if _has_word_vectors(folder):
-        name = folder.metadata["milestone"]
-        exporters |= {(name, form): partial(export_vectors, file_format=form) for form in word_vectors.VECTOR_FORMATS}
+    name, spec, is_adapted = folder.metadata["milestone"], folder.spec, folder.task is not None
+    exporters: dict[str, Callable[[ExportableRun, Path], list[str]]] = {}
+    if name == "ngram" and not is_adapted:
+        exporters["arpa"] = _export_arpa
+    if name == "elmo" and not is_adapted:
+        exporters["elmo"] = recurrent.export_elmo
+    if name in FAMILIES:
+        exporters |= {"huggingface": _export_huggingface, "onnx": _export_onnx}
+    has_vectors = spec.learning == "descending" or (spec.learning == "sweeping" and not is_adapted)  # one for each word
+    if has_vectors and spec.learns_from == "text" and folder.tokenizer.kind == "words":
+        exporters |= {form: partial(export_vectors, file_format=form) for form in word_vectors.VECTOR_FORMATS}
     return exporters
-
-
-def _has_word_vectors(folder: RunFolder) -> bool:
-    """Whether the model learns a vector for each word."""
-    spec = folder.spec
-    if spec.learns_from != "text" or folder.tokenizer.kind != "words":
-        return False
-    return spec.learning == "descending" or (spec.learning == "sweeping" and folder.task is None)
 
 
 def _export_huggingface(run: ExportableRun, target: Path) -> list[str]:
@@ -290,15 +254,12 @@ def _export_huggingface(run: ExportableRun, target: Path) -> list[str]:
 
     tokenizer, model_name, fields = run.tokenizer, run.metadata["milestone"], run.metadata["fields"]
     if tokenizer.segmenter is not None:
-        raise ForebearError(
-            "its tokenizer cuts Chinese into words, which other programs cannot do",
-            file=run.folder.path,
-            hint="train with --tokenizer bytepair, characters or wordpiece",
-        )
+        message = "its tokenizer cuts Chinese into words, which other programs cannot do"
+        hint = "train with --tokenizer bytepair, characters or wordpiece"
+        raise ForebearError(message, file=run.folder.path, hint=hint)
     task, task_notes = exported_task(run)
-    special_tokens = {
-        role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in tokenizer.special_roles.items()
-    }
+    roles = tokenizer.special_roles.items()
+    special_tokens = {role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in roles}
     with new_folder(target) as folder:
         tensors = run.network.tensors()
         notes = huggingface.write_huggingface(folder, model_name, fields, tensors, special_tokens, task)
@@ -313,13 +274,9 @@ def _export_huggingface(run: ExportableRun, target: Path) -> list[str]:
 
 
 def _export_onnx(run: ExportableRun, target: Path) -> list[str]:
-    from forebear.interop.onnx import export_onnx, onnx_notes
+    from forebear.interop.onnx import export_onnx
 
-    max_difference = export_onnx(run, target)
-    difference_note = (
-        f"ONNX Runtime's answers differ by {max_difference:.1e} at most from the run's, for batches of five shapes"
-    )
-    return [*onnx_notes(run), difference_note]
+    return export_onnx(run, target)
 
 
 def _export_arpa(run: ExportableRun, target: Path) -> list[str]:
@@ -333,10 +290,9 @@ def _export_arpa(run: ExportableRun, target: Path) -> list[str]:
     arpa.write_arpa(target, words, ngrams, log_probs, backoffs, eos_id=eos_id, unk_id=tokenizer.unk_id)
     notes = []
     if any(np.isneginf(values).any() for values in (*log_probs, *backoffs)):
-        notes.append(
-            f"what is impossible to the run is written as log10 P = {arpa.LOG_ZERO:g}, as SRILM does: forebear import "
-            "reads it so, KenLM takes it for a very small probability"
-        )
+        value = f"log10 P = {arpa.LOG_ZERO:g}, as SRILM does"
+        readers = "forebear import reads it so, KenLM takes it for a very small probability"
+        notes.append(f"what is impossible to the run is written as {value}: {readers}")
     # Ordinary words that readers of ARPA files would take for markers.
     ordinary_words = {word for token_id, word in enumerate(words) if token_id not in tokenizer.special_ids}
     return notes + [

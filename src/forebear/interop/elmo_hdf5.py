@@ -40,7 +40,13 @@ from forebear.interop.elmo_options import (
     to_elmo_options,
     write_hdf5,
 )
-from forebear.interop.foreign_files import format_shape, read_word_list, reorder_gates, tokenizer_of_spaced_words
+from forebear.interop.foreign_files import (
+    format_shape,
+    read_word_list,
+    reorder_gates,
+    shape_faults,
+    tokenizer_of_spaced_words,
+)
 from forebear.registry import model_spec
 from forebear.training.create_run import create_run
 
@@ -49,7 +55,6 @@ if TYPE_CHECKING:
     from forebear.training.run_folder import RunFolder
 
 # --- The vocabulary as ELMo's programs expect it: a word per line, with <S>, </S> and <UNK> ---
-
 
 ELMO_MARKERS = {"start": "<S>", "end": "</S>", "unknown": "<UNK>"}  # by our roles
 UNPREDICTABLE_SCORE = -1e4  # logit of a word that is never predicted
@@ -78,8 +83,7 @@ def vocabulary_lines(tokens: Sequence[str], roles: Mapping[str, int]) -> list[st
 def _vocabulary_line(token: str) -> str:
     if token in ELMO_MARKERS.values():
         return r"\u003c" + token[1:]
-    to_escape = [character for character in set(token) if character.isspace() or ord(character) < 32]
-    return "".join(rf"\u{ord(c):04x}" if c in to_escape else c for c in token) or r"\u0000"
+    return "".join(rf"\u{ord(c):04x}" if c.isspace() or ord(c) < 32 else c for c in token) or r"\u0000"
 
 
 def add_marker_rows(
@@ -149,10 +153,8 @@ class ElmoCheckpoint:
 
     def notes(self) -> list[str]:
         """The import report as messages."""
-        notes = [f"{self.num_matched:,} arrays are those of ELMo, and were read", *self.import_notes]
-        return notes + [
-            f"left out ({reason}): {join_errors(names, 4)}" for reason, names in self.skipped_tensors.items()
-        ]
+        skipped = [f"left out ({reason}): {join_errors(names, 4)}" for reason, names in self.skipped_tensors.items()]
+        return [f"{self.num_matched:,} arrays are those of ELMo, and were read", *self.import_notes, *skipped]
 
 
 # --- Reading ---
@@ -166,14 +168,13 @@ def read_elmo(path: Path) -> ElmoCheckpoint:
     if files.vocabulary is not None:
         lines = read_word_list(files.vocabulary)
         words = list(dict.fromkeys(filter(None, lines)))
-        num_ignored = len(lines) - len(words)
-    if num_ignored:
-        notes.append(f"{num_ignored:,} lines of {files.vocabulary} are blank or repeat a word: left out")
+        if num_ignored := len(lines) - len(words):
+            notes.append(f"{num_ignored:,} lines of {files.vocabulary} are blank or repeat a word: left out")
     with open_hdf5(files.weights) as arrays:
         sizes, hdf5_arrays = _read_network_arrays(arrays, sizes, files)
-    _check_vocabulary(path, sizes, words, num_ignored)
-    _check_projections(files.weights, sizes, hdf5_arrays)
-    if sizes.reads == CHARACTERS and not sizes.projected:
+    if sizes.reads != CHARACTERS:
+        _check_vocabulary(path, sizes, words, num_ignored)
+    elif not sizes.projected:
         notes.append("what its filters find is not projected: a projection that changes nothing stands in its place")
     softmax, skip_reason = _read_softmax(files, sizes, words, num_ignored)
     skipped: dict[str, tuple[str, ...]] = {skip_reason: SOFTMAX} if skip_reason else {}
@@ -195,14 +196,23 @@ def _read_network_arrays(
     softmax_names = SOFTMAX if any(name in arrays.shapes for name in SOFTMAX) else ()
     faults = [f"{name} is missing" for name in (*expected, *softmax_names) if name not in arrays.shapes]
     for name, shape in arrays.shapes.items():
-        if name in expected and shape != expected[name]:
-            faults.append(f"{name} is {format_shape(shape)} instead of {format_shape(expected[name])}")
-        elif name not in expected and name not in softmax_names:
+        if name in expected:
+            faults += shape_faults({name: shape}, expected)
+        elif name not in softmax_names:
             faults.append(f"{name} is not expected")
     if faults:
         message = f"these are not the weights that {files.options.name} tells of: {join_errors(faults, MAX_FAULTS)}"
         raise InputError(message, file=files.weights, hint=MISMATCH_HINT)
-    return sizes, {name: arrays.read(name) for name in expected}
+    values = {name: arrays.read(name) for name in expected}
+    if not sizes.projects_output:  # any projection must be an identity
+        identity = np.eye(sizes.width, dtype=np.float32)
+        clips = 0 < sizes.project_clip < 1  # unprojected outputs are within 1
+        projections = [name for name in values if name.endswith("/W_P_0")]
+        if effective := [name for name in projections if clips or not np.array_equal(values[name], identity)]:
+            message = "dim equals projection_dim, and there still is a projection between them"
+            hint = "give an ELMo with more cells than its projection has numbers"
+            raise InputError(f"{message}: {join_errors(effective)}", file=files.weights, hint=hint)
+    return sizes, values
 
 
 def _to_our_tensors(arrays: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[str, np.ndarray]:
@@ -230,25 +240,12 @@ def _is_layer(our_name: str, shape: Sequence[int]) -> bool:
 
 def _check_vocabulary(path: Path, sizes: ElmoSizes, words: Sequence[str] | None, num_ignored: int) -> None:
     """Checks that a word-level model comes with its complete vocabulary."""
-    if sizes.reads == CHARACTERS:
-        return
     hint = f"put the vocabulary there that it was trained with, as {VOCABULARY}"
     if words is None or num_ignored or len(words) != sizes.words:
         message = f"it reads words, {sizes.words:,} of them, and there is no vocabulary of so many"
         raise InputError(message, file=path, hint=hint)
     if missing := [mark for mark in ELMO_MARKERS.values() if mark not in words]:
         raise InputError(f"the vocabulary has no {' and no '.join(missing)}", file=path, hint=hint)
-
-
-def _check_projections(file: Path, sizes: ElmoSizes, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that projections are identities where our model has none (as many cells as the width)."""
-    identity = np.eye(sizes.width, dtype=np.float32)
-    clips = 0 < sizes.project_clip < 1  # unprojected outputs are within 1
-    projections = [name for name in arrays if name.endswith("/W_P_0")]
-    effective = [name for name in projections if clips or not np.array_equal(arrays[name], identity)]
-    if not sizes.projects_output and effective:
-        message = f"dim equals projection_dim, and there still is a projection between them: {join_errors(effective)}"
-        raise InputError(message, file=file, hint="give an ELMo with more cells than its projection has numbers")
 
 
 def _read_softmax(
@@ -259,8 +256,8 @@ def _read_softmax(
         return {}, ""
     with open_hdf5(files.softmax) as arrays:
         size = (arrays.shapes[SOFTMAX[1]] or (0,))[0]
-        expected = dict(zip(SOFTMAX, ((size, sizes.width), (size,)), strict=True))
-        mismatched = [name for name, shape in expected.items() if arrays.shapes[name] != shape]
+        expected = zip(SOFTMAX, ((size, sizes.width), (size,)), strict=True)
+        mismatched = [name for name, shape in expected if arrays.shapes[name] != shape]
         if faults := [f"{name} is {format_shape(arrays.shapes[name])}" for name in mismatched]:
             message = f"no softmax over words for vectors of {sizes.width} numbers: {join_errors(faults)}"
             raise InputError(message, file=files.softmax, hint=CORRUPT_FILE_HINT)
@@ -287,7 +284,20 @@ def write_elmo(
     (folder / OPTIONS).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
     if words is not None:
         (folder / VOCABULARY).write_text("".join(f"{word}\n" for word in words), encoding="utf-8", newline="\n")
-    return _compatibility_notes(sizes)
+    # What bilm-tf or AllenNLP are known to read differently.
+    notes = []
+    if sizes.reads != CHARACTERS:
+        readers = "bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
+        notes.append(f"it reads words and no characters: {readers}")
+    elif sizes.num_filters <= sizes.width:
+        requirement = "bilm-tf wants filters to find more numbers in a word than the width has"
+        notes.append(f"{requirement} ({sizes.num_filters} and {sizes.width}); AllenNLP reads it as it is")
+    if sizes.cells < sizes.width:
+        requirement = "bilm-tf projects only where there are more cells than the width"
+        notes.append(f"{requirement} ({sizes.cells} and {sizes.width}); AllenNLP reads it as it is")
+    if sizes.reads == CHARACTERS and sizes.longest != ALLENNLP_MAX_CHARACTERS:
+        notes.append(f"it reads {sizes.longest} characters of a word, and AllenNLP always {ALLENNLP_MAX_CHARACTERS}")
+    return notes
 
 
 def _to_hdf5_arrays(tensors: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[str, np.ndarray]:
@@ -307,26 +317,7 @@ def _to_hdf5_arrays(tensors: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict
     return arrays
 
 
-def _compatibility_notes(sizes: ElmoSizes) -> list[str]:
-    """Notes on what bilm-tf or AllenNLP are known to read differently."""
-    notes = []
-    if sizes.reads != CHARACTERS:
-        notes.append(
-            "it reads words and no characters: bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
-        )
-    elif sizes.num_filters <= sizes.width:
-        requirement = "bilm-tf wants filters to find more numbers in a word than the width has"
-        notes.append(f"{requirement} ({sizes.num_filters} and {sizes.width}); AllenNLP reads it as it is")
-    if sizes.cells < sizes.width:
-        requirement = "bilm-tf projects only where there are more cells than the width"
-        notes.append(f"{requirement} ({sizes.cells} and {sizes.width}); AllenNLP reads it as it is")
-    if sizes.reads == CHARACTERS and sizes.longest != ALLENNLP_MAX_CHARACTERS:
-        notes.append(f"it reads {sizes.longest} characters of a word, and AllenNLP always {ALLENNLP_MAX_CHARACTERS}")
-    return notes
-
-
 # --- Runs from ELMo or a NumPy LSTM, and ELMo from runs ---
-
 
 TOKENIZER_FILE = "tokenizer.json"
 SPACES_NOTE = "words are what stands between spaces: write text for it as it was cut for its training"
@@ -339,52 +330,38 @@ def is_elmo_or_lstm_npz(path: Path) -> bool:
 
 def import_elmo_or_lstm_npz(path: Path, target: Path) -> RunFolder:
     """Create a run from such a folder or file."""
-    if is_elmo(path):
-        return _import_elmo(path, target, read_elmo(path))
-    checkpoint = lstm_npz.read_rnnlm(path)
-    tokenizer = tokenizer_of_spaced_words(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
-    metadata = {"imported": str(path), "heads": ["next"], "notes": [*checkpoint.notes, SPACES_NOTE]}
-    return _create_imported_run(target, "lstm", checkpoint.fields, tokenizer, checkpoint.tensors, path, metadata)
-
-
-def _import_elmo(path: Path, target: Path, checkpoint: ElmoCheckpoint) -> RunFolder:
-    tokenizer_file = (path if path.is_dir() else path.parent) / TOKENIZER_FILE
-    notes, tensors = checkpoint.notes(), checkpoint.tensors
-    if tokenizer_file.is_file():
-        tokenizer = Tokenizer.load(tokenizer_file)
-        if checkpoint.words is not None and checkpoint.words != vocabulary_lines(
-            tokenizer.vocabulary(), tokenizer.special_roles
-        ):
-            message = "the vocabulary beside it has other words than this tokenizer"
-            raise InputError(
-                message, file=tokenizer_file, hint="take one of the two away, whichever is not the model's"
-            )
-        tensors = drop_extra_rows(tensors, tokenizer.vocab_size)
-        notes.append(f"text is cut by the {TOKENIZER_FILE} beside it")
-    else:
-        tokenizer = tokenizer_of_spaced_words(checkpoint.words or [], ELMO_MARKERS, path)
-        notes.append(SPACES_NOTE)
-        if checkpoint.fields["reads"] == "characters":
-            notes.append("words that its vocabulary lacks are read by how they are written")
-    metadata = {"imported": str(path), "heads": list(checkpoint.heads), "report": checkpoint.to_dict(), "notes": notes}
-    return _create_imported_run(target, "elmo", checkpoint.fields | {"borders": 2}, tokenizer, tensors, path, metadata)
-
-
-def _create_imported_run(
-    target: Path,
-    model_name: str,
-    fields: dict[str, Any],
-    tokenizer: Tokenizer,
-    arrays: Mapping[str, np.ndarray],
-    path: Path,
-    metadata: dict[str, Any],
-) -> RunFolder:
     import torch
 
-    spec = model_spec(model_name)(**fields)
+    if is_elmo(path):
+        name, checkpoint = "elmo", read_elmo(path)
+        tokenizer, notes = _elmo_tokenizer(path, checkpoint)
+        fields: dict[str, Any] = checkpoint.fields | {"borders": 2}
+        arrays = drop_extra_rows(checkpoint.tensors, tokenizer.vocab_size)
+        heads, report = list(checkpoint.heads), {"report": checkpoint.to_dict()}
+    else:
+        name, checkpoint, heads, report = "lstm", lstm_npz.read_rnnlm(path), ["next"], {}
+        tokenizer = tokenizer_of_spaced_words(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
+        fields, arrays, notes = checkpoint.fields, checkpoint.tensors, [*checkpoint.notes, SPACES_NOTE]
+    spec = model_spec(name)(**fields)
     tensors = {tensor_name: torch.from_numpy(array) for tensor_name, array in arrays.items()}
-    network = spec.build(tokenizer).with_heads(metadata["heads"]).load(tensors, file=str(path))
-    return create_run(target, spec, model_name, tokenizer, network.tensors, metadata)
+    network = spec.build(tokenizer).with_heads(heads).load(tensors, file=str(path))
+    metadata = {"imported": str(path), "heads": heads, **report, "notes": notes}
+    return create_run(target, spec, name, tokenizer, network.tensors, metadata)
+
+
+def _elmo_tokenizer(path: Path, checkpoint: ElmoCheckpoint) -> tuple[Tokenizer, list[str]]:
+    """The tokenizer.json beside the weights, or one of spaced words, and the notes of the import."""
+    file, notes = (path if path.is_dir() else path.parent) / TOKENIZER_FILE, checkpoint.notes()
+    if not file.is_file():
+        notes.append(SPACES_NOTE)
+        if checkpoint.fields["reads"] == CHARACTERS:
+            notes.append("words that its vocabulary lacks are read by how they are written")
+        return tokenizer_of_spaced_words(checkpoint.words or [], ELMO_MARKERS, path), notes
+    tokenizer = Tokenizer.load(file)
+    if checkpoint.words not in (None, vocabulary_lines(tokenizer.vocabulary(), tokenizer.special_roles)):
+        hint = "take one of the two away, whichever is not the model's"
+        raise InputError("the vocabulary beside it has other words than this tokenizer", file=file, hint=hint)
+    return tokenizer, [*notes, f"text is cut by the {TOKENIZER_FILE} beside it"]
 
 
 def export_elmo(run: ExportableRun, target: Path) -> list[str]:

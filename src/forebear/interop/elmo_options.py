@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -176,24 +176,24 @@ def read_elmo_options(file: Path) -> ElmoSizes:
     values: dict[str, Any] = {
         "width": reader.integer("lstm.projection_dim"),
         "cells": reader.integer("lstm.dim"),
-        "depth": reader.integer("lstm.n_layers", default=1, maximum=MAX_LAYERS),
+        "depth": reader.integer("lstm.n_layers", 1, maximum=MAX_LAYERS),
         "cell_clip": reader.real("lstm.cell_clip"),
         "project_clip": reader.real("lstm.proj_clip"),
-        "context": reader.integer("unroll_steps", default=20),
-        "dropout": reader.real("dropout", default=0.1, maximum=0.99),
-        "skip": reader.choice("lstm.use_skip_connections", (False, True), default=False),
+        "context": reader.integer("unroll_steps", 20),
+        "dropout": reader.real("dropout", 0.1, maximum=0.99),
+        "skip": reader.choice("lstm.use_skip_connections", (False, True), False),
         "reads": WORDS,
     }
     if reader.options.get("bidirectional", True) is not True:
-        reader.add_fault("bidirectional is not true: it reads in one direction only, which is no ELMo")
+        reader.faults["bidirectional is not true: it reads in one direction only, which is no ELMo"] = None
     if "char_cnn" in reader.options:
-        longest = reader.integer("char_cnn.max_characters_per_token", default=50, minimum=4, maximum=1 << 12)
-        reader.choice("char_cnn.n_characters", NUM_CHARACTERS, default=NUM_CHARACTERS[0])
+        longest = reader.integer("char_cnn.max_characters_per_token", 50, minimum=4, maximum=1 << 12)
+        reader.choice("char_cnn.n_characters", NUM_CHARACTERS, NUM_CHARACTERS[0])
         values |= {
             "reads": CHARACTERS,
             "characters": reader.integer("char_cnn.embedding.dim"),
-            "filters": reader.filter_list("char_cnn.filters", longest),
-            "highways": reader.integer("char_cnn.n_highway", default=0, minimum=0, maximum=MAX_LAYERS),
+            "filters": reader.filters("char_cnn.filters", longest),
+            "highways": reader.integer("char_cnn.n_highway", 0, minimum=0, maximum=MAX_LAYERS),
             "activation": reader.choice("char_cnn.activation", ACTIVATIONS),
             "longest": longest,
         }
@@ -203,74 +203,56 @@ def read_elmo_options(file: Path) -> ElmoSizes:
 
 
 class OptionReader:
-    """Reads entries by dotted key and collects faults, each once; an invalid entry gets its default, or 1."""
+    """Reads entries by dotted key and collects faults, each once; a missing or invalid entry gets its default."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.faults: dict[str, None] = {}
 
-    def add_fault(self, fault: str) -> None:
-        self.faults[fault] = None
-
-    def _get(self, key: str, default: Any = None) -> Any:
-        section, _, name = key.rpartition(".")
-        value = (self._section(section) if section else self.options).get(name)
-        if value is None and default is None:
-            self.add_fault(f"{key} is missing")
-        return default if value is None else value
-
-    def _section(self, key: str) -> dict[str, Any]:
-        value = self._get(key)
-        if value is not None and not isinstance(value, dict):
-            self.add_fault(f"{key} is {value!r:.40}, not an object")
-        return value if isinstance(value, dict) else {}
-
-    def integer(self, key: str, *, default: int | None = None, minimum: int = 1, maximum: int = MAX_WIDTH) -> int:
-        value = self._get(key, default)
-        if type(value) is int and minimum <= value <= maximum:
+    def _read(self, key: str, is_valid: Callable[[Any], bool], fault: str, default: Any = None, shown: int = 40) -> Any:
+        """An entry; `fault` is what to say after the first `shown` characters of an invalid one."""
+        options, (section, _, name) = self.options, key.rpartition(".")
+        if section:
+            options = self._read(section, lambda value: isinstance(value, dict), ", not an object") or {}
+        value = options.get(name)
+        if value is not None and is_valid(value):
             return value
         if value is not None:
-            self.add_fault(f"{key} is {value!r:.40}, not a whole number from {minimum} to {maximum:,}")
-        return default or 1
-
-    def real(self, key: str, *, default: float = 0.0, maximum: float = MAX_WIDTH) -> float:
-        value = self._get(key, default)
-        if type(value) in (int, float) and 0 <= value <= maximum:
-            return float(value)
-        self.add_fault(f"{key} is {value!r:.40}, not a number from 0 to {maximum:,}")
+            self.faults[f"{key} is {repr(value)[:shown]}{fault}"] = None
+        elif default is None:
+            self.faults[f"{key} is missing"] = None
         return default
 
-    def choice(self, key: str, choices: tuple[Any, ...], *, default: Any = None) -> Any:
-        value = self._get(key, default)
-        if value is not None and not any(type(value) is type(choice) and value == choice for choice in choices):
-            self.add_fault(f"{key} is {value!r:.40}; it must be {' or '.join(map(json.dumps, choices))}")
-        return value
+    def integer(self, key: str, default: int | None = None, *, minimum: int = 1, maximum: int = MAX_WIDTH) -> Any:
+        fault = f", not a whole number from {minimum} to {maximum:,}"
+        return self._read(key, lambda value: type(value) is int and minimum <= value <= maximum, fault, default)
 
-    def filter_list(self, key: str, max_width: int) -> tuple[tuple[int, int], ...]:
-        value = self._get(key)
-        if value is None:
-            return ()
-        is_list = isinstance(value, list) and 0 < len(value) <= MAX_LAYERS
-        if not is_list or not all(_is_filter(pair, max_width) for pair in value):
-            expected = f"a list of pairs [width, how many], with widths up to the {max_width} characters of a word"
-            self.add_fault(f"{key} is {value!r:.60}, not {expected}")
-            return ()
-        return tuple((filter_width, count) for filter_width, count in value)
+    def real(self, key: str, default: float = 0.0, *, maximum: float = MAX_WIDTH) -> float:
+        def is_valid(value: Any) -> bool:
+            return type(value) in (int, float) and 0 <= value <= maximum
 
+        return float(self._read(key, is_valid, f", not a number from 0 to {maximum:,}", default))
 
-def _is_filter(value: Any, max_width: int) -> bool:
-    """Whether a value is a pair of filter width and number of filters."""
-    is_pair = isinstance(value, list) and len(value) == 2
-    return (
-        is_pair
-        and all(type(number) is int and number > 0 for number in value)
-        and value[0] <= max_width
-        and value[1] <= MAX_WIDTH
-    )
+    def choice(self, key: str, choices: tuple[Any, ...], default: Any = None) -> Any:
+        fault = f"; it must be {' or '.join(map(json.dumps, choices))}"
+        # compared with its type: False == 0
+        return self._read(key, lambda value: (type(value), value) in [(type(c), c) for c in choices], fault, default)
+
+    def filters(self, key: str, max_width: int) -> tuple[tuple[int, int], ...]:
+        """Pairs of filter width and number of filters."""
+
+        def is_valid(value: Any) -> bool:
+            return isinstance(value, list) and 0 < len(value) <= MAX_LAYERS and all(map(is_filter, value))
+
+        def is_filter(value: Any) -> bool:
+            is_pair = isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
+            return is_pair and 0 < value[0] <= max_width and 0 < value[1] <= MAX_WIDTH
+
+        fault = f", not a list of pairs [width, how many], with widths up to the {max_width} characters of a word"
+        return tuple(map(tuple, self._read(key, is_valid, fault, shown=60) or ()))
 
 
 # --- The files of a model ---
-
 
 OPTIONS, WEIGHTS, VOCABULARY = "options.json", "lm_weights.hdf5", "vocab.txt"
 SUFFIXES = (".hdf5", ".h5")
@@ -322,7 +304,8 @@ def find_elmo_files(path: Path) -> ElmoFiles:
     names_by_file, notes = {}, []
     for file in hdf5_files:
         try:
-            names_by_file[file] = hdf5_names(file)
+            with open_hdf5(file) as arrays:
+                names_by_file[file] = list(arrays.shapes)
         except InputError:
             if len(hdf5_files) == 1 or file == path:
                 raise
@@ -331,7 +314,12 @@ def find_elmo_files(path: Path) -> ElmoFiles:
     options = _find_options(files, folder, weights)
     weights = weights or _find_weights(names_by_file, options, folder, notes)
     softmax = next((file for file in (weights, *names_by_file) if set(SOFTMAX) <= set(names_by_file[file])), None)
-    vocabulary = _find_vocabulary(files, notes)
+    vocabularies = [item for item in files if item.suffix == ".txt" and "vocab" in item.name.lower()]
+    vocabularies = [item for item in vocabularies if item.name == VOCABULARY] or vocabularies
+    if len(vocabularies) > 1:
+        listing = join_errors([item.name for item in vocabularies])
+        notes.append(f"which vocabulary is meant is not clear, and none is read: {listing}")
+    vocabulary = vocabularies[0] if len(vocabularies) == 1 else None
     if len(hdf5_files) > 1:
         notes.insert(0, f"its weights are those of {weights.name}")
     return ElmoFiles(options, weights, softmax, vocabulary, notes)
@@ -353,35 +341,20 @@ def _find_options(files: Sequence[Path], folder: Path, weights: Path | None) -> 
 
 
 def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, folder: Path, notes: list[str]) -> Path:
-    candidates = [
-        file for file, names in names_by_file.items() if any(name.startswith(WEIGHT_PREFIXES) for name in names)
-    ]
-    if not candidates:
-        if len(names_by_file) == 1:  # the missing arrays are listed later
-            return next(iter(names_by_file))
+    candidates = [file for file, names in names_by_file.items() if any(n.startswith(WEIGHT_PREFIXES) for n in names)]
+    if not candidates and len(names_by_file) != 1:
         listing = join_errors([file.name for file in names_by_file]) or "; ".join(notes)
-        raise InputError(
-            f"none of its HDF5 files has weights of an ELMo: {listing}", file=folder, hint=CORRUPT_FILE_HINT
-        )
+        message = f"none of its HDF5 files has weights of an ELMo: {listing}"
+        raise InputError(message, file=folder, hint=CORRUPT_FILE_HINT)
+    candidates = candidates or list(names_by_file)  # of an only file, the missing arrays are listed later
     if len(candidates) == 1:
         return candidates[0]
-    expected_names = (WEIGHTS, *(options.name.removesuffix(OPTIONS) + "weights" + suffix for suffix in SUFFIXES))
-    for name in expected_names:
+    for name in (WEIGHTS, *(options.name.removesuffix(OPTIONS) + "weights" + suffix for suffix in SUFFIXES)):
         if folder / name in candidates:
             return folder / name
     listing = join_errors([file.name for file in candidates])
     hint = f"give the one that is meant: {candidates[0]}"
     raise InputError(f"several files have weights: {listing}", file=folder, hint=hint)
-
-
-def _find_vocabulary(files: Sequence[Path], notes: list[str]) -> Path | None:
-    candidates = [item for item in files if item.suffix == ".txt" and "vocab" in item.name.lower()]
-    candidates = [item for item in candidates if item.name == VOCABULARY] or candidates
-    if len(candidates) > 1:
-        notes.append(
-            f"which vocabulary is meant is not clear, and none is read: {join_errors([f.name for f in candidates])}"
-        )
-    return candidates[0] if len(candidates) == 1 else None
 
 
 # --- HDF5 ---
@@ -399,12 +372,6 @@ def open_hdf5(file: Path) -> Iterator[HDF5Arrays]:
     except HDF5_ERRORS as error:
         reason = str(error).strip().strip("'\"") or type(error).__name__
         raise InputError(f"this is not a whole HDF5 file ({reason})", file=file, hint=CORRUPT_FILE_HINT) from None
-
-
-def hdf5_names(file: Path) -> list[str]:
-    """The names of all arrays in a file."""
-    with open_hdf5(file) as arrays:
-        return list(arrays.shapes)
 
 
 class HDF5Arrays:
@@ -426,9 +393,8 @@ class HDF5Arrays:
         if item.dtype.kind != "f":
             raise InputError(f"{name} holds no floating point numbers", file=self.file, hint=CORRUPT_FILE_HINT)
         if item.external or item.is_virtual:
-            raise InputError(
-                f"the numbers of {name} lie in another file", file=self.file, hint="copy them into this one"
-            )
+            message = f"the numbers of {name} lie in another file"
+            raise InputError(message, file=self.file, hint="copy them into this one")
         stored_size = item.id.get_storage_size()
         if item.nbytes > stored_size * (1 if item.chunks is None else MAX_COMPRESSION_RATIO):
             raise InputError(f"the numbers of {name} are not all there", file=self.file, hint=CORRUPT_FILE_HINT)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExportableRun(Protocol):
-    """A loaded run, as far as it is written in another program's format.."""
+    """A loaded run, as far as it is written in another program's format."""
 
     folder: RunFolder
     notes: list[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,8 @@ def tokenizer_of_spaced_words(words: Sequence[str], special_tokens: dict[str, st
     """A whitespace tokenizer with these words, followed by the special tokens (by role) that they lack."""
     known = set(words)
     tokens = [*words, *(token for token in special_tokens.values() if token not in known)]
-    tokenizer_spec = word_level.word_tokenizer_spec(
-        tokens, specials=special_tokens, split="spaces", facts={"source": path.name}
-    )
-    return Tokenizer(tokenizer_spec, file=path)
+    spec = word_level.word_tokenizer_spec(tokens, specials=special_tokens, split="spaces", facts={"source": path.name})
+    return Tokenizer(spec, file=path)
 
 
 def finite_float32(values: np.ndarray, name: str, file: Path) -> np.ndarray:
@@ -62,3 +60,12 @@ def reorder_gates(rows: np.ndarray, order: Sequence[int]) -> np.ndarray:
 
 def format_shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "a single number"
+
+
+def shape_faults(shapes: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]) -> list[str]:
+    """A fault for each array that has not the expected shape."""
+    return [
+        f"{name} is {format_shape(shape)} instead of {format_shape(expected[name])}"
+        for name, shape in shapes.items()
+        if shape != expected[name]
+    ]

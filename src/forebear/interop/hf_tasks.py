@@ -24,34 +24,23 @@ from forebear.interop.tensor_names import (
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.classification import ORDERED_PAIR_WORDS
 from forebear.tasks.task import Task, task_from_json
-from forebear.training.adaptation import Adaptation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from forebear.interop.exportable import ExportableRun
     from forebear.interop.huggingface import ForeignCheckpoint, TaskExport
-    from forebear.nn.model import Model
 
 OTHER_HEAD_NOTE = "of a head beside that of the task, which its class does not read"
 CONSTANT_BIAS_NOTE = "added to the score of every choice alike, it chooses none"
 CHOICE_HEAD = "multiple_choice_head.summary"
-FINAL_NORM_BIASES = (
-    "encoder.final_norm.bias",
-    "encoder.blocks.{}.feedforward_norm.bias",
-)  # of GPT-2 and of GPT
+FINAL_NORM_BIASES = ("encoder.final_norm.bias", "encoder.blocks.{}.feedforward_norm.bias")  # of GPT-2 and of GPT
 TASK_KINDS = {"classification": "label", "pairs": "label", "tagging": "tag", "answering": "place", "choice": "choice"}
 # Kind of head → end of the class name.
 CLASS_SUFFIXES = {"label": "ForSequenceClassification", "tag": "ForTokenClassification"}
 CLASS_SUFFIXES |= {"place": "ForQuestionAnswering", "choice": "ForMultipleChoice"}
-CLASS_PREFIXES = {
-    "gpt": "OpenAIGPT",
-    "bert": "Bert",
-    "gpt2": "GPT2",
-    "ernie": "Ernie",
-    "roberta": "Roberta",
-    "albert": "Albert",
-}
+CLASS_PREFIXES = {"gpt": "OpenAIGPT", "bert": "Bert", "gpt2": "GPT2"}
+CLASS_PREFIXES |= {"ernie": "Ernie", "roberta": "Roberta", "albert": "Albert"}
 
 
 @dataclass(frozen=True)
@@ -84,42 +73,26 @@ class TaskHeadMapping:
         encoder_map = architecture.name_map
         encoder = tuple(rule for rule in encoder_map.rules if not rule.head)
         known = {name for rule in encoder for name in rule.hf_names}
-        ignored = {
-            re.escape(tied_name): OTHER_HEAD_NOTE for tied_name, name in encoder_map.tied.items() if name not in known
-        }
-        for rule in encoder_map.rules:
-            ignored |= {
-                re.escape(name): UNUSED_HEAD_NOTE if rule.is_shared else OTHER_HEAD_NOTE
-                for name in rule.hf_names
-                if rule.head
-            }
-        ignored |= {re.escape(name): CONSTANT_BIAS_NOTE for name in self.zero_tensors}
         tied = {tied_name: name for tied_name, name in encoder_map.tied.items() if name in known}
-        return replace(
-            encoder_map,
-            rules=(*encoder, *self.rules),
-            tied=tied,
-            ignored_names={**ignored, **encoder_map.ignored_names},
-        )
+        ignored = dict.fromkeys(encoder_map.tied.keys() - tied.keys(), OTHER_HEAD_NOTE)
+        for rule in encoder_map.rules:
+            if rule.head:
+                ignored |= dict.fromkeys(rule.hf_names, UNUSED_HEAD_NOTE if rule.is_shared else OTHER_HEAD_NOTE)
+        ignored |= dict.fromkeys(self.zero_tensors, CONSTANT_BIAS_NOTE)
+        reasons = {**{re.escape(name): reason for name, reason in ignored.items()}, **encoder_map.ignored_names}
+        return replace(encoder_map, rules=(*encoder, *self.rules), tied=tied, ignored_names=reasons)
 
 
 def _bidirectional_heads(model: str, pooler: str, dropout: str = "classifier_dropout") -> tuple[TaskHeadMapping, ...]:
-    def reads_first(kind: str, pool: str, output: str) -> tuple[TensorNameRule, ...]:
-        is_shared = pool == pooler
-        pooled = layer_rules(f"heads.{kind}.pool", pool, head=kind, is_shared=is_shared)
-        return (*pooled, *layer_rules(f"heads.{kind}.choose", output, head=kind))
-
     label = (pooler, "classifier") if model != "roberta" else ("classifier.dense", "classifier.out_proj")
-    rows = {
-        "label": reads_first("label", *label),
-        "tag": layer_rules("heads.tag.choose", "classifier", head="tag"),
-        "place": layer_rules("heads.place.choose", "qa_outputs", head="place"),
-        "choice": reads_first("choice", pooler, "classifier"),
-    }
-    return tuple(
-        TaskHeadMapping(f"{CLASS_PREFIXES[model]}{CLASS_SUFFIXES[kind]}", kind, rules, dropout)
-        for kind, rules in rows.items()
-    )
+    layers = {"label": label, "tag": ("classifier",), "place": ("qa_outputs",), "choice": (pooler, "classifier")}
+    heads = []
+    for kind, (*pool, output) in layers.items():
+        rules = layer_rules(f"heads.{kind}.choose", output, head=kind)
+        if pool:
+            rules = (*layer_rules(f"heads.{kind}.pool", *pool, head=kind, is_shared=pool == [pooler]), *rules)
+        heads.append(TaskHeadMapping(f"{CLASS_PREFIXES[model]}{CLASS_SUFFIXES[kind]}", kind, rules, dropout))
+    return tuple(heads)
 
 
 def _causal_heads(model: str) -> tuple[TaskHeadMapping, ...]:
@@ -142,25 +115,24 @@ def _causal_heads(model: str) -> tuple[TaskHeadMapping, ...]:
     )
 
 
-_TAG, _SPAN = (
-    TaskHeadMapping(f"GPT2{CLASS_SUFFIXES['tag']}", "tag", layer_rules("heads.tag.choose", "classifier", head="tag")),
-    TaskHeadMapping(
-        f"GPT2{CLASS_SUFFIXES['place']}", "place", layer_rules("heads.place.choose", "qa_outputs", head="place"), ""
-    ),
-)
+_, _TAG, _SPAN, _ = _bidirectional_heads("gpt2", "")  # as in BERT, but without a dropout before spans
 HEADS: dict[str, tuple[TaskHeadMapping, ...]] = {
     "gpt": _causal_heads("gpt"),
     "bert": _bidirectional_heads("bert", "pooler.dense"),
-    "gpt2": (*_causal_heads("gpt2"), _TAG, _SPAN),
+    "gpt2": (*_causal_heads("gpt2"), _TAG, replace(_SPAN, dropout="")),
     "ernie": _bidirectional_heads("ernie", "pooler.dense"),
     "roberta": _bidirectional_heads("roberta", "pooler.dense"),
     "albert": _bidirectional_heads("albert", "pooler", "classifier_dropout_prob"),
 }
 
 
-def head_for_class(model: str, class_name: str) -> TaskHeadMapping | None:
-    """The task head of a transformers class; None if it has none."""
-    return next((head for head in HEADS[model] if head.class_name == class_name), None)
+def require_supported(
+    config: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]], file: Path, hint: str
+) -> None:
+    """An error if a key of config.json has a value that is not supported; the first one is the default."""
+    for name, values in supported.items():
+        if config.get(name, values[0]) not in values:
+            raise InputError(f"{name} is {config[name]!r}; here it can only be {values[0]!r}", file=file, hint=hint)
 
 
 def head_for_task(model: str, task: str) -> TaskHeadMapping:
@@ -208,25 +180,19 @@ def bake_temperature(tensors: Mapping[str, Tensor], task: Mapping[str, Any], dep
         baked |= {name: baked[name] * scale for name in names}
     if shift:
         (weight, *bias) = sorted(names, key=lambda name: name.endswith("bias"))
-        shifted = (
-            bias[0]
-            if bias
-            else next(name for pattern in FINAL_NORM_BIASES if (name := pattern.format(depth - 1)) in baked)
-        )
-        baked[shifted] = baked[shifted] + (shift if bias else _shift_along(baked[weight][0], shift))
+        if bias:
+            baked[bias[0]] = baked[bias[0]] + shift
+        else:  # a change of the layer's input raises its output instead
+            row = baked[weight][0].double()
+            if not (squared_norm := float(row.square().sum())):
+                raise InputError("its head has learned nothing", hint="adapt it to examples first")
+            norm_biases = [pattern.format(depth - 1) for pattern in FINAL_NORM_BIASES]
+            norm_bias = next(name for name in norm_biases if name in baked)
+            baked[norm_bias] = baked[norm_bias] + (row * (shift / squared_norm)).to(baked[weight].dtype)
     return baked
 
 
-def _shift_along(weight: Tensor, shift: float) -> Tensor:
-    """The change of a layer's input that raises its output by `shift`, for layers without a bias."""
-    squared_norm = float(weight.double().square().sum())
-    if not squared_norm:
-        raise InputError("its head has learned nothing", hint="adapt it to examples first")
-    return (weight.double() * (shift / squared_norm)).to(weight.dtype)
-
-
 # --- Tasks in config.json: labels, problem type, dropout ---
-
 
 PROBLEM_TYPES = {"one": "single_label_classification", "several": "multi_label_classification", "number": "regression"}
 WITHOUT_HEAD_HINT = "import it without its head: --task none"
@@ -265,11 +231,7 @@ def task_from_config(
     head: TaskHeadMapping, config: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
 ) -> dict[str, Any]:
     """Our task settings, as far as the files have them; unsupported values are an error."""
-    for name, values in head.supported_values.items():
-        if config.get(name, values[0]) not in values:
-            raise InputError(
-                f"{name} is {config[name]!r}; here it can only be {values[0]!r}", file=file, hint=WITHOUT_HEAD_HINT
-            )
+    require_supported(config, head.supported_values, file, WITHOUT_HEAD_HINT)
     num_outputs = len(tensors[f"heads.{head.kind}.choose.weight"])
     saved = _saved_task(head, config, file)
     if head.kind == "tag":
@@ -280,112 +242,62 @@ def task_from_config(
             message = f"its head gives {num_outputs} numbers, and here it can only be {expected}"
             raise InputError(message, file=file, hint=WITHOUT_HEAD_HINT)
         return {"name": "answering" if head.kind == "place" else "choice", **saved}
-    kind = _label_type(config, num_outputs, file)
+    kind, problem_type = "number" if num_outputs == 1 else "one", config.get("problem_type")
+    if problem_type is not None:
+        kind = next((kind for kind, name in PROBLEM_TYPES.items() if name == problem_type), None)
+    if kind is None or ((kind == "number") != (num_outputs == 1) and kind != "several"):
+        message = f"problem_type is {problem_type!r} with {num_outputs} answers, which cannot be done here"
+        raise InputError(message, file=file, hint=WITHOUT_HEAD_HINT)
     labels = [] if kind == "number" else read_labels(config, num_outputs, file)
     return {"name": "classification", **saved, "labels": labels, "kind": kind}
 
 
 def read_labels(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
     """The label names in id2label; without it, LABEL_0, LABEL_1, … as in transformers."""
-    id2label = config.get("id2label")
+    id2label, label_ids, hint = config.get("id2label"), list(map(str, range(count))), "correct it in the file"
     if id2label is None:
-        return [f"LABEL_{label_id}" for label_id in range(count)]
+        return [f"LABEL_{label_id}" for label_id in label_ids]
     is_valid = isinstance(id2label, dict) and all(isinstance(label, str | int) for label in id2label.values())
-    if not is_valid or {*id2label} != {str(label_id) for label_id in range(count)}:
+    if not is_valid or {*id2label} != {*label_ids}:
         message = f"id2label does not name the {count} labels that the weights have, 0 to {count - 1}"
-        raise InputError(message, file=file, hint="correct it in the file")
-    labels = [str(id2label[str(label_id)]) for label_id in range(count)]
+        raise InputError(message, file=file, hint=hint)
+    labels = [str(id2label[label_id]) for label_id in label_ids]
     if duplicates := sorted({label for label in labels if labels.count(label) > 1}):
-        raise InputError(
-            f"id2label has labels twice: {join_errors(duplicates)}", file=file, hint="correct it in the file"
-        )
+        raise InputError(f"id2label has labels twice: {join_errors(duplicates)}", file=file, hint=hint)
     return labels
 
 
-def head_dropout(head: TaskHeadMapping, config: Mapping[str, Any], default: float, file: Path) -> float:
-    """The dropout of the head; `default` if config.json has none."""
+def adaptation_from_config(
+    head: TaskHeadMapping, config: Mapping[str, Any], default_dropout: float, file: Path
+) -> dict[str, float]:
+    """The dropout of the head, and the weight of the auxiliary LM loss: 0 without an LM head."""
     dropout = config.get(head.dropout) if head.dropout else None
-    dropout = default if dropout is None else dropout
+    dropout = default_dropout if dropout is None else dropout
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         message = f"{head.dropout} is {dropout!r}, not a number from 0 to below 1"
         raise InputError(message, file=file, hint="correct it in the file")
-    return float(dropout)
+    weight, language = _saved_settings(config).get("language"), DEFAULT_LM_WEIGHT if head.has_lm_head else 0.0
+    if head.has_lm_head and isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0:
+        language = weight
+    return {"dropout": float(dropout), "language": float(language)}
 
 
-def lm_weight(head: TaskHeadMapping, config: Mapping[str, Any]) -> float:
-    """The weight of the auxiliary LM loss; 0 without an LM head."""
-    if not head.has_lm_head:
-        return 0.0
+def _saved_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What an exported run stored in config.json; empty for other models."""
     saved = config.get(FOREBEAR_KEY)
-    weight = saved.get("language") if isinstance(saved, dict) else None
-    return (
-        float(weight)
-        if isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0
-        else DEFAULT_LM_WEIGHT
-    )
-
-
-def export_notes(
-    task: Mapping[str, Any], context: int, *, is_causal: bool, has_padding: bool, has_space_tokens: bool
-) -> list[str]:
-    """Notes on what the exported files cannot express.
-
-    `has_space_tokens`: tokens include the space before a word.
-    """
-    notes = []
-    task_name, window_note = task["name"], f"here a text of more than {context} tokens is read in windows"
-    if task_name == "classification" and task["windows"] > 1:
-        notes.append(f"{window_note} and their vectors averaged; there it has to be cut (truncation=True)")
-    if task_name == "tagging":
-        space_note = ", each with the space before it" if has_space_tokens else ""
-        notes.append(
-            f"words are cut one by one (is_split_into_words=True){space_note}; a word's tag is its first token's"
-        )
-        notes.append("here the likeliest tags that IOBES allows are told; there each token has its own")
-    if task_name in ("tagging", "answering"):
-        notes.append(f"{window_note}; there it has to be cut into windows (stride=)")
-    if task_name == "answering" and task["unanswered"]:
-        threshold = task["threshold"]
-        notes.append(
-            f"no answer is told where the first token is likelier by {threshold:.4g} nats than the best answer"
-        )
-    if task_name == "pairs" and is_causal and not task["ordered"]:
-        notes.append("here two texts are asked about in both orders; the mean of both logits there is the same")
-    if is_causal and task_name in POOLED_TASKS and not has_padding:
-        notes.append("its vocabulary has no token for padding: ask for one row at a time, and never pad with its end")
-    if is_causal and task_name == "choice":
-        notes.append(
-            "the score is read at the last token of a row: say where that is (mc_token_ids) where rows are padded"
-        )
-    return notes
-
-
-def _label_type(config: Mapping[str, Any], num_outputs: int, file: Path) -> str:
-    problem_type = config.get("problem_type")
-    if problem_type is None:
-        return "number" if num_outputs == 1 else "one"
-    kind = next((kind for kind, name in PROBLEM_TYPES.items() if name == problem_type), None)
-    if kind is None or ((kind == "number") != (num_outputs == 1) and kind != "several"):
-        message = f"problem_type is {problem_type!r} with {num_outputs} answers, which cannot be done here"
-        raise InputError(message, file=file, hint=WITHOUT_HEAD_HINT)
-    return kind
+    return saved if isinstance(saved, dict) else {}
 
 
 def _saved_task(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """The task settings that an exported run stored in config.json; empty for other models."""
-    saved = config.get(FOREBEAR_KEY)
-    task = saved.get("task") if isinstance(saved, dict) else None
+    task = _saved_settings(config).get("task")
     if task is None:
         return {}
     is_valid = (
         isinstance(task, dict)
         and TASK_KINDS.get(str(task.get("name"))) == head.kind
-        and all(
-            name in TASK_FIELDS
-            and type(value) in TASK_FIELDS[name]
-            and (name == "threshold" or type(value) is not int or value > 0)
-            for name, value in task.items()
-        )
+        and all(type(value) in TASK_FIELDS.get(name, ()) for name, value in task.items())
+        and all(value > 0 for name, value in task.items() if type(value) is int and name != "threshold")
     )
     if not is_valid:
         hint = f"take {FOREBEAR_KEY!r} out of the file, or export it again"
@@ -395,12 +307,11 @@ def _saved_task(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) ->
 
 # --- Tasks of imported and exported runs ---
 
-
 SINGLE_TEXT_TASKS = ("classification", "tagging")  # the others have two texts per sequence
 
 
 def imported_task(checkpoint: ForeignCheckpoint, task_name: str | None, path: Path, notes: list[str]) -> Task | None:
-    """What a folder is for; `wanted` says whether a classifier is of texts or of pairs, which no folder tells."""
+    """What a folder is for; `task_name` says whether a classifier is of texts or of pairs, which no folder tells."""
     task = None if checkpoint.task is None else dict(checkpoint.task)
     if task_name in ("classification", "pairs") and (task is None or "labels" not in task):
         raise InputError(f"it has no head for {task_name}", file=path, hint="leave out --task")
@@ -432,24 +343,12 @@ def _convert_tags(task: dict[str, Any], path: Path) -> dict[str, Any]:
         hint = f"name them so in id2label of its config.json, or {WITHOUT_HEAD_HINT}"
         raise InputError(message, file=path, hint=hint) from None
     letters = {tag[0] for tag in hf_tags} - {"O"}
-    scheme = next(
-        (name for name, scheme_letters in tag_schemes.SCHEME_LETTERS.items() if letters == {*scheme_letters, "B"}),
-        "IOBES",
-    )
+    schemes = tag_schemes.SCHEME_LETTERS.items()
+    scheme = next((name for name, scheme_letters in schemes if letters == {*scheme_letters, "B"}), "IOBES")
     return {"tags": tags, "scheme": task.get("scheme", scheme)}
 
 
-def add_task_heads(
-    network: Model, task: Task, checkpoint: ForeignCheckpoint, input_format: InputFormat, path: Path
-) -> tuple[Model, dict[str, dict[str, Any]]]:
-    """The network with uninitialized task heads, and the task metadata for run.json."""
-    _check_input_format(path, input_format, 1 if task.name in SINGLE_TEXT_TASKS else 2)
-    adaptation = Adaptation(dropout=checkpoint.adaptation["dropout"], language=checkpoint.adaptation["language"])
-    metadata = {"task": task.to_dict(), "adaptation": adaptation.to_dict()}
-    return adaptation.build_model(network, task, input_format), metadata
-
-
-def _check_input_format(folder: Path, input_format: InputFormat, num_texts: int) -> None:
+def check_input_format(folder: Path, input_format: InputFormat, task: Task) -> None:
     """Rejects a tokenizer whose input format differs from ours for this task: predictions would differ.
 
     Without a tokenizer.json the format is that of the paper, except for GPT, whose programs add no special tokens.
@@ -461,6 +360,8 @@ def _check_input_format(folder: Path, input_format: InputFormat, num_texts: int)
             raise InputError(message, file=folder, hint=WITHOUT_HEAD_HINT)
         return
     from tokenizers import Tokenizer as Rust
+
+    num_texts = 1 if task.name in SINGLE_TEXT_TASKS else 2
 
     hf_tokenizer: Any = Rust.from_file(str(file))
     hf_tokenizer.no_padding()
@@ -492,11 +393,31 @@ def exported_task(run: ExportableRun) -> tuple[TaskExport | None, list[str]]:
     if run.task.crf:
         message = "its tags are judged together by a CRF, which no class of transformers does"
         raise InputError(message, file=path, hint="adapt without --crf to write it so")
-    notes = export_notes(
-        task,
-        run.metadata["fields"]["context"],
-        is_causal=input_format.both_orders,
-        has_padding="padding" in run.tokenizer.special_roles,
-        has_space_tokens=run.tokenizer.kind == "bytepair",
-    )
-    return TaskExport(task, adaptation.dropout, adaptation.language), notes
+    return TaskExport(task, adaptation.dropout, adaptation.language), _export_notes(run, task, input_format)
+
+
+def _export_notes(run: ExportableRun, task: Mapping[str, Any], input_format: InputFormat) -> list[str]:
+    """Notes on what the exported files cannot express."""
+    notes, context = [], run.metadata["fields"]["context"]
+    name, is_causal = task["name"], input_format.both_orders
+    window_note = f"here a text of more than {context} tokens is read in windows"
+    if name == "classification" and task["windows"] > 1:
+        notes.append(f"{window_note} and their vectors averaged; there it has to be cut (truncation=True)")
+    if name == "tagging":
+        has_space_tokens = run.tokenizer.kind == "bytepair"  # tokens include the space before a word
+        cut = "one by one (is_split_into_words=True)" + (", each with the space before it" if has_space_tokens else "")
+        notes.append(f"words are cut {cut}; a word's tag is its first token's")
+        notes.append("here the likeliest tags that IOBES allows are told; there each token has its own")
+    if name in ("tagging", "answering"):
+        notes.append(f"{window_note}; there it has to be cut into windows (stride=)")
+    if name == "answering" and task["unanswered"]:
+        condition = f"likelier by {task['threshold']:.4g} nats than the best answer"
+        notes.append(f"no answer is told where the first token is {condition}")
+    if name == "pairs" and is_causal and not task["ordered"]:
+        notes.append("here two texts are asked about in both orders; the mean of both logits there is the same")
+    if name in POOLED_TASKS and is_causal and "padding" not in run.tokenizer.special_roles:
+        notes.append("its vocabulary has no token for padding: ask for one row at a time, and never pad with its end")
+    if name == "choice" and is_causal:
+        remark = "say where that is (mc_token_ids) where rows are padded"
+        notes.append(f"the score is read at the last token of a row: {remark}")
+    return notes

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import InputError
 from forebear.interop import hf_tasks, tensor_names
 from forebear.interop.foreign_files import read_json_object
-from forebear.interop.hf_tasks import head_dropout, lm_weight, task_config, task_from_config
+from forebear.interop.hf_tasks import adaptation_from_config, task_config, task_from_config
 from forebear.interop.tensor_names import (
     ALBERT,
     CURVES,
@@ -28,44 +29,39 @@ if TYPE_CHECKING:
 
 # --- config.json ---
 
-
 REFETCH_HINT = "fetch the whole folder again"
 
 
 def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Convert config.json to our settings; unsupported values are an error that names the key."""
-    for name, values in architecture.supported_values.items():
-        if config.get(name, values[0]) not in values:
-            message = f"{name} is {config[name]!r}; here it can only be {values[0]!r}"
-            raise InputError(message, file=file, hint=f"give the folder of a plain {architecture.name_map.title}")
+    hint = f"give the folder of a plain {architecture.name_map.title}"
+    hf_tasks.require_supported(config, architecture.supported_values, file, hint)
     settings = {**architecture.defaults, **config}
+    invalid = partial(InputError, file=file, hint=REFETCH_HINT)
     for name, default in architecture.defaults.items():
         value = settings[name]
         if isinstance(default, int) and not (type(value) is int and value > 0):
-            raise InputError(f"{name} is {value!r}, not a whole number above 0", file=file, hint=REFETCH_HINT)
+            raise invalid(f"{name} is {value!r}, not a whole number above 0")
         if isinstance(default, float) and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise InputError(f"{name} is {value!r}, not a number from 0 to below 1", file=file, hint=REFETCH_HINT)
+            raise invalid(f"{name} is {value!r}, not a number from 0 to below 1")
     if len({settings[name] for name in architecture.dropouts}) > 1:
         unequal = ", ".join(f"{name} {settings[name]}" for name in architecture.dropouts)
         raise InputError(f"{unequal}: here one dropout serves all", file=file, hint="make them equal in the file")
+    ffn_size = settings.get(architecture.ffn_key) or 0
+    if type(ffn_size) is not int or ffn_size < 0:
+        raise invalid(f"{architecture.ffn_key} is {ffn_size!r}, not a whole number")
     fields = {spec_field: settings[hf_key] for spec_field, hf_key in architecture.fields.items()}
-    fields |= {
-        "inner": _ffn_size(architecture, settings, fields["width"], file),
-        "dropout": settings[architecture.dropouts[0]],
-    }
+    fields["inner"] = 0 if ffn_size == 4 * fields["width"] else ffn_size  # 0: four times the width
+    fields["dropout"] = settings[architecture.dropouts[0]]
     if architecture.offset_positions:
         fields["context"] -= position_offset(architecture, config, file)
         if fields["context"] < 1:
-            raise InputError("it has no positions but those before the first", file=file, hint=REFETCH_HINT)
+            raise invalid("it has no positions but those before the first")
     if architecture.activation_key:
         activation = settings.get(architecture.activation_key, architecture.default_activation)
         if not isinstance(activation, str) or activation not in CURVES:
-            known_activations = ", ".join(CURVES)
-            raise InputError(
-                f"{architecture.activation_key} is {activation!r}",
-                file=file,
-                hint=f"give a model that has one of: {known_activations}",
-            )
+            hint = f"give a model that has one of: {', '.join(CURVES)}"
+            raise InputError(f"{architecture.activation_key} is {activation!r}", file=file, hint=hint)
         fields["activation"] = CURVES[activation]
     return fields
 
@@ -82,26 +78,20 @@ def to_hf_config(
     config |= {hf_key: fields[spec_field] for spec_field, hf_key in architecture.fields.items()}
     config |= dict.fromkeys(architecture.dropouts, fields["dropout"])
     config |= {key: values[0] for key, values in architecture.supported_values.items() if values[0] not in (None, {})}
-    ffn_default = 4 * fields["width"]
+    ffn_default, their_model = 4 * fields["width"], f"{architecture.name_map.title} of transformers"
     if architecture.ffn_key:
-        config[architecture.ffn_key] = (
-            (fields["inner"] or None) if architecture.implicit_heads else (fields["inner"] or ffn_default)
-        )
+        config[architecture.ffn_key] = fields["inner"] or (None if architecture.implicit_heads else ffn_default)
     elif fields["inner"] not in (0, ffn_default):
-        title = architecture.name_map.title
-        message = f"inner is {fields['inner']}, and {title} of transformers always has {ffn_default}"
+        message = f"inner is {fields['inner']}, and {their_model} always has {ffn_default}"
         raise InputError(message, hint="train with --inner 0 to write it so")
     if architecture.activation_key:
-        config[architecture.activation_key] = next(
-            hf_key for hf_key, spec_field in CURVES.items() if spec_field == fields["activation"]
-        )
+        names = (hf_name for hf_name, our_name in CURVES.items() if our_name == fields["activation"])
+        config[architecture.activation_key] = next(names)
     if architecture.offset_positions:
         config["max_position_embeddings"] += position_offset
     for key, built in architecture.supported_values.items():
         if config.get(key, built[0]) not in built:
-            message = (
-                f"{key} would be {config[key]!r}, and {architecture.name_map.title} of transformers has {built[0]!r}"
-            )
+            message = f"{key} would be {config[key]!r}, and {their_model} has {built[0]!r}"
             raise InputError(message, hint="it cannot be written so; a model of the same fields as theirs can")
     return config | {"dtype": "float32"}
 
@@ -114,14 +104,6 @@ def position_offset(architecture: Architecture, config: Mapping[str, Any], file:
     if type(padding) is not int or padding < 0:
         raise InputError(f"pad_token_id is {padding!r}, not the number of a token", file=file, hint=REFETCH_HINT)
     return padding + 1
-
-
-def _ffn_size(architecture: Architecture, settings: Mapping[str, Any], width: int, file: Path) -> int:
-    """The feed-forward size as in our settings: 0 if it is four times the width."""
-    ffn_size = settings.get(architecture.ffn_key) or 0 if architecture.ffn_key else 0
-    if type(ffn_size) is not int or ffn_size < 0:
-        raise InputError(f"{architecture.ffn_key} is {ffn_size!r}, not a whole number", file=file, hint=REFETCH_HINT)
-    return 0 if ffn_size == 4 * width else ffn_size
 
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -143,7 +125,7 @@ class ForeignCheckpoint:
     heads: tuple[str, ...]
     report: tensor_names.NameMappingReport
     task: dict[str, Any] | None = None
-    adaptation: dict[str, float] = field(default_factory=dict)
+    adaptation: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,33 +147,30 @@ def read_huggingface(folder: Path, *, tasks: bool = True) -> ForeignCheckpoint:
     config, file = _read_config(folder), folder / CONFIG
     architecture = _architecture_of(folder, config)
     fields, tensors = from_hf_config(architecture, config, file), _load_tensors(folder, config, architecture)
-    num_offset_rows, depth = (
-        position_offset(architecture, config, file),
-        _num_blocks(architecture, fields["depth"], tensors, folder),
-    )
     if architecture is ERNIE:
         _check_ernie_tasks(config, tensors, folder)
-    task_head = hf_tasks.head_for_class(architecture.model, _model_class(config, architecture)) if tasks else None
-    name_map = architecture.name_map if task_head is None else task_head.name_map(architecture)
-    others = tuple(candidate for candidate in NAME_MAPS if candidate is not architecture.name_map)
+    class_name = _model_class(config, architecture) if tasks else ""
+    task_head = next((head for head in hf_tasks.HEADS[architecture.model] if head.class_name == class_name), None)
     our_tensors, report = tensor_names.to_our_names(
-        name_map, tensors, depth=depth, num_offset_rows=num_offset_rows, alternatives=others, file=folder
+        architecture.name_map if task_head is None else task_head.name_map(architecture),
+        tensors,
+        depth=_num_blocks(architecture, fields["depth"], tensors, folder),
+        num_offset_rows=position_offset(architecture, config, file),
+        alternatives=tuple(candidate for candidate in NAME_MAPS if candidate is not architecture.name_map),
+        file=folder,
     )
     if architecture is ALBERT and fields["table"] == fields["width"]:
         our_tensors = _drop_projection(our_tensors, folder)
     if architecture.activation_key:
         fields["pairs"] = architecture.sentence_task if "pair" in report.heads else "none"
     if task_head is None or not report.heads:
-        return ForeignCheckpoint(
-            architecture.model, fields, our_tensors, (*architecture.implicit_heads, *report.heads), report
-        )
-    task, lm_weight_value = task_from_config(task_head, config, our_tensors, file), lm_weight(task_head, config)
-    adaptation = {"dropout": head_dropout(task_head, config, fields["dropout"], file), "language": lm_weight_value}
-    heads = (*task_head.heads, *(architecture.implicit_heads if lm_weight_value else ()))
-    report = replace(report, heads=heads)
-    return ForeignCheckpoint(
-        architecture.model, fields, hf_tasks.split_start_end(our_tensors), heads, report, task, adaptation
-    )
+        heads = (*architecture.implicit_heads, *report.heads)
+        return ForeignCheckpoint(architecture.model, fields, our_tensors, heads, report)
+    task = task_from_config(task_head, config, our_tensors, file)
+    adaptation = adaptation_from_config(task_head, config, fields["dropout"], file)
+    heads = (*task_head.heads, *(architecture.implicit_heads if adaptation["language"] else ()))
+    report, our_tensors = replace(report, heads=heads), hf_tasks.split_start_end(our_tensors)
+    return ForeignCheckpoint(architecture.model, fields, our_tensors, heads, report, task, adaptation)
 
 
 def trim_vocabulary(
@@ -229,10 +208,10 @@ def write_huggingface(
         return []
     if architecture.implicit_heads:
         write_hf_json(folder / "generation_config.json", _special_token_ids(architecture, special_tokens))
-    dropped_heads = [head for head in tensor_names.head_names(tensors) if head not in architecture.name_map.heads]
     return [
         f"{architecture.name_map.title} of transformers has no head for {head!r}: it is left out"
-        for head in dropped_heads
+        for head in tensor_names.head_names(tensors)
+        if head not in architecture.name_map.heads
     ]
 
 
@@ -244,26 +223,27 @@ def to_hf_checkpoint(
     task_export: TaskExport | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Convert our settings and tensors to config.json and Hugging Face tensors, without heads that it lacks."""
-    architecture = FAMILIES[model]
-    head = None if task_export is None else hf_tasks.head_for_task(model, task_export.task["name"])
-    name_map = architecture.name_map if head is None else head.name_map(architecture)
+    architecture, head = FAMILIES[model], None
+    name_map, title = architecture.name_map, architecture.name_map.title
     if task_export is not None:
+        head = hf_tasks.head_for_task(model, task_export.task["name"])
+        name_map = head.name_map(architecture)
         tensors = hf_tasks.join_start_end(hf_tasks.bake_temperature(tensors, task_export.task, fields["depth"]))
-    known_heads = set(name_map.heads)
-    exported = {
-        class_name: value
-        for class_name, value in tensors.items()
-        if known_heads.issuperset(tensor_names.head_names([class_name]))
-    }
-    heads, num_offset_rows = set(tensor_names.head_names(exported)), _position_rows_before(architecture, special_tokens)
-    class_name = (
-        head.class_name
-        if head
-        else next(class_name for class_heads, class_name in architecture.classes.items() if set(class_heads) == heads)
-    )
-    config = to_hf_config(
-        architecture, fields, len(tensors[TOKEN_TABLE]), class_name, num_offset_rows
-    ) | _special_token_ids(architecture, special_tokens)
+    dropped = tuple(f"heads.{name}." for name in {*tensor_names.head_names(tensors)} - {*name_map.heads})
+    exported = {name: value for name, value in tensors.items() if not name.startswith(dropped)}
+    if head is None:
+        heads = set(tensor_names.head_names(exported))
+        class_name = next(name for class_heads, name in architecture.classes.items() if set(class_heads) == heads)
+    else:
+        class_name = head.class_name
+    num_offset_rows = 0
+    if architecture.offset_positions:
+        if "padding" not in special_tokens:
+            message = f"its vocabulary has no token for padding, from which {title} counts positions"
+            raise InputError(message, hint="train with a tokenizer that has one, such as --tokenizer bytepair")
+        num_offset_rows = special_tokens["padding"][0] + 1
+    config = to_hf_config(architecture, fields, len(tensors[TOKEN_TABLE]), class_name, num_offset_rows)
+    config |= _special_token_ids(architecture, special_tokens)
     if architecture is ALBERT and fields["table"] == fields["width"]:
         exported |= _identity_projection(fields["width"])
     has_prefix = bool(architecture.implicit_heads) or not class_name.endswith("Model")
@@ -272,7 +252,7 @@ def to_hf_checkpoint(
     )
     if head is not None and task_export is not None:
         config |= task_config(head, task_export.task, task_export.dropout, task_export.lm_weight)
-        hf_tensors |= {class_name: exported[TOKEN_TABLE].new_zeros(1) for class_name in head.zero_tensors}
+        hf_tensors |= {name: exported[TOKEN_TABLE].new_zeros(1) for name in head.zero_tensors}
     return config, hf_tensors
 
 
@@ -282,22 +262,10 @@ def write_hf_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def _special_token_ids(architecture: Architecture, special_tokens: SpecialTokens) -> dict[str, int | None]:
     """Special token ids for config.json; decoders use one token for both the beginning and the end of a text."""
-    roles = {
-        "bos_token_id": "end" if architecture.implicit_heads else "start",
-        "eos_token_id": "end",
-        "pad_token_id": "padding",
-    }
-    ids = {name: special_tokens[role][0] if role in special_tokens else None for name, role in roles.items()}
-    return {name: value for name, value in ids.items() if value is not None or not architecture.implicit_heads}
-
-
-def _position_rows_before(architecture: Architecture, special_tokens: SpecialTokens) -> int:
-    if not architecture.offset_positions:
-        return 0
-    if "padding" not in special_tokens:
-        message = f"its vocabulary has no token for padding, from which {architecture.name_map.title} counts positions"
-        raise InputError(message, hint="train with a tokenizer that has one, such as --tokenizer bytepair")
-    return special_tokens["padding"][0] + 1
+    is_decoder = bool(architecture.implicit_heads)
+    roles = {"bos": "end" if is_decoder else "start", "eos": "end", "pad": "padding"}
+    ids = {f"{name}_token_id": special_tokens.get(role, (None,))[0] for name, role in roles.items()}
+    return {name: value for name, value in ids.items() if value is not None or not is_decoder}
 
 
 # --- Special cases of single architectures ---
@@ -305,10 +273,8 @@ def _position_rows_before(architecture: Architecture, special_tokens: SpecialTok
 
 def _check_ernie_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Rejects ERNIE with task embeddings: it adds the vector of task 0 to every token by default."""
-    task_table = next(
-        (tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == ERNIE_TASK_TABLE), None
-    )
-    if config.get("use_task_id") and (task_table is None or bool(task_table[:1].count_nonzero())):
+    tables = [tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == ERNIE_TASK_TABLE]
+    if config.get("use_task_id") and (not tables or bool(tables[0][:1].count_nonzero())):
         message = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
         hint = "give an ERNIE without tasks, such as ernie-1.0"
         raise InputError(message, file=folder / CONFIG, hint=hint)
@@ -340,18 +306,15 @@ def _architecture_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
     for architecture in FAMILIES.values():
         if architecture.model_type == model_type:
             return architecture
-    model_types = ", ".join(architecture.model_type for architecture in FAMILIES.values())
+    hint = f"give a folder of: {', '.join(architecture.model_type for architecture in FAMILIES.values())}"
     if model_type is not None:
-        message, hint = f"model_type {model_type!r} cannot be imported", f"give a folder of: {model_types}"
-        raise InputError(message, file=folder / CONFIG, hint=hint)
+        raise InputError(f"model_type {model_type!r} cannot be imported", file=folder / CONFIG, hint=hint)
+    message = "it does not say model_type"
     closest = tensor_names.closest_architecture(list(_load_tensors(folder, config, None)), NAME_MAPS)
-    similar = next((architecture for architecture in FAMILIES.values() if architecture.name_map is closest), None)
-    message = "it does not say model_type" + (f"; the weights look like {similar.name_map.title}'s" if similar else "")
-    hint = (
-        f'add "model_type": "{similar.model_type}" to it, if that is right'
-        if similar
-        else f"give a folder of: {model_types}"
-    )
+    for architecture in FAMILIES.values():
+        if architecture.name_map is closest:
+            message += f"; the weights look like {architecture.name_map.title}'s"
+            hint = f'add "model_type": "{architecture.model_type}" to it, if that is right'
     raise InputError(message, file=folder / CONFIG, hint=hint)
 
 
@@ -407,26 +370,21 @@ def _weight_files(folder: Path, model_class: str) -> list[Path]:
     if (folder / INDEX).is_file():
         weight_map = read_json_object(folder / INDEX, REFETCH_HINT).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-            raise InputError(
-                "this is not an index: it has no weight_map of files", file=folder / INDEX, hint=REFETCH_HINT
-            )
+            message = "this is not an index: it has no weight_map of files"
+            raise InputError(message, file=folder / INDEX, hint=REFETCH_HINT)
         file_names = sorted(set(weight_map.values()))
         if any(Path(name).name != name for name in file_names):
             raise InputError("it names files outside its folder", file=folder / INDEX, hint=REFETCH_HINT)
         return [folder / name for name in file_names]
-    conversion = f"{model_class}.from_pretrained(OLD).save_pretrained(NEW)"
+    conversion = f"where you trust them: {model_class}.from_pretrained(OLD).save_pretrained(NEW)"
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
-        raise InputError(
-            "the weights are pickled, and a pickle can run code when it is opened",
-            file=folder,
-            hint=f"convert them where you trust them: {conversion}",
-        )
-    hint = f"give a folder that save_pretrained wrote, or convert old weights where you trust them: {conversion}"
+        message = "the weights are pickled, and a pickle can run code when it is opened"
+        raise InputError(message, file=folder, hint=f"convert them {conversion}")
+    hint = f"give a folder that save_pretrained wrote, or convert old weights {conversion}"
     raise InputError(f"there is no {WEIGHTS}", file=folder, hint=hint)
 
 
 # --- Tokenizer files ---
-
 
 # Our roles → their names of special tokens.
 CAUSAL_TOKEN_NAMES = {"end": ("bos_token", "eos_token")}
@@ -450,24 +408,18 @@ def write_tokenizer(
     """
     architecture = FAMILIES[milestone]
     token_names, input_names = CAUSAL_TOKEN_NAMES, ["input_ids", "attention_mask"]
-    if architecture.implicit_heads:
-        if add_special:
-            tokenizer_json = {
-                **tokenizer_json,
-                "post_processor": template_post_processor(special_tokens["end"], special_tokens["end"]),
-            }
-    else:
-        token_names = ROBERTA_TOKEN_NAMES if architecture.offset_positions else BERT_TOKEN_NAMES
-        if {"start", "end"} <= special_tokens.keys():
-            post_processor = template_post_processor(
-                special_tokens["start"],
-                special_tokens["end"],
-                segments=not architecture.offset_positions,
-                double_separator=architecture.offset_positions,
-            )
-            tokenizer_json = {**tokenizer_json, "post_processor": post_processor}
-        if not architecture.offset_positions:
+    start, adds_special, is_roberta = "end", add_special, architecture.offset_positions
+    if not architecture.implicit_heads:
+        token_names = ROBERTA_TOKEN_NAMES if is_roberta else BERT_TOKEN_NAMES
+        start, adds_special = "start", {"start", "end"} <= special_tokens.keys()
+        if not is_roberta:
             input_names.insert(1, "token_type_ids")
+    if adds_special:
+        segments = "token_type_ids" in input_names
+        template = template_post_processor(
+            special_tokens[start], special_tokens["end"], segments=segments, double_separator=is_roberta
+        )
+        tokenizer_json = {**tokenizer_json, "post_processor": template}
     token_names = {**token_names, **COMMON_TOKEN_NAMES}
     tokens = {
         name: special_tokens[role][1] for role, names in token_names.items() if role in special_tokens for name in names
@@ -491,13 +443,12 @@ def template_post_processor(
     `segments`: B has segment id 1. `double_separator`: two [SEP] between A and B, as in RoBERTa.
     """
 
-    def mark(token: tuple[int, str], segment: int = 0) -> dict[str, Any]:
-        return {"SpecialToken": {"id": token[1], "type_id": segment}}
+    def piece(kind: str, name: str, segment: int = 0) -> dict[str, Any]:
+        return {kind: {"id": name, "type_id": segment}}
 
-    def text(name: str, segment: int = 0) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": segment}}
-
-    single, segment_b = [mark(start), text("A"), mark(end)], int(segments)
-    pair = [*single, *([mark(end)] if double_separator else []), text("B", segment_b), mark(end, segment_b)]
+    segment_b, separator = int(segments), piece("SpecialToken", end[1])
+    single = [piece("SpecialToken", start[1]), piece("Sequence", "A"), separator]
+    pair = [*single, *[separator] * double_separator, piece("Sequence", "B", segment_b)]
+    pair.append(piece("SpecialToken", end[1], segment_b))
     special_tokens = {token: {"id": token, "ids": [token_id], "tokens": [token]} for token_id, token in (start, end)}
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special_tokens}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from forebear.data.io.files import CORRUPT_FILE_HINT
 from forebear.errors import InputError, join_errors
-from forebear.interop.foreign_files import finite_float32, format_shape, read_word_list, reorder_gates
+from forebear.interop.foreign_files import finite_float32, format_shape, read_word_list, reorder_gates, shape_faults
 
 ARCHIVE, VOCABULARY = "rnnlm.npz", "vocab.txt"
 RNNLM_MARKERS = {"unknown": "<unk>", "end": "<eos>"}  # by our roles
@@ -52,16 +53,10 @@ def read_rnnlm(path: Path) -> RnnlmCheckpoint:
         "affine_W": (hidden_size, len(words)),
         "affine_b": (len(words),),
     }
-    mismatched = {name: shape for name, shape in expected.items() if arrays[name].shape != shape}
-    if mismatched:
-        faults = [
-            f"{name} is {format_shape(arrays[name].shape)} instead of {format_shape(shape)}"
-            for name, shape in mismatched.items()
-        ]
-        message = (
-            f"its arrays do not fit together and to the {len(words):,} words of {VOCABULARY}: {join_errors(faults)}"
-        )
-        raise InputError(message, file=file, hint=f"take both from the same place; {CORRUPT_FILE_HINT}")
+    if faults := shape_faults({name: arrays[name].shape for name in expected}, expected):
+        message = f"its arrays do not fit together and to the {len(words):,} words of {VOCABULARY}"
+        hint = f"take both from the same place; {CORRUPT_FILE_HINT}"
+        raise InputError(f"{message}: {join_errors(faults)}", file=file, hint=hint)
     tensors = {
         "encoder.embedding.token.weight": arrays["embed_W"],
         "encoder.layers.0.input.weight": reorder_gates(arrays["lstm_Wx"].T, GATES),
@@ -80,21 +75,16 @@ def read_rnnlm(path: Path) -> RnnlmCheckpoint:
 def _read_arrays(file: Path) -> dict[str, np.ndarray]:
     """The arrays by name, each of the expected rank; errors name missing and unexpected ones."""
     arrays: dict[str, np.ndarray] = {}
+    corrupt = partial(InputError, file=file, hint=CORRUPT_FILE_HINT)
     try:
         with zipfile.ZipFile(file) as archive:
             if too_large := [member.filename for member in archive.infolist() if member.file_size > MAX_ARRAY_BYTES]:
-                raise InputError(
-                    f"these are too large to be true: {join_errors(too_large)}", file=file, hint=CORRUPT_FILE_HINT
-                )
+                raise corrupt(f"these are too large to be true: {join_errors(too_large)}")
         with np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
             arrays = {name: archive[name] for name in names if name in RANKS}
-    except InputError:
-        raise
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError, NotImplementedError, MemoryError) as error:
-        raise InputError(
-            f"this is not a whole archive of arrays ({error})", file=file, hint=CORRUPT_FILE_HINT
-        ) from None
+        raise corrupt(f"this is not a whole archive of arrays ({error})") from None
     faults = [f"{name} is missing" for name in RANKS if name not in names]
     faults += [f"{name} is not expected" for name in names if name not in RANKS]
     faults += [

@@ -6,7 +6,6 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from torch.nn import functional
 
 from forebear.data.io.atomic import write_json
 from forebear.errors import ForebearError, InputError
-from forebear.nn.encoder import ScalarMix, States
+from forebear.nn.encoder import States
 from forebear.nn.heads import ChoiceHead, LabelHead, LMHead, PointerHead, PooledHead, PoolerHead, TagHead
 from forebear.nn.inference_mode import inference_mode
 from forebear.nn.model import Model
@@ -35,8 +34,8 @@ CHECK_SHAPES = ((1, 1), (1, 7), (3, 5), (2, 16))  # rows and length of the batch
 OPSET = 18
 
 
-def export_onnx(run: ExportableRun, target: Path) -> float:
-    """Write FILE.onnx, FILE.json (usage) and FILE.tokenizer.json; returns the largest difference from the run."""
+def export_onnx(run: ExportableRun, target: Path) -> list[str]:
+    """Write FILE.onnx, FILE.json (usage) and FILE.tokenizer.json; returns notes on what the ONNX file lacks."""
     if missing := [name for name in REQUIRED_PACKAGES if find_spec(name) is None]:
         message = f"ONNX files need {', '.join(missing)}, which is not installed"
         raise ForebearError(message, hint="pip install 'forebear[onnx]'")
@@ -55,7 +54,9 @@ def export_onnx(run: ExportableRun, target: Path) -> float:
     model = PaddedModel(network).eval()
     temp_file = target.with_name(f".{target.name}.tmp")
     try:
-        _write_model(model, temp_file, _model_properties(run))
+        milestone = run.metadata["milestone"]
+        properties = {"producer": "forebear", "run": run.name, "milestone": milestone, "heads": ",".join(run.heads)}
+        _write_model(model, temp_file, properties)
         max_difference = _max_difference(run, model, temp_file)
         run.tokenizer.save(companion_files[1])
         write_json(companion_files[0], _usage_metadata(run, model, target, max_difference))
@@ -64,71 +65,58 @@ def export_onnx(run: ExportableRun, target: Path) -> float:
         for path in (temp_file, *companion_files):
             path.unlink(missing_ok=True)
         raise
-    return max_difference
+    difference = f"{max_difference:.1e} at most from the run's, for batches of five shapes"
+    return [*_notes(run), f"ONNX Runtime's answers differ by {difference}"]
 
 
 def _tag_crf(model: Model) -> CRFLayer | None:
     """The CRF layer of a tagging head, if it has one."""
-    from forebear.nn.heads import TagHead
-
     head = dict(model.heads.items()).get("tag")
     return head.crf if isinstance(head, TagHead) else None
 
 
-def onnx_notes(run: ExportableRun) -> list[str]:
-    """Notes on what the ONNX file does not include."""
+def _notes(run: ExportableRun) -> list[str]:
     notes = []
     if run.tokenizer.segmenter is not None:
-        notes.append(
-            "its tokenizer cuts Chinese into words first, which others cannot do: take ids from forebear tokenize"
-        )
+        reason = "its tokenizer cuts Chinese into words first, which others cannot do"
+        notes.append(f"{reason}: take ids from forebear tokenize")
     if run.task is not None and run.task.name == "pairs" and run.folder.spec.input_format(run.tokenizer).both_orders:
-        notes.append(
-            "it looks back only: forebear shows two texts in both orders and averages the vectors that are read"
-        )
+        reason = "it looks back only"
+        notes.append(f"{reason}: forebear shows two texts in both orders and averages the vectors that are read")
     if _tag_crf(run.model) is not None:
-        notes.append(
-            "which tag may follow which is not in the file: its numbers stand under crf in the .json beside it"
-        )
+        reason = "which tag may follow which is not in the file"
+        notes.append(f"{reason}: its numbers stand under crf in the .json beside it")
     return notes
 
 
 def _write_model(padded: PaddedModel, file: Path, properties: dict[str, str]) -> None:
     import onnx  # pyright: ignore[reportMissingImports]
-    import torch
 
     example = _random_batch(padded, 2, 8, np.random.default_rng(0))
     rows = torch.export.Dim("rows", min=1, max=1 << 20)
     length = torch.export.Dim("length", min=1, max=padded.encoder.max_length)
     inputs = tuple(torch.from_numpy(example[name]) for name in padded.inputs)
-    with _silence_exporter(), inference_mode():
-        program = torch.onnx.export(
-            padded,
-            inputs,
-            dynamo=True,
-            input_names=padded.inputs,
-            output_names=padded.outputs,
-            dynamic_shapes=tuple({0: rows, 1: length} for _ in inputs),
-            opset_version=OPSET,
-        )
+    previous_level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # the exporter's progress messages and internal warnings
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), inference_mode():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                padded,
+                inputs,
+                dynamo=True,
+                input_names=padded.inputs,
+                output_names=padded.outputs,
+                dynamic_shapes=tuple({0: rows, 1: length} for _ in inputs),
+                opset_version=OPSET,
+            )
+    finally:
+        logging.disable(previous_level)
     assert program is not None
     proto = program.model_proto
     onnx.helper.set_model_props(proto, properties)
     onnx.checker.check_model(proto)
     onnx.save(proto, str(file))
-
-
-@contextlib.contextmanager
-def _silence_exporter() -> Iterator[None]:
-    """Suppresses the exporter's progress messages and internal warnings."""
-    previous_level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(previous_level)
 
 
 def _random_batch(padded: PaddedModel, rows: int, length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -153,19 +141,18 @@ def _max_difference(run: ExportableRun, padded: PaddedModel, file: Path) -> floa
     rng, largest = np.random.default_rng(1), 0.0
     for rows, length in (*CHECK_SHAPES, (2, padded.encoder.max_length)):
         batch = _random_batch(padded, rows, length, rng)
-        outputs = zip(padded.outputs, map(np.asarray, session.run(padded.outputs, batch)), strict=True)
-        for (name, onnx_output), run_output in zip(outputs, _run_outputs(run, padded, batch), strict=True):
-            largest = max(
-                largest, _output_difference(name, run_output, onnx_output, batch["attention_mask"].astype(bool))
-            )
+        mask = batch["attention_mask"].astype(bool)
+        onnx_outputs = map(np.asarray, session.run(padded.outputs, batch))
+        run_outputs = _run_outputs(run, batch, mask)
+        for name, run_output, onnx_output in zip(padded.outputs, run_outputs, onnx_outputs, strict=True):
+            largest = max(largest, _output_difference(name, run_output, onnx_output, mask))
     return largest
 
 
 def _output_difference(name: str, run_output: np.ndarray, onnx_output: np.ndarray, mask: np.ndarray) -> float:
     """The largest difference of one output; a difference beyond the tolerance is an error."""
-    onnx_output = (
-        onnx_output[mask] if onnx_output.ndim == run_output.ndim + 1 else onnx_output
-    )  # per token; else per sequence
+    if onnx_output.ndim == run_output.ndim + 1:  # per token; else per sequence
+        onnx_output = onnx_output[mask]
     hint = "this is a defect of forebear or of a library beneath it: please report it"
     if run_output.shape != onnx_output.shape or not np.isfinite(onnx_output).all():
         raise ForebearError(f"the ONNX file's {name} is no answer of this run", hint=hint)
@@ -175,11 +162,8 @@ def _output_difference(name: str, run_output: np.ndarray, onnx_output: np.ndarra
     return difference
 
 
-def _run_outputs(run: ExportableRun, padded: PaddedModel, batch: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _run_outputs(run: ExportableRun, batch: dict[str, np.ndarray], mask: np.ndarray) -> list[np.ndarray]:
     """The run's own outputs for a batch, computed without padding, in the order of the file's outputs."""
-    import torch
-
-    mask = batch["attention_mask"].astype(bool)
     inputs = {"tokens": batch["input_ids"][mask], "lengths": mask.sum(1)}
     if "token_type_ids" in batch:
         inputs["segments"] = batch["token_type_ids"][mask]
@@ -190,32 +174,28 @@ def _run_outputs(run: ExportableRun, padded: PaddedModel, batch: dict[str, np.nd
     return [value.numpy() for value in (states.last, *logits)]
 
 
-def _model_properties(run: ExportableRun) -> dict[str, str]:
-    """Metadata properties inside the ONNX file."""
-    return {
-        "producer": "forebear",
-        "run": run.name,
-        "milestone": run.metadata["milestone"],
-        "heads": ",".join(run.heads),
-    }
-
-
 def _usage_metadata(run: ExportableRun, padded: PaddedModel, target: Path, max_difference: float) -> dict[str, Any]:
     """The content of FILE.json: how the model is used."""
-    tokenizer = run.tokenizer
-    special_tokens = {
-        role: {"id": token_id, "token": tokenizer.id_to_token(token_id)}
-        for role, token_id in tokenizer.special_roles.items()
-    }
+    tokenizer, input_format = run.tokenizer, run.folder.spec.input_format(run.tokenizer)
+    roles = tokenizer.special_roles.items()
+    outputs = {STATES: "float32 (rows, length, width): the last layer; where there is padding it means nothing"}
+    for name, head_name in zip(padded.outputs[1:], padded.model.heads, strict=True):
+        shape = "(rows, length, …)" if head_name in TOKEN_HEADS else "(rows, …)"
+        outputs[name] = f"float32 {shape}: the logits of the head '{head_name}'"
+    before, between, after = (
+        " ".join(map(tokenizer.id_to_token, tokens))
+        for tokens in (input_format.before, input_format.between, input_format.after)
+    )
+    row = f"{before} TEXT {after}; of two texts {before} TEXT {between} TEXT {after}".replace("  ", " ").strip()
     usage: dict[str, Any] = {
         "model": target.name,
         "tokenizer": target.with_suffix(".tokenizer.json").name,
         "milestone": run.metadata["milestone"],
         "inputs": {name: INPUT_DESCRIPTIONS[name] for name in padded.inputs},
-        "outputs": _output_descriptions(padded),
+        "outputs": outputs,
         "longest": padded.encoder.max_length,
-        "special_tokens": special_tokens,
-        "row": _row_format(run),
+        "special_tokens": {role: {"id": number, "token": tokenizer.id_to_token(number)} for role, number in roles},
+        "row": row,
         "largest_difference": max_difference,
     }
     if run.task is not None:
@@ -233,27 +213,6 @@ INPUT_DESCRIPTIONS = {
     "token_type_ids": "int64 (rows, length): 0 for the first text of a row, 1 for the second",
 }
 TOKEN_HEADS = ("token", "next", "tag", "start", "end")
-
-
-def _output_descriptions(padded: PaddedModel) -> dict[str, str]:
-    descriptions = {
-        padded.outputs[0]: "float32 (rows, length, width): the last layer; where there is padding it means nothing"
-    }
-    for name, head_name in zip(padded.outputs[1:], padded.model.heads, strict=True):
-        shape = "(rows, length, …)" if head_name in TOKEN_HEADS else "(rows, …)"
-        descriptions[name] = f"float32 {shape}: the logits of the head '{head_name}'"
-    return descriptions
-
-
-def _row_format(run: ExportableRun) -> str:
-    """The input format as text: special tokens around one and two texts."""
-    input_format = run.folder.spec.input_format(run.tokenizer)
-    names = [
-        [run.tokenizer.id_to_token(token_id) for token_id in tokens]
-        for tokens in (input_format.before, input_format.between, input_format.after)
-    ]
-    before, between, after = (" ".join(tokens) for tokens in names)
-    return f"{before} TEXT {after}; of two texts {before} TEXT {between} TEXT {after}".replace("  ", " ").strip()
 
 
 # --- The model over padded batches ---
@@ -332,7 +291,10 @@ def head_logits(head: nn.Module, layers: list[Tensor], mask: Tensor) -> Tensor:
         return head.choose(torch.tanh(head.pool(layers[-1][:, 0])))
     if not isinstance(head, LabelHead | ChoiceHead | TagHead | PointerHead):
         raise InputError(f"a head of the kind {type(head).__name__} cannot be exported", hint="export another run")
-    x = layers[-1] if head.mixture is None else _mix_layers(head.mixture, layers)
+    x = layers[-1]
+    if head.mixture is not None:
+        weights = head.mixture.weights
+        x = (1 + head.mixture.gain_bias) * sum(weights[number] * layer for number, layer in enumerate(layers))
     if isinstance(head, PooledHead):
         logits = head.logits(_pool(x, mask, head.read))
         return logits.squeeze(1) if isinstance(head, ChoiceHead) else logits
@@ -350,8 +312,3 @@ def _pool(x: Tensor, mask: Tensor, pooling: str) -> Tensor:
         return (x * weights).sum(1) / weights.sum(1)
     has_next = functional.pad(mask[:, 1:], (0, 1))  # a token is the last if none follows it
     return (x * (mask & ~has_next)[:, :, None].to(x.dtype)).sum(1)
-
-
-def _mix_layers(mixture: ScalarMix, layers: list[Tensor]) -> Tensor:
-    weights = mixture.weights
-    return (1 + mixture.gain_bias) * sum(weights[number] * layer for number, layer in enumerate(layers))

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from forebear.errors import InputError, join_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}  # LayerNorm in old checkpoints
+OLD_SUFFIXES = {"gamma": "weight", "beta": "bias"}  # LayerNorm in old checkpoints
 BLOCK_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 TASK_HEAD_NAMES = r"(classifier|qa_outputs|score|multiple_choice_head)\..+"
 UNUSED_HEAD_NOTE = "read by a head that is not there"
@@ -60,23 +60,18 @@ class TensorNameMap:
 
     def expand_rules(self, depth: int) -> tuple[TensorNameRule, ...]:
         """The rules, those with `*` repeated for each block."""
-        return tuple(
-            replace(
-                rule,
-                our_name=rule.our_name.replace("*", number),
-                hf_names=tuple(name.replace("*", number) for name in rule.hf_names),
-            )
-            for rule in self.rules
-            for number in map(str, range(depth if "*" in rule.our_name else 1))
-        )
+        rules = []
+        for rule in self.rules:
+            for number in map(str, range(depth if "*" in rule.our_name else 1)):
+                hf_names = tuple(name.replace("*", number) for name in rule.hf_names)
+                rules.append(replace(rule, our_name=rule.our_name.replace("*", number), hf_names=hf_names))
+        return tuple(rules)
 
     def without_prefix(self, name: str) -> str:
         """A name without the prefix, old suffixes replaced."""
         name = name.removeprefix(self.prefix)
-        for old, new in OLD_SUFFIXES.items():
-            if name.endswith(old):
-                return name.removesuffix(old) + new
-        return name
+        stem, dot, suffix = name.rpartition(".")
+        return stem + dot + OLD_SUFFIXES.get(suffix, suffix)
 
     def count_matches(self, names: Sequence[str]) -> tuple[int, int]:
         """How many of this architecture's name patterns occur, and how many names have its prefix."""
@@ -123,14 +118,10 @@ def to_our_names(
     alternatives: Sequence[TensorNameMap] = (),
     file: Path | None = None,
 ) -> tuple[dict[str, Tensor], NameMappingReport]:
-    """Convert Hugging Face tensors to our names and shapes, in float32.
+    """Convert Hugging Face tensors to our names and shapes, in float32; an error names all that do not fit.
 
-    Args:
-        num_offset_rows: Extra rows at the beginning of tensors with offset rows.
-        alternatives: Other architectures that an error may suggest.
-
-    Raises:
-        InputError: A name is missing, unknown or duplicated, or a tensor has the wrong type or shape.
+    `num_offset_rows` are extra rows at the beginning of tensors with offset rows. `alternatives` are other
+    architectures that an error may suggest.
     """
     import torch
 
@@ -143,14 +134,17 @@ def to_our_names(
         tensors.setdefault(name, tensors[copy])
         original_names.setdefault(name, original_names[copy])
     shared = {name for rule in name_map.rules if rule.is_shared for name in rule.hf_names} - expected
-    ignored = _group_ignored(name_map, tensors.keys() - expected - tied.keys(), shared)
+    ignored, unknown = _group_ignored(name_map, tensors.keys() - expected - tied.keys(), shared)
     faults = [f"{name} is missing" for name in sorted(expected - tensors.keys())]
-    accounted = expected | tied.keys() | {name for names in ignored.values() for name in names}
-    faults += [f"{name} is not known" for name in sorted(tensors.keys() - accounted)]
+    faults += [f"{name} is not known" for name in unknown]
     if len(original_names) < len(hf_tensors):
         duplicates = sorted(name for name in hf_tensors if original_names[name_map.without_prefix(name)] != name)
         faults += [f"{name} is there twice, with and without {name_map.prefix}" for name in duplicates]
-    faults += _non_numeric({name: tensors[name] for name in sorted(expected & tensors.keys())})
+    for name in sorted(expected & tensors.keys()):
+        if not tensors[name].is_floating_point():
+            faults.append(f"{name} is of {tensors[name].dtype}, not of floating point")
+        elif not torch.isfinite(tensors[name]).all():
+            faults.append(f"{name} holds what is no number")
     faults = faults or _wrong_shapes(rules, tensors, num_offset_rows)
     if not faults:
         faults = [
@@ -159,18 +153,16 @@ def to_our_names(
             if tensors[copy].dtype != tensors[name].dtype or not torch.equal(tensors[copy], tensors[name])
         ]
     if faults:
-        _raise_mismatch(name_map, faults, list(hf_tensors), alternatives, file)
-
-    def combine_parts(rule: TensorNameRule) -> Tensor:
+        raise _mismatch_error(name_map, faults, list(hf_tensors), alternatives, file)
+    our_tensors = {}
+    for rule in rules:
         parts = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.hf_names]
         stacked = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return (stacked[num_offset_rows:] if rule.has_offset_rows else stacked).to(torch.float32).contiguous()
-
-    ignored_originals = {reason: tuple(original_names[name] for name in names) for reason, names in ignored.items()}
-    matched = len({original_names[name] for name in expected} | {original_names[copy] for copy in tied})
-    return {rule.our_name: combine_parts(rule) for rule in rules}, NameMappingReport(
-        name_map.title, matched, present, missing, ignored_originals
-    )
+        stacked = stacked[num_offset_rows:] if rule.has_offset_rows else stacked
+        our_tensors[rule.our_name] = stacked.to(torch.float32).contiguous()
+    skipped = {reason: tuple(original_names[name] for name in names) for reason, names in ignored.items()}
+    matched = len({original_names[name] for name in (*expected, *tied)})
+    return our_tensors, NameMappingReport(name_map.title, matched, present, missing, skipped)
 
 
 def to_hf_names(
@@ -210,15 +202,11 @@ def closest_architecture(names: Sequence[str], name_maps: Sequence[TensorNameMap
     return best if best is not None and best.count_matches(names)[0] else None
 
 
-def _raise_mismatch(
-    name_map: TensorNameMap,
-    faults: Sequence[str],
-    names: Sequence[str],
-    alternatives: Sequence[TensorNameMap],
-    file: Path | None,
-) -> NoReturn:
-    """Raises an error that lists the faults and suggests a better matching architecture."""
-    own_matches, closest = name_map.count_matches(names), closest_architecture(names, [name_map, *alternatives])
+def _mismatch_error(
+    name_map: TensorNameMap, faults: list[str], names: list[str], others: Sequence[TensorNameMap], file: Path | None
+) -> InputError:
+    """Lists the faults and suggests a better matching architecture."""
+    own_matches, closest = name_map.count_matches(names), closest_architecture(names, [name_map, *others])
     message = f"not {name_map.title}'s weights: {join_errors(faults)}"
     if not own_matches[0]:
         message = f"none of its names is one of {name_map.title}'s"
@@ -226,7 +214,7 @@ def _raise_mismatch(
     if closest is not None and closest.count_matches(names) > own_matches:
         message += f"; these look like {closest.title}'s"
         hint += f", or correct model_type in its config.json if it is {closest.title}"
-    raise InputError(message, file=file, hint=hint)
+    return InputError(message, file=file, hint=hint)
 
 
 def _rules_present(
@@ -248,29 +236,18 @@ def _rules_present(
     return tuple(rule for rule in rules if not rule.head or rule.head in present), tuple(present), missing
 
 
-def _group_ignored(name_map: TensorNameMap, names: set[str], shared: set[str]) -> dict[str, tuple[str, ...]]:
-    """The names that may be ignored, grouped by reason."""
+def _group_ignored(
+    name_map: TensorNameMap, names: set[str], shared: set[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The names that may be ignored, grouped by reason, and the others."""
     reasons = {re.escape(name): UNUSED_HEAD_NOTE for name in sorted(shared)}
     reasons |= {**name_map.ignored_names, TASK_HEAD_NAMES: UNUSED_TASK_NOTE}
     groups: dict[str, list[str]] = {}
     for name in sorted(names):
-        reason = next((reason for pattern, reason in reasons.items() if re.fullmatch(pattern, name)), None)
-        if reason is not None:
-            groups.setdefault(reason, []).append(name)
-    return {reason: tuple(members) for reason, members in groups.items()}
-
-
-def _non_numeric(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Faults of tensors that are not floating point or not finite."""
-    import torch
-
-    faults = []
-    for name, tensor in tensors.items():
-        if not tensor.is_floating_point():
-            faults.append(f"{name} is of {tensor.dtype}, not of floating point")
-        elif not torch.isfinite(tensor).all():
-            faults.append(f"{name} holds what is no number")
-    return faults
+        reason = next((reason for pattern, reason in reasons.items() if re.fullmatch(pattern, name)), "")
+        groups.setdefault(reason, []).append(name)
+    unknown = groups.pop("", [])
+    return groups, unknown
 
 
 def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor], num_offset_rows: int) -> list[str]:
@@ -289,19 +266,13 @@ def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor]
 
 # --- Architectures: tensor names and config.json of each ---
 
-
 TOKEN_TABLE = "encoder.embedding.token.weight"  # our tensors with a row per vocabulary entry
 TOKEN_BIAS = "heads.token.bias"
 ATTENTION = ("query", "key", "value")  # stacked in ours
 CONSTANT = "a constant that old versions saved, no weight"
 # Activations: Hugging Face name → ours.
-CURVES = {
-    "gelu": "gelu",
-    "gelu_new": "gelu-tanh",
-    "relu": "relu",
-    "gelu_python": "gelu",
-    "gelu_pytorch_tanh": "gelu-tanh",
-}
+CURVES = {"gelu": "gelu", "gelu_new": "gelu-tanh", "relu": "relu"}
+CURVES |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh"}
 
 
 @dataclass(frozen=True)
@@ -371,20 +342,21 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "auto_map": (None,),  # remote code, which is never run
 }
 
+POSITION_TABLE = "encoder.embedding.position.weight"
+
+
+def _decoder_names(title: str, tokens: str, positions: str, *final_norm: TensorNameRule) -> TensorNameMap:
+    names = {TOKEN_TABLE: f"{tokens}.weight", POSITION_TABLE: f"{positions}.weight"}
+    tables = (TensorNameRule(our_name, (name,)) for our_name, name in names.items())
+    rules, tied = (*tables, *DECODER_BLOCK, *final_norm), {"lm_head.weight": names[TOKEN_TABLE]}
+    return TensorNameMap(title, "transformer.", rules, tied, MASKS)
+
+
+GPT_NAMES = _decoder_names("GPT", "tokens_embed", "positions_embed")
 GPT = Architecture(
     model="gpt",
     model_type="openai-gpt",
-    name_map=TensorNameMap(
-        "GPT",
-        "transformer.",
-        (
-            TensorNameRule(TOKEN_TABLE, ("tokens_embed.weight",)),
-            TensorNameRule("encoder.embedding.position.weight", ("positions_embed.weight",)),
-            *DECODER_BLOCK,
-        ),
-        tied={"lm_head.weight": "tokens_embed.weight"},
-        ignored_names=MASKS | {"position_ids": CONSTANT},
-    ),
+    name_map=replace(GPT_NAMES, ignored_names=MASKS | {"position_ids": CONSTANT}),
     classes={(): "OpenAIGPTLMHeadModel"},
     fields=GPT_FIELDS,
     defaults=GPT_DEFAULTS | {"n_positions": 512},
@@ -397,18 +369,7 @@ GPT2 = replace(
     GPT,
     model="gpt2",
     model_type="gpt2",
-    name_map=TensorNameMap(
-        "GPT-2",
-        "transformer.",
-        (
-            TensorNameRule(TOKEN_TABLE, ("wte.weight",)),
-            TensorNameRule("encoder.embedding.position.weight", ("wpe.weight",)),
-            *DECODER_BLOCK,
-            *layer_rules("encoder.final_norm", "ln_f"),
-        ),
-        tied={"lm_head.weight": "wte.weight"},
-        ignored_names=MASKS,
-    ),
+    name_map=_decoder_names("GPT-2", "wte", "wpe", *layer_rules("encoder.final_norm", "ln_f")),
     classes={(): "GPT2LMHeadModel"},
     defaults=GPT_DEFAULTS | {"n_positions": 1024},
     ffn_key="n_inner",
@@ -428,11 +389,10 @@ EMBEDDING = (
     TensorNameRule("encoder.embedding.segment.weight", ("embeddings.token_type_embeddings.weight",)),
     *layer_rules("encoder.embedding.norm", "embeddings.LayerNorm"),
 )
-POSITION = TensorNameRule("encoder.embedding.position.weight", ("embeddings.position_embeddings.weight",))
+POSITION = TensorNameRule(POSITION_TABLE, ("embeddings.position_embeddings.weight",))
 ENCODER_BLOCK = (
     *layer_rules(
-        "encoder.blocks.*.attention.query_key_value",
-        *(f"encoder.layer.*.attention.self.{part}" for part in ATTENTION),
+        "encoder.blocks.*.attention.query_key_value", *(f"encoder.layer.*.attention.self.{part}" for part in ATTENTION)
     ),
     *layer_rules("encoder.blocks.*.attention.output", "encoder.layer.*.attention.output.dense"),
     *layer_rules("encoder.blocks.*.attention_norm", "encoder.layer.*.attention.output.LayerNorm"),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 import os
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
@@ -68,7 +71,8 @@ def detect_vector_format(path: str | os.PathLike[str]) -> str | None:
     path = Path(path)
     if not path.is_file():
         return None
-    if is_safetensors_vectors(path):
+    header = _read_header(path)
+    if _table_name(header) is not None and ("words" in header or _vocab_file(path) is not None):
         return "safetensors"
     try:
         with PeekableStream(path) as stream:
@@ -81,25 +85,21 @@ def _detect_format(path: Path, head: bytes, is_complete: bool) -> str | None:
     if head.startswith(tuple(UNSUPPORTED_FORMATS)):
         return None
     layout = text.detect_layout(head, is_complete)
+    min_fraction = MIN_SCALAR_FRACTION if layout.typical_width == 1 else MIN_VECTOR_FRACTION
     if layout.count is None:
-        return (
-            "glove"
-            if layout.typical_width
-            and layout.typical_fraction >= (MIN_SCALAR_FRACTION if layout.typical_width == 1 else MIN_VECTOR_FRACTION)
-            else None
-        )
-    text_format = (
-        "fasttext" if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".vec") else "word2vec"
-    )
+        return "glove" if layout.typical_width and layout.typical_fraction >= min_fraction else None
     if layout.typical_width == layout.width:
         # With one dimension, "N D" may also be a word and its value, and then agrees with the file only by accident.
-        is_scalar_glove = (
-            layout.width == 1 and is_complete and len(head[layout.header_bytes :].split()) != 2 * layout.count
-        )
-        return "glove" if is_scalar_glove else text_format
-    if is_binary_vectors(head, is_complete):
+        num_fields = len(head[layout.header_bytes :].split()) if layout.width == 1 and is_complete else None
+        is_glove = num_fields not in (None, 2 * layout.count)
+    elif is_binary_vectors(head, is_complete):
         return "word2vec-binary"
-    return "glove" if layout.typical_width == 1 and layout.typical_fraction >= MIN_SCALAR_FRACTION else text_format
+    else:
+        is_glove = layout.typical_width == 1 and layout.typical_fraction >= min_fraction
+    if is_glove:
+        return "glove"
+    name = path.name.lower().removesuffix(".gz").removesuffix(".zst")
+    return "fasttext" if name.endswith(".vec") else "word2vec"
 
 
 def read_word_vectors(
@@ -111,7 +111,7 @@ def read_word_vectors(
     progress: ProgressFn | None = None,
     parse: text.ParseFn | None = None,
 ) -> WordVectorFile:
-    """Read the words and vectors of a file (plain, gzip or zstd).
+    """Read the words and vectors of a file (plain, gzip or zstd); errors name the line, byte or word.
 
     Args:
         form: One of VECTOR_FORMATS; None detects it.
@@ -119,9 +119,6 @@ def read_word_vectors(
         on_bad_bytes: For words that are not UTF-8: "fail", "replace" (by U+FFFD) or "skip".
         progress: Called with the bytes read and the file size.
         parse: A faster `word_vectors_text.parse_lines`.
-
-    Raises:
-        InputError: The file is not valid; the error names the line, byte or word.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -138,9 +135,8 @@ def read_word_vectors(
             return read_safetensors_vectors(path, limit=limit, on_bad_bytes=on_bad_bytes, progress=progress)
         if form == "word2vec-binary":
             return read_binary_vectors(stream, limit=limit, on_bad_bytes=on_bad_bytes)
-        return text.read_text_vectors(
-            stream, _validate_format(form), limit=limit, on_bad_bytes=on_bad_bytes, parse=parse
-        )
+        _validate_format(form)
+        return text.read_text_vectors(stream, form, limit=limit, on_bad_bytes=on_bad_bytes, parse=parse)
 
 
 def reject_unsupported_vectors(path: str | os.PathLike[str]) -> bytes:
@@ -155,12 +151,10 @@ def reject_unsupported_vectors(path: str | os.PathLike[str]) -> bytes:
     return head
 
 
-def _validate_format(file_format: str | None) -> str:
+def _validate_format(file_format: str) -> None:
     if file_format not in VECTOR_FORMATS:
-        raise InputError(
-            f"no form of word vectors named {file_format!r}", hint=f"the forms are: {', '.join(VECTOR_FORMATS)}"
-        )
-    return file_format
+        hint = f"the forms are: {', '.join(VECTOR_FORMATS)}"
+        raise InputError(f"no form of word vectors named {file_format!r}", hint=hint)
 
 
 def write_word_vectors(
@@ -175,17 +169,17 @@ def write_word_vectors(
     `matrix` needs only a shape and slices of rows. Text has as many digits as identify each float32. A name that ends
     in .gz or .zst is compressed.
     """
-    path, file_format = Path(path), _validate_format(file_format)
+    path = Path(path)
+    _validate_format(file_format)
     _validate_table(words, matrix, counts)
     notes: list[str] = []
     if file_format != "safetensors":
         words, notes = escape_words(words)
         if counts is not None:
             notes.append("how often words were seen is not kept: only safetensors has a place for it")
-    elif path.suffix in (".gz", ".zst"):
-        raise InputError(
-            "safetensors are mapped and cannot be packed", file=path, hint=f"choose a name without {path.suffix}"
-        )
+    elif path.suffix in COMPRESSED_SUFFIXES:
+        hint = f"choose a name without {path.suffix}"
+        raise InputError("safetensors are mapped and cannot be packed", file=path, hint=hint)
     with atomic_compressed_file(path) as file:
         if file_format == "safetensors":
             write_safetensors_vectors(file, words, matrix, counts)
@@ -198,14 +192,12 @@ def write_word_vectors(
 
 def estimate_file_size(file_format: str, words: Sequence[str], matrix: np.ndarray) -> int:
     """The approximate uncompressed size in bytes; for text, estimated from the first rows."""
-    count, width = matrix.shape
     word_bytes = sum(map(len, words))
     if file_format in ("safetensors", "word2vec-binary"):
-        return 4 * count * width + word_bytes
-    buffer = io.BytesIO()
-    num_sampled = min(count, SAMPLED_ROWS)
-    text.write_text_vectors(buffer, ["w"] * num_sampled, matrix[:num_sampled], header=False)
-    return word_bytes + buffer.tell() * count // max(1, num_sampled)
+        return 4 * math.prod(matrix.shape) + word_bytes
+    buffer, sample = io.BytesIO(), matrix[:SAMPLED_ROWS]
+    text.write_text_vectors(buffer, ["w"] * len(sample), sample, header=False)
+    return word_bytes + buffer.tell() * len(words) // max(1, len(sample))
 
 
 def _validate_table(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None) -> None:
@@ -215,8 +207,7 @@ def _validate_table(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray
     if counts is not None and np.shape(counts) != (len(words),):
         raise InputError(f"{len(words):,} words and {np.shape(counts)} counts are not one for each word")
     if len(set(words)) < len(words):
-        known: set[str] = set()
-        duplicate = next(word for word in words if word in known or known.add(word))
+        duplicate = next(word for word, count in Counter(words).items() if count > 1)
         raise InputError(f"the word {duplicate!r} is there twice", hint="keep one vector of each word")
     try:
         "".join(words).encode()
@@ -281,7 +272,12 @@ def _tokenizer_for_words(names: Sequence[str], path: Path) -> tuple[Tokenizer, l
     A file does not say how its text was tokenized and normalized: our own pre-tokenization is used, with lowercasing
     if no word has a capital letter.
     """
-    special_tokens = {role: _unused_name(SPECIAL_TOKEN_NAMES[role], names) for role in ("unknown", "end")}
+    special_tokens, known = {}, set(names)
+    for role in ("unknown", "end"):
+        preferred = SPECIAL_TOKEN_NAMES[role]
+        special_tokens[role] = next((name for name in preferred if name not in known), preferred[0])
+        while special_tokens[role] in known:
+            special_tokens[role] = f"<{special_tokens[role]}>"
     is_lowercase = all(name == name.lower() for name in names) and any(name != name.upper() for name in names)
     has_chinese = any(map(has_han, names))
     tokenizer_spec = word_level.word_tokenizer_spec(
@@ -295,18 +291,9 @@ def _tokenizer_for_words(names: Sequence[str], path: Path) -> tuple[Tokenizer, l
     splitting = "at white space and punctuation" + (", Chinese by rjieba" if has_chinese else "")
     case_note = ", all in small letters as in the file" if is_lowercase else ""
     notes = [f"text is cut {splitting}{case_note}: words that were cut otherwise are found by name only"]
-    if unknown_names := [name for name in SPECIAL_TOKEN_NAMES["unknown"] if name in names]:
+    if unknown_names := [name for name in SPECIAL_TOKEN_NAMES["unknown"] if name in known]:
         notes.append(f"{unknown_names[0]} is a word like others: text that the file does not know has no vector")
     return Tokenizer(tokenizer_spec, file=path), notes
-
-
-def _unused_name(preferred: Sequence[str], names: Sequence[str]) -> str:
-    """A name for a special token that is not a word of the file."""
-    used = set(names)
-    name = next((name for name in preferred if name not in used), preferred[0])
-    while name in used:
-        name = f"<{name}>"
-    return name
 
 
 def vector_export_note(run: ExportableRun, file_format: str, target: Path) -> str:
@@ -330,9 +317,8 @@ def export_vectors(run: ExportableRun, target: Path, file_format: str) -> list[s
     table = run.word_table
     notes = write_word_vectors(target, file_format, table.words, table.matrix, table.counts)
     if table.compose is not None:
-        notes.append(
-            "vectors of words that are not in it cannot be composed of the file: it holds those of whole words"
-        )
+        restriction = "it holds those of whole words"
+        notes.append(f"vectors of words that are not in it cannot be composed of the file: {restriction}")
     return notes
 
 
@@ -352,14 +338,12 @@ def is_binary_vectors(head: bytes, is_complete: bool) -> bool:
     except UnicodeDecodeError as error:
         if len(rest) - error.start > 3:  # more than a character truncated at the end
             return True
-    return is_complete and _is_whole_binary(rest, int(header[1]), int(header[2]))
-
-
-def _is_whole_binary(rest: bytes, count: int, width: int) -> bool:
-    offset = 0
-    for _ in range(count):
-        offset = rest.find(b" ", offset) + 1 + 4 * width
-        if offset <= 4 * width or offset > len(rest):
+    if not is_complete:
+        return False
+    offset, size = 0, 4 * int(header[2])
+    for _ in range(int(header[1])):
+        offset = rest.find(b" ", offset) + 1 + size
+        if offset <= size or offset > len(rest):
             return False
     return not rest[offset:].strip(b"\n")
 
@@ -371,89 +355,56 @@ def read_binary_vectors(
     head, _ = stream.peek()
     line = head[:100].partition(b"\n")[0]
     header = HEADER.fullmatch(line)
-    if header is None:
-        message = 'it should begin with a line "N D": how many words of how many numbers'
-        raise InputError("the file is empty" if not head else message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
-    count, width = int(header[1]), int(header[2])
+    count, width = map(int, header.groups()) if header else (0, 0)
     if not count or not 0 < width <= MAX_LINE_BYTES:
-        message = f"it says that there are {count:,} words of {width:,} numbers"
+        message = 'it should begin with a line "N D": how many words of how many numbers'
+        if header:
+            message = f"it says that there are {count:,} words of {width:,} numbers"
+        elif not head:
+            message = "the file is empty"
         raise InputError(message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
-    capacity = stream.bytes_left(min(count, limit or count), 4 * width)
-    builder = VectorTableBuilder(WordDecoder(stream.path, "byte", on_bad_bytes), width, capacity)
+    decoder, size = WordDecoder(stream.path, "byte", on_bad_bytes), 4 * width
+    builder = VectorTableBuilder(decoder, width, stream.bytes_left(min(count, limit or count), size))
+    corrupt = partial(decoder.error_at, hint=CORRUPT_FILE_HINT)
     stream.read(len(line) + 1)
-    reader = _BinaryVectorReader(stream, builder, count, width, len(line) + 1)
-    while reader.num_read < count and (limit is None or len(builder.words) < limit):
-        reader.read_block()
-    if limit is None:
-        reader.finish()
+    num_read, rest, offset = 0, b"", len(line) + 1  # the rest of a block begins there in the (decompressed) file
+    while num_read < count and (limit is None or len(builder.words) < limit):
+        if not (data := stream.read()):
+            message = f"the file ends inside the word that begins here, or inside its {width:,} numbers"
+            if not rest.strip(b"\n"):
+                message = f"the file ends after {num_read:,} of the {count:,} words that its first line tells"
+            raise corrupt(message, offset)
+        block = rest + data
+        words, word_starts, vector_starts, end = _split_binary(block, count - num_read, size)
+        positions = [offset + start for start in word_starts]
+        if b"" in words:
+            raise corrupt("a vector stands here with no word before it", positions[words.index(b"")])
+        if words:
+            unaligned = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector at every byte offset
+            builder.add(words, unaligned[vector_starts].view("<f4").reshape(-1, width), positions)
+        num_read, rest, offset = num_read + len(words), block[end:], offset + end
+        if num_read < count and len(rest) >= MAX_WORD_BYTES and b" " not in rest[:MAX_WORD_BYTES]:
+            raise corrupt(f"no word ends within {MAX_WORD_BYTES:,} bytes from here", offset)
+    while limit is None and not rest.strip(b"\n") and (data := stream.read()):
+        rest, offset = data, offset + len(rest)
+    if limit is None and rest.strip(b"\n"):
+        message = f"there is more than the {count:,} words of {width:,} numbers that the first line tells"
+        raise corrupt(message, offset)
     return builder.finish("word2vec-binary", limit)
 
 
-class _BinaryVectorReader:
-    """Reads words and vectors block by block.
-
-    num_read  words so far
-    offset    where the current bytes begin in the (decompressed) file
-    """
-
-    def __init__(
-        self, stream: PeekableStream, builder: VectorTableBuilder, count: int, width: int, offset: int
-    ) -> None:
-        self.stream, self.builder, self.count, self.width = stream, builder, count, width
-        self.num_read, self.offset, self.rest = 0, offset, b""
-
-    def read_block(self) -> None:
-        """Reads the words of the next block."""
-        data, size = self.stream.read(), 4 * self.width
-        if not data:
-            raise self._truncation_error()
-        block, start, remaining = self.rest + data, 0, self.count - self.num_read
-        words, offsets, starts = [], [], []
-        while len(words) < remaining:
-            space = block.find(b" ", start, start + MAX_WORD_BYTES)
-            if space < 0 or space + 1 + size > len(block):
-                break
-            words.append(block[start:space].lstrip(b"\n"))
-            offsets.append(self.offset + start)
-            starts.append(space + 1)
-            start = space + 1 + size
-        if words:
-            self._add(block, words, offsets, starts)
-        if (
-            len(words) < remaining
-            and len(block) - start >= MAX_WORD_BYTES
-            and b" " not in block[start : start + MAX_WORD_BYTES]
-        ):
-            raise self.builder.decoder.error_at(
-                f"no word ends within {MAX_WORD_BYTES:,} bytes from here", self.offset + start, CORRUPT_FILE_HINT
-            )
-        self.rest, self.offset = block[start:], self.offset + start
-
-    def _add(self, block: bytes, words: list[bytes], offsets: list[int], vector_starts: list[int]) -> None:
-        if b"" in words:
-            raise self.builder.decoder.error_at(
-                "a vector stands here with no word before it", offsets[words.index(b"")], CORRUPT_FILE_HINT
-            )
-        size = 4 * self.width
-        unaligned = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector at every byte offset
-        self.builder.add(words, unaligned[vector_starts].view("<f4").reshape(-1, self.width), offsets)
-        self.num_read += len(words)
-
-    def _truncation_error(self) -> InputError:
-        if not self.rest.strip(b"\n"):
-            message = f"the file ends after {self.num_read:,} of the {self.count:,} words that its first line tells"
-        else:
-            message = f"the file ends inside the word that begins here, or inside its {self.width:,} numbers"
-        return self.builder.decoder.error_at(message, self.offset, CORRUPT_FILE_HINT)
-
-    def finish(self) -> None:
-        """Checks that nothing follows the declared number of words."""
-        rest = self.rest
-        while (data := self.stream.read()) and not rest.strip(b"\n"):
-            self.offset, rest = self.offset + len(rest), data
-        if rest.strip(b"\n"):
-            message = f"there is more than the {self.count:,} words of {self.width:,} numbers that the first line tells"
-            raise self.builder.decoder.error_at(message, self.offset, CORRUPT_FILE_HINT)
+def _split_binary(block: bytes, max_words: int, size: int) -> tuple[list[bytes], list[int], list[int], int]:
+    """The words of a block, where they and their vectors of `size` bytes begin, and where the last vector ends."""
+    words, word_starts, vector_starts, end = [], [], [], 0
+    while len(words) < max_words:
+        space = block.find(b" ", end, end + MAX_WORD_BYTES)
+        if space < 0 or space + 1 + size > len(block):
+            break
+        words.append(block[end:space].lstrip(b"\n"))
+        word_starts.append(end)
+        vector_starts.append(space + 1)
+        end = space + 1 + size
+    return words, word_starts, vector_starts, end
 
 
 def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
@@ -472,32 +423,26 @@ def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarr
 # A file without words takes them from NAME.vocab.txt or vocab.txt next to it, one word a line.
 
 
-def _read_header(path: Path) -> dict[str, Any] | None:
-    """The header of a safetensors file, with its size in bytes under ""; None if it is not one."""
+def _read_header(path: Path) -> dict[str, Any]:
+    """The header of a safetensors file, with its size in bytes under ""; empty if it is not one."""
     try:
         header, data_start = read_safetensors_header(path)
     except (ValueError, RecursionError, OSError):
-        return None
-    return {"": data_start, **header} if "" not in header else None
-
-
-def is_safetensors_vectors(path: Path) -> bool:
-    """Whether a file is safetensors with a table of vectors and words for it."""
-    header = _read_header(path)
-    return (
-        header is not None and _table_name(header) is not None and ("words" in header or _vocab_file(path) is not None)
-    )
+        return {}
+    return {"": data_start, **header} if "" not in header else {}
 
 
 def _table_name(header: dict[str, Any]) -> str | None:
     """The name of the tensor of vectors: `vectors`, or the only matrix."""
-    tables = [name for name, entry in header.items() if isinstance(entry, dict) and _num_dimensions(entry) == 2]
-    return "vectors" if "vectors" in tables else tables[0] if len(tables) == 1 else None
-
-
-def _num_dimensions(entry: dict[str, Any]) -> int:
-    shape = entry.get("shape")
-    return len(shape) if isinstance(shape, list) and entry.get("dtype") in ("F32", "F16", "F64") else -1
+    tables = [
+        name
+        for name, entry in header.items()
+        if isinstance(entry, dict) and entry.get("dtype") in ("F32", "F16", "F64")
+        if isinstance(shape := entry.get("shape"), list) and len(shape) == 2
+    ]
+    if "vectors" in tables:
+        return "vectors"
+    return tables[0] if len(tables) == 1 else None
 
 
 def _vocab_file(path: Path) -> Path | None:
@@ -510,15 +455,13 @@ def read_safetensors_vectors(
 ) -> WordVectorFile:
     """The words, and the memory-mapped vectors; they are read once to reject NaN and infinity."""
     header, size = _read_header(path), path.stat().st_size
-    name = None if header is None else _table_name(header)
-    if header is None or name is None:
+    name = _table_name(header)
+    if name is None:
         hint = "give a file with a tensor of rows and columns, named vectors"
         raise InputError("no safetensors file with a table of vectors in it", file=path, hint=hint)
     matrix, decoder = _map_tensor(path, header, name, 2), WordDecoder(path, "word", on_bad_bytes)
-    word_bytes, counts = (
-        _word_bytes(path, header),
-        _map_tensor(path, header, "counts", 1) if "counts" in header else None,
-    )
+    word_bytes = _word_bytes(path, header)
+    counts = _map_tensor(path, header, "counts", 1) if "counts" in header else None
     if len(word_bytes) != len(matrix):
         message = f"there are {len(matrix):,} vectors and {len(word_bytes):,} words"
         raise InputError(message, file=path, hint="the two do not belong together: write them again")
@@ -557,7 +500,6 @@ def _map_tensor(path: Path, header: dict[str, Any], name: str, rank: int) -> np.
 
 
 def _word_bytes(path: Path, header: dict[str, Any]) -> list[bytes]:
-    """The words as bytes."""
     if "words" in header:
         text, ends = _map_tensor(path, header, "words", 1).tobytes(), _map_tensor(path, header, "ends", 1)
         steps = np.diff(ends, prepend=0)

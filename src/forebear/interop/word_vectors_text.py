@@ -5,9 +5,12 @@ Words may contain spaces (some of GloVe's do): the last D fields of a line are n
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -17,7 +20,6 @@ from forebear.data.io.files import CORRUPT_FILE_HINT, LOOKAHEAD, PeekableStream
 from forebear.errors import InputError
 
 # --- Collecting words and vectors of any format: words unique, numbers finite ---
-
 
 ON_BAD_BYTES = ("fail", "replace", "skip")  # for words that are not UTF-8
 MAX_EXAMPLES = 3  # named in a note
@@ -66,9 +68,8 @@ class WordDecoder:
 
     def __init__(self, path: Path, unit: Literal["line", "byte", "word"], on_bad_bytes: str) -> None:
         if on_bad_bytes not in ON_BAD_BYTES:
-            raise InputError(
-                f"no way with bad bytes named {on_bad_bytes!r}", hint=f"the ways are: {', '.join(ON_BAD_BYTES)}"
-            )
+            hint = f"the ways are: {', '.join(ON_BAD_BYTES)}"
+            raise InputError(f"no way with bad bytes named {on_bad_bytes!r}", hint=hint)
         self.path, self.unit, self.on_bad_bytes = path, unit, on_bad_bytes
         self.known: set[str] = set()
         self.duplicates, self.undecodable = AnomalyCount(), AnomalyCount()
@@ -81,7 +82,11 @@ class WordDecoder:
 
     def decode_new_words(self, raw: Sequence[bytes], positions: Sequence[int]) -> tuple[list[str], list[int] | None]:
         """The words that are new, and their rows; None if all are."""
-        words = self._decode_all(raw, positions)
+        words: list[Any] = []
+        with contextlib.suppress(UnicodeDecodeError):
+            words = b"\n".join(raw).decode().split("\n")
+        if len(words) != len(raw):
+            words = [self._decode_word(word, position) for word, position in zip(raw, positions, strict=True)]
         new: set[Any] = set(words)
         if None not in new and len(new) == len(words) and self.known.isdisjoint(new):
             self.known |= new
@@ -95,25 +100,15 @@ class WordDecoder:
                 self.duplicates.add(f"{word!r}, {self.unit} {positions[row]:,}")
         return [words[row] for row in kept_rows], kept_rows
 
-    def _decode_all(self, raw: Sequence[bytes], positions: Sequence[int]) -> list[Any]:
-        """The words; None for each that is skipped."""
-        try:
-            words = b"\n".join(raw).decode().split("\n")
-            if len(words) == len(raw):
-                return words
-        except UnicodeDecodeError:
-            pass
-        return [self._decode_word(word, position) for word, position in zip(raw, positions, strict=True)]
-
     def _decode_word(self, raw: bytes, position: int) -> str | None:
+        """The word; None if it is skipped."""
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
             if self.on_bad_bytes == "fail":
                 hint = "have bad bytes replaced, or such words skipped; or write the file anew as UTF-8"
-                raise self.error_at(
-                    f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})", position, hint
-                ) from None
+                message = f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})"
+                raise self.error_at(message, position, hint) from None
             self.undecodable.add(f"{self.unit} {position:,}")
             return raw.decode(errors="replace") if self.on_bad_bytes == "replace" else None
 
@@ -208,7 +203,9 @@ def detect_layout(head: bytes, is_complete: bool) -> VectorTextLayout:
     if len(lines) > SAMPLED_LINES + 1 or not is_complete or not lines[-1]:
         lines.pop()
     header = HEADER.fullmatch(lines[0]) if lines else None
-    widths = [_count_trailing_numbers(line) for line in lines[1 if header else 0 :] if line.strip()]
+    # Fields at the end of a line that are numbers; the first field is always the word.
+    fields = [line.split()[1:] for line in lines[1 if header else 0 :] if line.strip()]
+    widths = [sum(1 for _ in takewhile(_is_number, reversed(texts))) for texts in fields]
     if header and 2 * widths.count(int(header[2])) >= len(widths) > 0:
         typical_width = int(header[2])
     else:
@@ -217,16 +214,6 @@ def detect_layout(head: bytes, is_complete: bool) -> VectorTextLayout:
     if header is None:
         return VectorTextLayout(None, typical_width, typical_width, fraction, bom_size)
     return VectorTextLayout(int(header[1]), int(header[2]), typical_width, fraction, bom_size + len(lines[0]) + 1)
-
-
-def _count_trailing_numbers(line: bytes) -> int:
-    """How many fields at the end of a line are numbers; the first field is always the word."""
-    count = 0
-    for text in reversed(line.split()[1:]):
-        if not _is_number(text):
-            break
-        count += 1
-    return count
 
 
 def _is_number(text: bytes) -> bool:
@@ -251,9 +238,8 @@ def read_text_vectors(
     """Read the words and vectors of a text file; `parse` replaces `parse_lines`."""
     layout = _validate_layout(stream, file_format)
     capacity = stream.bytes_left(layout.count or stream.size, 2 * layout.width)
-    builder = VectorTableBuilder(
-        WordDecoder(stream.path, "line", on_bad_bytes), layout.width, min(capacity, limit or capacity)
-    )
+    decoder = WordDecoder(stream.path, "line", on_bad_bytes)
+    builder = VectorTableBuilder(decoder, layout.width, min(capacity, limit or capacity))
     reader = _TextVectorReader(builder, layout, parse or parse_lines)
     stream.read(layout.header_bytes)
     for block in _line_blocks(stream, reader):
@@ -270,27 +256,25 @@ def _validate_layout(stream: PeekableStream, file_format: str) -> VectorTextLayo
     head, is_complete = stream.peek()
     layout = detect_layout(head, is_complete)
 
-    def bad(message: str, hint: str = CORRUPT_FILE_HINT) -> InputError:
-        return InputError(message, file=stream.path, line=1, hint=hint)
-
+    bad = partial(InputError, file=stream.path, line=1)
     if not head.strip():
-        raise bad("the file is empty")
+        raise bad("the file is empty", hint=CORRUPT_FILE_HINT)
     if file_format == "glove":
         if layout.count is not None and layout.typical_width > 1:
-            raise bad("it begins with a line of two numbers, as GloVe's files do not", "read it as word2vec")
+            raise bad("it begins with a line of two numbers, as GloVe's files do not", hint="read it as word2vec")
         if layout.count is not None:  # a word that is a number, with one number
             layout = VectorTextLayout(None, 1, 1, 1.0, 0)
         if not layout.typical_width:
-            raise bad("no word with numbers after it stands here", "give a file of word vectors")
+            raise bad("no word with numbers after it stands here", hint="give a file of word vectors")
         return layout
     if layout.count is None:
-        raise bad('it should begin with a line "N D": how many words of how many numbers', "read it as glove")
+        raise bad('it should begin with a line "N D": how many words of how many numbers', hint="read it as glove")
     if not 0 < layout.width <= MAX_LINE_BYTES or not layout.count:
-        raise bad(f"it says that there are {layout.count:,} words of {layout.width:,} numbers")
+        message = f"it says that there are {layout.count:,} words of {layout.width:,} numbers"
+        raise bad(message, hint=CORRUPT_FILE_HINT)
     if layout.typical_width and layout.typical_width != layout.width:
-        raise bad(
-            f"it says that words have {layout.width:,} numbers, and the lines below have {layout.typical_width:,}"
-        )
+        message = f"it says that words have {layout.width:,} numbers, and the lines below have "
+        raise bad(f"{message}{layout.typical_width:,}", hint=CORRUPT_FILE_HINT)
     return layout
 
 
@@ -301,9 +285,7 @@ def _line_blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[
         end = block.rfind(b"\n") + 1
         if end:
             yield rest + block[:end]
-            rest = block[end:]
-        else:
-            rest += block
+        rest = block[end:] if end else rest + block
         if len(rest) > LOOKAHEAD:
             raise reader.error(f"this line does not end within {LOOKAHEAD >> 20} MiB", reader.line + 1)
     if rest:
@@ -319,6 +301,10 @@ class _TextVectorReader:
         self.num_header_lines = 0 if layout.count is None else 1
         self.line = self.num_header_lines  # number of the last line that was read
         self.num_blank, self.lacks_final_newline, self.words_with_spaces = 0, False, AnomalyCount()
+
+    @property
+    def num_words(self) -> int:
+        return self.line - self.num_header_lines - self.num_blank
 
     def error(self, message: str, line: int, hint: str = CORRUPT_FILE_HINT) -> InputError:
         return self.builder.decoder.error_at(message, line, hint)
@@ -346,16 +332,12 @@ class _TextVectorReader:
         if blank:
             self.num_blank += len(blank)
             kept_rows = np.delete(np.arange(len(words)), blank).tolist()
-            words, rows, line_numbers = (
-                [words[row] for row in kept_rows],
-                rows[kept_rows],
-                [line_numbers[row] for row in kept_rows],
-            )
-        if self.layout.count is not None and self.line - self.num_header_lines - self.num_blank > self.layout.count:
-            num_extra = self.line - self.num_header_lines - self.num_blank - self.layout.count
-            raise self.error(
-                f"a word more than the {self.layout.count:,} that the first line tells", line_numbers[-num_extra]
-            )
+            words, line_numbers = [words[row] for row in kept_rows], [line_numbers[row] for row in kept_rows]
+            rows = rows[kept_rows]
+        expected = self.layout.count
+        if expected is not None and self.num_words > expected:
+            message = f"a word more than the {expected:,} that the first line tells"
+            raise self.error(message, line_numbers[expected - self.num_words])
         self.builder.add(words, rows, line_numbers)
 
     def _parse_irregular(self, line: bytes, line_number: int) -> tuple[bytes, list[float]]:
@@ -365,12 +347,11 @@ class _TextVectorReader:
         if len(fields) == width + 1 and fields[0] and all(map(NUMBER.fullmatch, fields[1:])):
             return fields[0], [float(text) for text in fields[1:]]
         fields = line.rsplit(None, width)  # other whitespace, words with spaces
+        if len(fields) == width and all(map(_is_number, fields)):
+            message = f"there are {width:,} numbers, and no word before them"
+            raise self.error(message, line_number, "take the line out")
         if len(fields) <= width:
             message = f"a word and {width:,} numbers should stand here, and there are {len(fields):,} fields"
-            if len(fields) == width and all(map(_is_number, fields)):
-                raise self.error(
-                    f"there are {width:,} numbers, and no word before them", line_number, "take the line out"
-                )
             raise self.error(message, line_number)
         for text in fields[1:]:
             if not _is_number(text):
@@ -381,11 +362,10 @@ class _TextVectorReader:
 
     def finish(self) -> None:
         """Checks that the file has the declared number of words."""
-        expected, count = self.layout.count, self.line - self.num_header_lines - self.num_blank
+        count, expected = self.num_words, self.layout.count
         if expected is not None and count < expected:
-            raise self.error(
-                f"the file ends after {count:,} of the {expected:,} words that its first line tells", self.line
-            )
+            message = f"the file ends after {count:,} of the {expected:,} words that its first line tells"
+            raise self.error(message, self.line)
 
     def notes(self) -> list[str]:
         notes = self.words_with_spaces.note("written with spaces, read as all that stands before the numbers")
@@ -436,14 +416,12 @@ def write_text_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray
     line = " ".join(["%s", *["%.9g"] * width]) + "\n"
     for start in range(0, count, ROWS_PER_BLOCK):
         rows = np.asarray(matrix[start : start + ROWS_PER_BLOCK], np.float32)
+        block = words[start : start + ROWS_PER_BLOCK]
         if width == 1:  # "5 3" would look like a header
-            lines = [
-                f"{word} {value}\n"
-                for word, value in zip(words[start : start + ROWS_PER_BLOCK], rows[:, 0], strict=True)
-            ]
+            lines = [f"{word} {value}\n" for word, value in zip(block, rows[:, 0], strict=True)]
         else:
-            pairs = zip(words[start : start + ROWS_PER_BLOCK], shortest_decimals(rows).tolist(), strict=True)
-            lines = [line % (word, *row) for word, row in pairs]
+            decimals = shortest_decimals(rows).tolist()
+            lines = [line % (word, *row) for word, row in zip(block, decimals, strict=True)]
         file.write("".join(lines).encode())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,10 +14,7 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 How = Literal["finetune", "freeze", "features"]
-MAX_POOLED_READERS = (
-    "convolution",
-    "recurrent",
-)  # task encoders with max pooling instead of mean
+MAX_POOLED_READERS = ("convolution", "recurrent")  # task encoders with max pooling instead of mean
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,10 @@ class Adaptation:
         if self.how not in get_args(How):
             prompting = "; a prompt without training is asked by: forebear ask RUN TEXT --labels A,B"
             raise InputError(f"--how is {self.how!r}", hint=f"there are: {', '.join(get_args(How))}{prompting}")
-        if self.read not in (None, *get_args(Pooling)):
-            raise InputError(f"--read is {self.read!r}", hint=f"there are: {', '.join(get_args(Pooling))}")
+        choices = {"read": Pooling, "reader": TaskEncoderKind, "mixture": PromptSide}
+        for name, kind in choices.items():
+            if (value := getattr(self, name)) not in (None, *get_args(kind)):
+                raise InputError(f"--{name} is {value!r}", hint=f"there are: {', '.join(get_args(kind))}")
         if self.freeze_layers is not None and self.how != "freeze":
             raise InputError("--freeze-layers means nothing without --how freeze", hint="add --how freeze")
         if self.freeze_layers is not None and self.freeze_layers < 0:
@@ -76,8 +74,6 @@ class Adaptation:
         self._check_reader()
 
     def _check_reader(self) -> None:
-        if self.reader not in (None, *get_args(TaskEncoderKind)):
-            raise InputError(f"--reader is {self.reader!r}", hint=f"there are: {', '.join(get_args(TaskEncoderKind))}")
         if self.reader not in (None, "mean") and self.how == "features":
             message = f"--reader {self.reader} would learn nothing with --how features, which takes vectors as they are"
             raise InputError(message, hint="--how freeze: the vectors stay, and what reads them learns")
@@ -86,8 +82,6 @@ class Adaptation:
         if self.reader_width is not None and self.how == "features":
             message = "--reader-width means nothing with --how features, which takes vectors as they are"
             raise InputError(message, hint="leave it out")
-        if self.mixture not in (None, *get_args(PromptSide)):
-            raise InputError(f"--mixture is {self.mixture!r}", hint=f"there are: {', '.join(get_args(PromptSide))}")
         if (self.mixture or self.mixture_norm) and self.reader is None:
             raise InputError("--mixture means nothing without a reader", hint="add one: --reader recurrent")
         if not 0 <= self.reader_dropout < 1:
@@ -103,11 +97,9 @@ class Adaptation:
 
     def task_encoder_config(self, task: Task) -> TaskEncoderConfig:
         """The task encoder above word vectors, for models that need one."""
-        encoder_kind = None if self.how == "features" else self.reader
-        mixture_options = {"mixture": self.mixture or "before", "normed": self.mixture_norm}
-        return TaskEncoderConfig(
-            encoder_kind, self.reader_width, task.linear_kind[1], self.reader_dropout, **mixture_options
-        )
+        kind, mixture = None if self.how == "features" else self.reader, self.mixture or "before"
+        pairs = task.linear_kind[1]
+        return TaskEncoderConfig(kind, self.reader_width, pairs, self.reader_dropout, mixture, self.mixture_norm)
 
     def build_model(
         self, pretrained: Model, task: Task, input_format: InputFormat, label_weights: tuple[float, ...] | None = None
@@ -123,15 +115,8 @@ class Adaptation:
             raise InputError(f"its layers are {width_list} numbers wide: they cannot be mixed", hint=hint)
         default_pooling = "max" if self.reader in MAX_POOLED_READERS else input_format.pooling
         pooling = self.read or ("mean" if features else default_pooling)
-        head_spec = HeadSpec(
-            encoder.width,
-            encoder.depth,
-            pooling,
-            dense=pooling != "last",
-            features=features,
-            dropout=self.dropout,
-            weights=label_weights,
-        )
+        sizes, is_dense = (encoder.width, encoder.depth), pooling != "last"
+        head_spec = HeadSpec(*sizes, pooling, is_dense, features, self.dropout, label_weights)
         heads = task.build_heads(head_spec)
         if self.language:
             heads["next"] = pretrained.heads["next"]
@@ -150,9 +135,7 @@ class Adaptation:
             hint = f"give at most {encoder.depth}, or --how features"
             raise InputError(f"--freeze-layers is {layers}, but there are {encoder.depth}", hint=hint)
         frozen = list(encoder.lower_parameters(layers))
-        above = {id(parameter) for parameter in encoder.lower_parameters(encoder.depth)} - {
-            id(parameter) for parameter in frozen
-        }
+        above = {*map(id, encoder.lower_parameters(encoder.depth))} - {*map(id, frozen)}
         if 0 < layers < encoder.depth and not above:
             message = "all its layers are one and the same: none can stay while another learns"
             raise InputError(message, hint="--freeze-layers 0, --how features or --how finetune")
@@ -167,6 +150,6 @@ class Adaptation:
         for layer in range(encoder.depth + 1):
             for parameter in encoder.lower_parameters(layer):
                 layer_of.setdefault(id(parameter), layer)
-        names: Mapping[str, Any] = dict(model.named_parameters())
         top = encoder.depth + 1
-        return {name: self.layer_decay ** (top - layer_of.get(id(parameter), top)) for name, parameter in names.items()}
+        heights = {name: layer_of.get(id(parameter), top) for name, parameter in model.named_parameters()}
+        return {name: self.layer_decay ** (top - height) for name, height in heights.items()}

@@ -20,17 +20,29 @@ def write_card(run: RunFolder) -> None:
 
 def render_card(metadata: Mapping[str, Any]) -> str:
     entry = LINEAGE[metadata["milestone"]]
+    unused_fields = model_spec(metadata["milestone"])(**metadata["fields"]).unused_fields
+    fields = {name: value for name, value in metadata["fields"].items() if name not in unused_fields}
+    training = _metric_rows(metadata) | {"seconds of training": metadata.get("seconds"), "steps": metadata.get("step")}
     sections = [
         f"# {entry.title} · {metadata['name']}",
         f"{entry.authors}, {entry.year}: {entry.idea}.",
         "## How well it does" if "task" in metadata else "## How well it predicts",
-        _table(
-            {**_metric_rows(metadata), "seconds of training": metadata.get("seconds"), "steps": metadata.get("step")}
-        ),
+        _table(training),
         "## What it is",
-        _table({"size": metadata.get("size"), **_field_rows(metadata), "parameters": metadata.get("parameters")}),
-        *_task_section(metadata),
-        *_quantization_section(metadata),
+        _table({"size": metadata.get("size"), **fields, "parameters": metadata.get("parameters")}),
+    ]
+    if task := metadata.get("task"):
+        rows = {name: ", ".join(value) if isinstance(value, list) else value for name, value in task.items()}
+        rows |= {**metadata.get("adaptation", {}), "from": metadata.get("parent")}
+        sections += ["## What it was adapted to", _table(rows)]
+    if costs := metadata.get("quantised"):
+        rows = {}
+        for name, value in costs.items():
+            label = name.replace("_", " ")
+            sides = value if isinstance(value, Mapping) else {"": value}
+            rows |= {f"{label}, {side}" if side else label: figure for side, figure in sides.items()}
+        sections += ["## What its small integers cost", _table({**rows, "made of": metadata.get("parent")})]
+    sections += [
         "## What it was made from",
         _table(_data_rows(metadata)),
         "## How it was trained",
@@ -45,30 +57,6 @@ def render_card(metadata: Mapping[str, Any]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _task_section(metadata: Mapping[str, Any]) -> list[str]:
-    """The task and the adaptation of an adapted run."""
-    if "task" not in metadata:
-        return []
-    task = {name: ", ".join(value) if isinstance(value, list) else value for name, value in metadata["task"].items()}
-    return [
-        "## What it was adapted to",
-        _table({**task, **metadata.get("adaptation", {}), "from": metadata.get("parent")}),
-    ]
-
-
-def _quantization_section(metadata: Mapping[str, Any]) -> list[str]:
-    """What quantization has cost a quantized run."""
-    if "quantised" not in metadata:
-        return []
-    rows = {}
-    for name, value in metadata["quantised"].items():
-        values = value.items() if isinstance(value, Mapping) else [("", value)]
-        rows |= {
-            f"{name.replace('_', ' ')}, {side}" if side else name.replace("_", " "): figure for side, figure in values
-        }
-    return ["## What its small integers cost", _table({**rows, "made of": metadata.get("parent")})]
-
-
 def _metric_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if "task" in metadata:
         baseline = metadata.get("baseline")
@@ -79,20 +67,8 @@ def _metric_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(value, int | float)
         } | ({f"{baseline['name']}, {baseline['side']}": baseline["score"]} if baseline else {})
     held_out = metadata.get("metrics", {}).get("held_out", {})
-    names = (
-        "told_apart",
-        "loss",
-        "bleu",
-        "chrf",
-        "pairs",
-        "bits_per_byte",
-        "perplexity",
-        "nats_per_token",
-        "unknown_rate",
-        "documents",
-        "bytes",
-    )
-    rows = {f"{name.replace('_', ' ')}, held out": held_out[name] for name in names if name in held_out}
+    names = "told_apart loss bleu chrf pairs bits_per_byte perplexity nats_per_token unknown_rate documents bytes"
+    rows = {f"{name.replace('_', ' ')}, held out": held_out[name] for name in names.split() if name in held_out}
     rows |= {f"signature of {name}": value for name, value in held_out.get("signatures", {}).items()}
     if not held_out.get("pseudo"):
         return rows
@@ -125,24 +101,14 @@ def _data_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _field_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The model's fields, without those that have no effect."""
-    unused = model_spec(metadata["milestone"])(**metadata["fields"]).unused_fields
-    return {name: value for name, value in metadata["fields"].items() if name not in unused}
-
-
 def _training_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The training settings; counting models have no learning rate and the like."""
-    if "task" in metadata or model_spec(metadata["milestone"]).learning != "counting":
-        return metadata["recipe"] | _schedule_rows(metadata)
-    return {name: value for name, value in metadata["recipe"].items() if name not in GRADIENT_SETTINGS}
-
-
-def _schedule_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The learning-rate schedule, as it was fixed during training."""
+    """The training settings and the schedule; counting models have no learning rate and the like."""
+    settings: dict[str, Any] = metadata["recipe"]
+    if "task" not in metadata and model_spec(metadata["milestone"]).learning == "counting":
+        return {name: value for name, value in settings.items() if name not in GRADIENT_SETTINGS}
     schedule = metadata.get("pace", {})
     labels = {"warmup": "steps of warm-up", "fall": "the rate falls from step", "total": "steps in all"}
-    return {labels[name]: schedule[name] for name in labels if schedule.get(name) is not None}
+    return settings | {labels[name]: schedule[name] for name in labels if schedule.get(name) is not None}
 
 
 def _table(values: Mapping[str, Any]) -> str:

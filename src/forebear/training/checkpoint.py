@@ -64,8 +64,7 @@ class CheckpointStore:
         """The newest valid checkpoint, and what is wrong with those that are newer."""
         problems: list[str] = []
         for checkpoint in reversed(self.list_all()):
-            damage = checkpoint.find_damage()
-            if damage is None:
+            if (damage := checkpoint.find_damage()) is None:
                 return checkpoint, problems
             problems.append(damage)
         return None, problems
@@ -73,15 +72,13 @@ class CheckpointStore:
     def newest_valid(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest valid checkpoint, and notes on newer ones; an error if there are some but none is valid."""
         checkpoint, problems = self.newest_with_faults()
-        if checkpoint is None and problems:
-            raise ForebearError(
-                f"no checkpoint of this run is whole: {'; '.join(problems)}",
-                file=self.folder,
-                hint="restore one of them from a copy, or train again into another folder",
-            )
-        return checkpoint, [
-            f"{damage}: fell back to step {checkpoint.step:,}" for damage in problems
-        ] if checkpoint else []
+        if checkpoint is not None:
+            return checkpoint, [f"{damage}: fell back to step {checkpoint.step:,}" for damage in problems]
+        if problems:
+            hint = "restore one of them from a copy, or train again into another folder"
+            message = f"no checkpoint of this run is whole: {'; '.join(problems)}"
+            raise ForebearError(message, file=self.folder, hint=hint)
+        return None, []
 
     def save(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> Checkpoint:
         """Writes a new checkpoint atomically; a valid one of the same step is kept."""
@@ -94,13 +91,11 @@ class CheckpointStore:
         try:
             save_tensors(write, temp_folder)
             write_json(temp_folder / STATE_FILE, state)
-            names = sorted(item.name for item in temp_folder.iterdir())
-            for name in names:
-                _sync_file(temp_folder / name)
-            entries = {
-                name: {"bytes": (temp_folder / name).stat().st_size, "sha256": file_digest(temp_folder / name)}
-                for name in names
-            }
+            entries = {}
+            for path in sorted(temp_folder.iterdir()):
+                with open(path, "rb") as file:
+                    os.fsync(file.fileno())
+                entries[path.name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
             write_json(temp_folder / MANIFEST_FILE, {"files": entries})
             if checkpoint.folder.exists():  # it is corrupt, as checked above
                 checkpoint.folder.rename(self.folder / f".{step}.old")
@@ -146,8 +141,3 @@ def save_tensors(write: Callable[[Path], None], folder: Path) -> None:
         if code := re.search(r"os error (\d+)", str(error)):
             raise OSError(int(code[1]), os.strerror(int(code[1])), str(folder)) from error
         raise
-
-
-def _sync_file(path: Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

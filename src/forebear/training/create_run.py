@@ -29,19 +29,18 @@ def create_run(
     tensors: Callable[[], Mapping[str, Any]],
     extra_metadata: dict[str, Any],
 ) -> RunFolder:
-    """Create a run atomically.
+    """Create a run atomically, in a folder that is empty or does not exist.
 
-    Args:
-        target: The run folder; it must be empty or not exist.
-        spec: The model.
-        name: The name of the model in the registry.
-        tokenizer: Its tokenizer, or the pair of a translation model.
-        tensors: Returns the weights, all as NumPy arrays or all as torch tensors.
-        extra_metadata: Entries of run.json beside the usual ones.
+    `name` is the model's in the registry. `tensors` returns the weights, all as NumPy arrays or all as torch tensors.
+    `extra_metadata` are entries of run.json beside the usual ones.
     """
     with explain_disk_errors(target), new_folder(target) as folder:
-        weights_file = folder / WEIGHTS_FILE
-        save_tensors(partial(_save_weights, tensors), weights_file)
+        weights, weights_file = dict(tensors()), folder / WEIGHTS_FILE
+        if all(isinstance(array, np.ndarray) for array in weights.values()):
+            from safetensors.numpy import save_file  # without torch
+        else:
+            from safetensors.torch import save_file
+        save_tensors(partial(save_file, weights), weights_file)
         share_permissions(weights_file)
         metadata: dict[str, Any] = {
             "name": target.name,
@@ -59,16 +58,6 @@ def create_run(
         }
         run = RunFolder.create(folder, metadata, tokenizer, None)
         if "parameters" not in extra_metadata:
-            network, _ = load_run_model(run)
-            run.update(parameters=network.num_parameters)
+            run.update(parameters=load_run_model(run)[0].num_parameters)
         write_card(run)
     return RunFolder.open(target)
-
-
-def _save_weights(tensors: Callable[[], Mapping[str, Any]], file: Path) -> None:
-    weights = dict(tensors())
-    if all(isinstance(array, np.ndarray) for array in weights.values()):
-        from safetensors.numpy import save_file  # without torch
-    else:
-        from safetensors.torch import save_file
-    save_file(weights, file)

@@ -32,11 +32,8 @@ def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None)
     """Warnings before the first step; words below a `min_count` are unknown on purpose."""
     unknown = corpus.metadata["counts"]["unknown"] / max(1, len(corpus))
     if unknown == 1:
-        raise ForebearError(
-            "every token of this text is unknown to the tokenizer",
-            file=corpus.folder,
-            hint="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
-        )
+        hint = "choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)"
+        raise ForebearError("every token of this text is unknown to the tokenizer", file=corpus.folder, hint=hint)
     for policy, items in corpus.ledger.repaired.items():
         yield f"{items.count:,} bytes that are not in the text's encoding were {policy}; its ledger.json lists them"
     if unknown > MAX_UNKNOWN_RATE and min_count is not None:
@@ -44,21 +41,15 @@ def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None)
         yield f"{unknown:.0%} of the words have no vector: {reason}"
     elif unknown > MAX_UNKNOWN_RATE:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
-    if isinstance(corpus, Corpus) and (slashes := _token_share("/", corpus)) > MAX_SLASH_SHARE:
-        yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it as that"
+    if isinstance(corpus, Corpus) and (slash_id := corpus.tokenizer.token_to_id("/")) is not None:
+        slashes = float(np.mean(corpus.ids[:SLASH_SAMPLE_TOKENS] == slash_id))
+        if slashes > MAX_SLASH_SHARE:
+            yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it as that"
     duplicate_rate = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
     if duplicate_rate > MAX_DUPLICATE_SHARE:
         unit = "pairs" if isinstance(corpus, ParallelCorpus) else "documents"
-        yield (
-            f"{duplicate_rate:.0%} of the {unit} repeat another word for word: the model will learn them by heart; "
-            "forebear corpus TEXT --clean OUT removes copies"
-        )
-
-
-def _token_share(token: str, corpus: Corpus) -> float:
-    """The share of a token at the beginning of a text."""
-    token_id = corpus.tokenizer.token_to_id(token)
-    return 0.0 if token_id is None else float(np.mean(corpus.ids[:SLASH_SAMPLE_TOKENS] == token_id))
+        subject = f"{duplicate_rate:.0%} of the {unit} repeat another word for word"
+        yield f"{subject}: the model will learn them by heart; forebear corpus TEXT --clean OUT removes copies"
 
 
 def unigram_entropy(train: Subset, held_out: Subset, vocab_size: int, eos_id: int, unk_id: int | None = None) -> float:
@@ -100,29 +91,26 @@ class Diagnostics:
 
     def check_finite(self, step: int, loss: float, rate: float) -> None:
         if not math.isfinite(loss):
-            raise NonFiniteLossError(
-                f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}",
-                hint=f"a lower rate: --rate {self.lower_lr(rate):.2g} --overwrite",
-            )
+            raise self._divergence(f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}", rate)
 
-    def lower_lr(self, rate: float) -> float:
-        """A learning rate to try: a third, or the default if this one is far above it."""
-        return self.typical_lr if self.typical_lr is not None and rate > 3 * self.typical_lr else rate / 3
+    def _divergence(self, message: str, rate: float) -> NonFiniteLossError:
+        """Suggests a third of the learning rate, or the default if this one is far above it."""
+        lower = self.typical_lr if self.typical_lr is not None and rate > 3 * self.typical_lr else rate / 3
+        return NonFiniteLossError(message, hint=f"a lower rate: --rate {lower:.2g} --overwrite")
 
     def check_vectors(self, step: int, loss: float, zero_knowledge_loss: float | None, rate: float) -> None:
         """`zero_knowledge_loss` is the loss of untrained word vectors, where known."""
-        if zero_knowledge_loss is not None and loss > DIVERGENCE_FACTOR * zero_knowledge_loss:
-            raise NonFiniteLossError(
-                f"the vectors grow without end: the held-out loss is {loss:.3g} at step {step:,}, where vectors that "
-                f"know nothing have {zero_knowledge_loss:.2f}",
-                hint=f"a lower rate: --rate {self.lower_lr(rate):.2g} --overwrite",
-            )
-        if zero_knowledge_loss is not None and loss > zero_knowledge_loss:
-            self.emit(
-                "nothing is learned",
-                f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing "
-                f"({zero_knowledge_loss:.2f}): the rate is too high for this text",
-            )
+        if zero_knowledge_loss is None or not loss > zero_knowledge_loss:
+            return
+        if loss > DIVERGENCE_FACTOR * zero_knowledge_loss:
+            message = f"the vectors grow without end: the held-out loss is {loss:.3g} at step {step:,}, "
+            message += f"where vectors that know nothing have {zero_knowledge_loss:.2f}"
+            raise self._divergence(message, rate)
+        self.emit(
+            "nothing is learned",
+            f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing "
+            f"({zero_knowledge_loss:.2f}): the rate is too high for this text",
+        )
 
     def check_gradient(self, step: int, max_norm: float, clip: float) -> None:
         """`max_norm` is the gradient norm before clipping."""

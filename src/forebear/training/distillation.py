@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -33,20 +34,7 @@ MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite
 class StudentStates(States):
     """A student's states, and its teacher's for the same rows."""
 
-    teacher_states: States | None = None
-
-    @property
-    def teacher(self) -> States:
-        assert self.teacher_states is not None
-        return self.teacher_states
-
-
-def soft_target_loss(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
-    """T² · KL(teacher ‖ student) of (n, K) logits divided by T, summed; T² keeps the size of gradients."""
-    student_log_probs, teacher_log_probs = (
-        (scores.clamp_min(MIN_LOGIT) / temperature).log_softmax(1) for scores in (logits, teacher_logits)
-    )
-    return temperature**2 * functional.kl_div(student_log_probs, teacher_log_probs, reduction="sum", log_target=True)
+    teacher: States = field(kw_only=True)
 
 
 class LogitDistillation(nn.Module):
@@ -58,16 +46,14 @@ class LogitDistillation(nn.Module):
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         head: Any = self._head[0]
-        return (
-            _supervised_rows(target)
-            if isinstance(head, TagHead) and target is not None
-            else head.supervised_positions(lengths, None)
-        )
+        if isinstance(head, TagHead) and target is not None:
+            return _supervised_rows(target)
+        return head.supervised_positions(lengths, None)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """Targets are (E, answers), (T, tags) or, padded with -inf, (E, choices) and (B, positions); NaN: no target.
+        """T² · KL(teacher ‖ student) of logits divided by T, summed; for regression the squared difference.
 
-        For regression, which has no softmax, it is the squared difference.
+        Targets are (E, answers), (T, tags) or, padded with -inf, (E, choices) and (B, positions); NaN: no target.
         """
         head: Any = self._head[0]
         positions = _supervised_rows(target)
@@ -87,7 +73,11 @@ class LogitDistillation(nn.Module):
             logits, teacher_logits = (
                 torch.stack((scores, torch.zeros_like(scores)), -1).flatten(0, 1) for scores in (logits, teacher_logits)
             )
-        return soft_target_loss(logits, teacher_logits, self.temperature)
+        student_log_probs, teacher_log_probs = (
+            (scores.clamp_min(MIN_LOGIT) / self.temperature).log_softmax(1) for scores in (logits, teacher_logits)
+        )
+        divergence = functional.kl_div(student_log_probs, teacher_log_probs, reduction="sum", log_target=True)
+        return self.temperature**2 * divergence  # which keeps the size of gradients
 
 
 def _supervised_rows(target: Tensor) -> Tensor:
@@ -108,20 +98,15 @@ class TokenDistillation(nn.Module):
         head, teacher_head = self._heads
         positions = (target >= 0).nonzero().squeeze(1)
         with torch.no_grad():
-            teacher_states = teacher_head.transform_states(_states_at(states.teacher, positions))
-        teacher_output = (teacher_states, teacher_head.weight, teacher_head.bias)
-        return mixed_cross_entropy(
-            head.transform_states(_states_at(states, positions)),
-            head.weight,
-            head.bias,
-            target[positions],
-            teacher_output,
-            self.how,
-        )
+            teacher_x = teacher_head.transform_states(_states_at(states.teacher, positions))
+        x = head.transform_states(_states_at(states, positions))
+        teacher_output = (teacher_x, teacher_head.weight, teacher_head.bias)
+        return mixed_cross_entropy(x, head.weight, head.bias, target[positions], teacher_output, self.how)
 
 
 def _states_at(states: States, positions: Tensor) -> Tensor:
-    return states.last if len(positions) == len(states.last) == sum(states.lengths) else states.last_at(positions)
+    is_all = len(positions) == len(states.last) == sum(states.lengths)
+    return states.last if is_all else states.last_at(positions)
 
 
 def mixed_cross_entropy(
@@ -217,21 +202,14 @@ class HiddenStateDistillation(_LayerDistillation):
 
     def __init__(self, student: Encoder, teacher: Encoder) -> None:
         super().__init__(student, teacher)
-        student_width, teacher_width = student.width, teacher.width
-        self.project = (
-            nn.ModuleList(deferred_linear(student_width, teacher_width) for _ in self.pairs)
-            if student_width != teacher_width
-            else None
-        )
+        widths = student.width, teacher.width
+        self.project = nn.ModuleList(deferred_linear(*widths) for _ in self.pairs) if len({*widths}) > 1 else None
 
     def loss(self, states: StudentStates, target: Tensor) -> Tensor:
         total = torch.zeros((), device=target.device)
         for number, (student_layer, teacher_layer) in enumerate(self.pairs):
-            x = (
-                states.layers[student_layer]
-                if self.project is None
-                else self.project[number](states.layers[student_layer])
-            )
+            x = states.layers[student_layer]
+            x = x if self.project is None else self.project[number](x)
             total = total + (x.float() - states.teacher.layers[teacher_layer].float()).square().mean(1).sum()
         return total / len(self.pairs)
 
@@ -264,13 +242,11 @@ def layer_distillations(config: DistillationConfig, student: Encoder, teacher: E
     if config.hidden:
         losses["hidden"] = HiddenStateDistillation(student, teacher)
     if config.attention:
-        num_heads = tuple(encoder.heads if isinstance(encoder, Transformer) else None for encoder in (student, teacher))
-        if num_heads[0] != num_heads[1] or None in num_heads:
-            message = "--attention compares maps head by head, "
-            message += f"but the student has {num_heads[0]} heads, the teacher {num_heads[1]}"
-            raise InputError(
-                message, hint=f"give the student as many (--heads {num_heads[1]}), or leave --attention out"
-            )
+        ours, theirs = (encoder.heads if isinstance(encoder, Transformer) else None for encoder in (student, teacher))
+        if ours != theirs or ours is None:
+            message = f"--attention compares maps head by head, but the student has {ours} heads, the teacher {theirs}"
+            hint = f"give the student as many (--heads {theirs}), or leave --attention out"
+            raise InputError(message, hint=hint)
         losses["attention"] = AttentionDistillation(student, teacher)
     return losses
 
@@ -297,22 +273,14 @@ class StudentModel(Model):
         teacher_inputs = {name: array for name, array in inputs.items() if name != "groups"}
         with torch.no_grad():
             teacher_states = self.teacher.encoder(**teacher_inputs, positions=student_states.positions)
-        return StudentStates(
-            student_states.layers,
-            student_states.lengths,
-            student_states.positions,
-            student_states.groups,
-            teacher_states,
-        )
+        return StudentStates(**vars(student_states), teacher=teacher_states)
 
     def logits(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> StateDict:
         return super().logits(inputs, [name for name in self.own if heads is None or name in heads])
 
-    def tensors(self) -> StateDict:
-        return {name: tensor for name, tensor in super().tensors().items() if not self._is_extra(name)}
-
-    def extra_tensors(self) -> StateDict:
-        return {name: tensor for name, tensor in super().tensors().items() if self._is_extra(name)}
+    def tensors(self, *, extra: bool = False) -> StateDict:
+        """The weights of the network, or of the extra heads."""
+        return {name: tensor for name, tensor in super().tensors().items() if self._is_extra(name) == extra}
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
         return super().load({**tensors, **self.projected}, file=file)
@@ -332,15 +300,11 @@ class DistillationLearner(GradientLearner):
             self.model.teacher.to(self.device.device)
 
     def save(self, folder: Path) -> None:
-        from safetensors.torch import save_file
-
         super().save(folder)
-        if extra := self.model.extra_tensors():
+        if extra := self.model.tensors(extra=True):
             save_file({name: tensor.cpu() for name, tensor in extra.items()}, folder / PROJECTION_FILE)
 
     def load(self, folder: Path) -> None:
-        from safetensors.torch import load_file
-
         self.model.projected = load_file(folder / PROJECTION_FILE) if (folder / PROJECTION_FILE).exists() else {}
         super().load(folder)
 

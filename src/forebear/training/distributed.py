@@ -13,7 +13,6 @@ import pickle
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -33,16 +32,7 @@ from forebear.errors import ForebearError
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer
 from forebear.objectives.batch import Batch
-from forebear.training.gradient import (
-    BENCHMARK_STEPS,
-    AdamW,
-    DeviceConfig,
-    GradientLearner,
-    Losses,
-    MicroBatch,
-    mean_losses,
-    sum_losses,
-)
+from forebear.training.gradient import AdamW, DeviceConfig, GradientLearner, Losses, MicroBatch, mean_losses, sum_losses
 from forebear.training.learners import Learner
 from forebear.training.settings import Recipe
 from forebear.training.worker_processes import LeaderConnection, Merge, ProcessConnection, WorkerFailure
@@ -111,8 +101,7 @@ class CreateLearner:
 @dataclass(frozen=True)
 class SyncState:
     def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
-        sync.sync_state()
-        return sync, None
+        return sync, sync.sync_state()
 
 
 @dataclass(frozen=True)
@@ -124,7 +113,7 @@ class TrainStep:
 
     def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
         train_step(connection, sync, self)
-        return sync, None
+        return sync, None  # the leader knows the result
 
 
 @dataclass(frozen=True)
@@ -138,26 +127,25 @@ class EvaluateParts:
 @dataclass(frozen=True)
 class GatherState:
     def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
-        sync.gather_state()
-        return sync, None
+        return sync, sync.gather_state()
 
 
 def train_step(connection: ProcessConnection, sync: GradientSync, message: TrainStep) -> tuple[Losses, bool] | None:
     """This process's share of a step; None: some process had not enough memory, and no step was taken."""
-    result: StepResult | None = connection.all_merge(sync.compute_gradients(message), _merge_results)
+
+    def merge(results: Sequence[StepResult | None]) -> StepResult | None:
+        complete = [result for result in results if result is not None]
+        if len(complete) < len(results):
+            return None
+        losses = [part_losses for process_losses, _ in complete for part_losses in process_losses]
+        return losses, set().union(*(names for _, names in complete))
+
+    result: StepResult | None = connection.all_merge(sync.compute_gradients(message), merge)
     if result is None:
         sync.learner.optimizer.zero_grad()
         return None
     losses, names = result
     return losses, sync.apply_gradients(names, message.rate)
-
-
-def _merge_results(results: Sequence[StepResult | None]) -> StepResult | None:
-    complete = [result for result in results if result is not None]
-    if len(complete) < len(results):
-        return None
-    losses = [part_losses for process_losses, _ in complete for part_losses in process_losses]
-    return losses, set().union(*(names for _, names in complete))
 
 
 def split_in_order(parts: Sequence[MicroBatch], size: int) -> list[list[MicroBatch]]:
@@ -217,15 +205,6 @@ class MultiProcessLearner(Learner):
             if len(results) == len(messages):
                 return sum_losses([part_losses for losses in results for part_losses in losses])
             self.learner.halve_micro_batches([part.batch for message in messages for part in message.parts])
-
-    def time_step(self, batch: Batch) -> float:
-        """Seconds of a step; the number of threads follows from that of processes, and none is tried."""
-        seconds = []
-        for _ in range(BENCHMARK_STEPS):
-            began = time.monotonic()
-            self.step(batch, 0, 0.0)
-            seconds.append(time.monotonic() - began)
-        return min(seconds)
 
     def _assign(self, batch: Batch) -> list[list[MicroBatch]]:
         """As many micro-batches as a single process would make of a step, or one for each process."""
@@ -370,12 +349,8 @@ class AllReduceSync:
             bucket.start(len(message.parts))
         self.next_bucket = 0
         losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
-        names = {
-            name
-            for bucket in self.buckets
-            for name, parameter in bucket.parameters.items()
-            if parameter.grad is not None
-        }
+        gradients = {name: value.grad for bucket in self.buckets for name, value in bucket.parameters.items()}
+        names = {name for name, gradient in gradients.items() if gradient is not None}
         # All processes have to send the same buckets in the same order, even those without gradients.
         for bucket in self.buckets[self.next_bucket :]:
             bucket.send()
@@ -427,10 +402,7 @@ class _Bucket:
 
     def send(self) -> None:
         for name, parameter in self.parameters.items():
-            if parameter.grad is None:
-                self.views[name].zero_()
-            else:
-                self.views[name].copy_(parameter.grad)
+            self.views[name].zero_() if parameter.grad is None else self.views[name].copy_(parameter.grad)
         self.work = dist.all_reduce(self.numbers, async_op=True)
 
     def wait(self) -> None:
@@ -531,16 +503,12 @@ class _ShardedLearner(GradientLearner):
     def build_optimizer(self) -> None:
         self.model.reshard()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
         self.sharded: dict[str, Any] = dict(self.model.named_parameters())
-        shards = {
-            name: parameter.to_local().detach() for name, parameter in self.sharded.items() if parameter.requires_grad
-        }
+        shards = {name: value.to_local().detach() for name, value in self.sharded.items() if value.requires_grad}
         self.optimizer = AdamW(shards, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.lr_scales)
         self._uses_dropout = self.model.is_random
 
     def apply_gradients(self, rate: float) -> bool:
-        gradients = {
-            name: parameter.grad.to_local() for name, parameter in self.sharded.items() if parameter.grad is not None
-        }
+        gradients = {name: value.grad.to_local() for name, value in self.sharded.items() if value.grad is not None}
         squares = torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
         dist.all_reduce(squares)
         norm = squares.sqrt()

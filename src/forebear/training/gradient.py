@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from forebear.data.io.workers import cpu_count
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, TargetArrays
-from forebear.training.learners import LEARNER_STATE_FILE, WEIGHTS_FILE, Learner
+from forebear.training.learners import BENCHMARK_STEPS, LEARNER_STATE_FILE, WEIGHTS_FILE, Learner
 from forebear.training.settings import Recipe
 
 if TYPE_CHECKING:
@@ -43,17 +43,15 @@ class AdamW:
         lr_scales: Mapping[str, float] | None = None,
     ) -> None:
         self.parameters, self.memory, self.epsilon = dict(parameters), memory, epsilon
-        self.state = {
-            "step": {name: torch.zeros((), device=parameter.device) for name, parameter in self.parameters.items()},
-            "exp_avg": {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()},
-            "exp_avg_sq": {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()},
-        }
-        groups: dict[tuple[float, float], list[str]] = {}  # names by weight decay and learning-rate scale
+        self.state: dict[str, dict[str, Tensor]] = {moment: {} for moment in MOMENTS}
+        # Names by weight decay and learning-rate scale.
+        self._parameter_groups: dict[tuple[float, float], list[str]] = {}
         for name, parameter in self.parameters.items():
-            groups.setdefault((decay if parameter.dim() > 1 else 0.0, (lr_scales or {}).get(name, 1.0)), []).append(
-                name
-            )
-        self._parameter_groups = groups
+            self.state["step"][name] = torch.zeros((), device=parameter.device)
+            self.state["exp_avg"][name] = torch.zeros_like(parameter)
+            self.state["exp_avg_sq"][name] = torch.zeros_like(parameter)
+            group = decay if parameter.dim() > 1 else 0.0, (lr_scales or {}).get(name, 1.0)
+            self._parameter_groups.setdefault(group, []).append(name)
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
@@ -113,8 +111,6 @@ class DeviceConfig:
 
     def for_process(self, local_rank: int, local_size: int, recipe: Recipe) -> DeviceConfig:
         """The device of one of several processes on a machine: its own GPU, or a share of the cores."""
-        import torch
-
         threads = recipe.threads or max(1, cpu_count() // local_size)
         torch.set_num_threads(threads)
         if not self.device.startswith("cuda"):
@@ -122,22 +118,16 @@ class DeviceConfig:
         torch.cuda.set_device(local_rank)
         return replace(self, device=f"cuda:{local_rank}", threads=threads)
 
-    @contextlib.contextmanager
-    def autocast(self) -> Iterator[None]:
-        import torch
-
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision == "float32":
-            yield
-            return
-        with torch.autocast(self.device.partition(":")[0], dtype=torch.bfloat16):
-            yield
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.partition(":")[0], dtype=torch.bfloat16)
 
 
 def choose_device(recipe: Recipe) -> DeviceConfig:
     """The device of a recipe, or else the fastest available; also sets the number of threads."""
-    import torch
-
-    devices = available_devices()
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    devices = [device for device in available if available[device]]  # the fastest first
     name = recipe.device or devices[0]
     if name.partition(":")[0] not in devices:
         raise InputError(f"there is no device {name!r} here", hint=f"choose one of {', '.join(devices)}")
@@ -149,17 +139,8 @@ def choose_device(recipe: Recipe) -> DeviceConfig:
     return DeviceConfig(name, threads, precision)
 
 
-def available_devices() -> list[str]:
-    """Device types of this machine, the fastest first."""
-    import torch
-
-    devices = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    return [device for device, is_available in devices.items() if is_available]
-
-
 def _has_bfloat16(device: str) -> bool:
     """Whether the hardware multiplies bfloat16 matrices; emulation would be slower."""
-    import torch
 
     if device.startswith("cuda"):
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -168,7 +149,6 @@ def _has_bfloat16(device: str) -> bool:
     return False
 
 
-BENCHMARK_STEPS = 3  # timed with each number of threads, and discarded
 CARRIED = "carried."  # prefix of tensors of the truncated-BPTT state
 SHARE_OF_TRIAL = 0.02  # of the time budget, at most spent on timing steps
 
@@ -234,10 +214,11 @@ class GradientLearner(Learner):
         try:
             for part in parts:
                 if self._uses_dropout:  # dropout too is a function of (seed, step), and of the part
-                    torch.manual_seed(_dropout_seed(self.recipe.seed, step, part.number))
+                    seed = self.recipe.seed * 0x9E3779B97F4A7C15 + step + part.number * 0xBF58476D1CE4E5B9
+                    torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
                 losses, weights = self._losses(part.batch), part.batch.weights
                 weighted = [losses[name] * weights.get(name, 1.0) / max(1, counts[name]) for name in losses]
-                (torch.stack(weighted).sum() if part.is_counted else 0.0 * torch.stack(weighted).sum()).backward()
+                (torch.stack(weighted).sum() * float(part.is_counted)).backward()
                 part_losses += [{name: float(loss.detach()) for name, loss in losses.items()}] * part.is_counted
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
@@ -267,16 +248,13 @@ class GradientLearner(Learner):
 
     def halve_micro_batches(self, parts: Sequence[Batch]) -> None:
         """Doubles the number of micro-batches after these were too large; an error if they cannot be split."""
-        if all(len(np.unique(_example_ids(part))) == 1 for part in parts):
-            raise ForebearError(
-                "out of memory, even with a single example at a time",
-                hint="choose a smaller --size, --context or --vocabulary, or a machine with more memory",
-            )
+        rows = [part.inputs.get("groups", np.arange(len(part.inputs["lengths"]))) for part in parts]
+        if all(len(np.unique(example_ids)) == 1 for example_ids in rows):
+            hint = "choose a smaller --size, --context or --vocabulary, or a machine with more memory"
+            raise ForebearError("out of memory, even with a single example at a time", hint=hint)
         self.num_micro_batches = 2 * len(parts)
-        parts_text = f"{len(parts)} part{'s' * (len(parts) > 1)}"
-        self.notes.append(
-            f"memory is too small for a step in {parts_text}: from now on it is made in {self.num_micro_batches}"
-        )
+        subject = f"memory is too small for a step in {len(parts)} part{'s' * (len(parts) > 1)}"
+        self.notes.append(f"{subject}: from now on it is made in {self.num_micro_batches}")
 
     def time_step(self, batch: Batch) -> float:
         """Seconds of a step. A run with a time budget depends on the clock anyway, so the number of threads may too."""
@@ -295,11 +273,6 @@ class GradientLearner(Learner):
         torch.set_num_threads(best)
         self.device = replace(self.device, threads=best)
         return seconds[best]
-
-    def _time_one_step(self, batch: Batch) -> float:
-        began = time.monotonic()
-        self.step(batch, 0, 0.0)
-        return time.monotonic() - began
 
     def resolved_settings(self) -> dict[str, Any]:
         return {"device": self.device.device, "threads": self.device.threads, "precision": self.device.precision}
@@ -332,8 +305,6 @@ class GradientLearner(Learner):
         return {name: torch.from_numpy(array).to(self.device.device) for name, array in arrays.items()}
 
     def save(self, folder: Path) -> None:
-        from safetensors.torch import save_file
-
         save_file({name: tensor.detach().cpu() for name, tensor in self.model.tensors().items()}, folder / WEIGHTS_FILE)
         moments = self.optimizer.state_tensors()
         if self.model.bptt_state is not None:
@@ -343,8 +314,6 @@ class GradientLearner(Learner):
         )
 
     def load(self, folder: Path) -> None:
-        from safetensors.torch import load_file
-
         weights = load_file(folder / WEIGHTS_FILE)
         self.model.load({name: tensor.clone() for name, tensor in weights.items()}, file=str(folder / WEIGHTS_FILE))
         self.build_optimizer()
@@ -353,11 +322,9 @@ class GradientLearner(Learner):
             names = [name for name in optimizer_state if name.startswith(CARRIED)]
             self.model.bptt_state.load({name.removeprefix(CARRIED): optimizer_state.pop(name) for name in names})
         if mismatches := self.optimizer.load(optimizer_state):
-            raise ForebearError(
-                f"what the optimiser remembers does not fit the network: {', '.join(mismatches[:3])}",
-                file=folder / LEARNER_STATE_FILE,
-                hint="resume with the version of forebear that wrote it",
-            )
+            message = f"what the optimiser remembers does not fit the network: {', '.join(mismatches[:3])}"
+            hint = "resume with the version of forebear that wrote it"
+            raise ForebearError(message, file=folder / LEARNER_STATE_FILE, hint=hint)
 
 
 def sum_losses(losses: Losses) -> dict[str, float]:
@@ -370,17 +337,8 @@ def mean_losses(losses: Losses, counts: Mapping[str, int], is_finite: bool) -> d
     return {name: total / max(1, counts[name]) if is_finite else math.nan for name, total in sum_losses(losses).items()}
 
 
-def _dropout_seed(seed: int, step: int, part_number: int) -> int:
-    return seed * 0x9E3779B97F4A7C15 + step + part_number * 0xBF58476D1CE4E5B9 & 0x7FFFFFFFFFFFFFFF
-
-
 def _is_out_of_memory(error: BaseException) -> bool:
     """torch has an error class for this only on GPUs."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return any(phrase in str(error) for phrase in ("can't allocate memory", "not enough memory", "out of memory"))
-
-
-def _example_ids(batch: Batch) -> np.ndarray:
-    """(B,) the example that each row belongs to."""
-    return batch.inputs.get("groups", np.arange(len(batch.inputs["lengths"])))

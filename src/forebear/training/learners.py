@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from forebear.data.corpus.subset import Subset
 from forebear.data.io.workers import cpu_count
@@ -21,6 +22,8 @@ from forebear.statistical.lbfgs import LBFGSOptimizer
 from forebear.statistical.linear import LinearModel
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.training.settings import Recipe
+
+BENCHMARK_STEPS = 3  # timed, and discarded
 
 # --- Protocol ---
 
@@ -44,10 +47,6 @@ class Learner(Protocol):
         """Initializes the weights from the seed."""
         ...
 
-    def time_step(self, batch: Batch) -> float:
-        """Seconds of a step, measured on steps that are discarded; may also tune the number of threads."""
-        ...
-
     def resolved_settings(self) -> dict[str, Any]:
         """Settings that the recipe left open, as chosen here: with them a run can be repeated exactly."""
         ...
@@ -59,6 +58,16 @@ class Learner(Protocol):
     def load(self, folder: Path) -> None: ...
 
     # Optional methods.
+
+    def time_step(self, batch: Batch) -> float:
+        """Seconds of a step, measured on steps that are discarded; may also tune the number of threads."""
+        seconds = min(self._time_one_step(batch) for _ in range(BENCHMARK_STEPS))  # the first may have to be compiled
+        return max(seconds, math.ulp(1.0))
+
+    def _time_one_step(self, batch: Batch) -> float:
+        began = time.monotonic()
+        self.step(batch, 0, 0.0)
+        return time.monotonic() - began
 
     def prepass(self, objective: Objective, source: Any) -> None:
         """Gathers statistics of all of the text before training, if needed."""
@@ -115,16 +124,12 @@ class CountingLearner(Learner):
         return {}
 
     def save(self, folder: Path) -> None:
-        from safetensors.numpy import save_file
-
         if isinstance(self.model, NgramModel):
             self.model.save(folder / WEIGHTS_FILE)
         else:
             save_file(self.model.arrays(), folder / WEIGHTS_FILE)
 
     def load(self, folder: Path) -> None:
-        from safetensors.numpy import load_file
-
         self.model.load(load_file(folder / WEIGHTS_FILE))
 
 
@@ -157,7 +162,9 @@ class CRFLearner(CountingLearner):
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         problem, search = self._problem_and_search(batch)
         loss = search.value
-        self.ended = not search.step() or self._has_converged(search)
+        is_stuck = not search.step()
+        is_flat = np.linalg.norm(search.slope) <= FLAT_GRADIENT * max(1.0, float(np.linalg.norm(search.point)))
+        self.ended = is_stuck or bool(is_flat) or search.recent_decrease() < STILL * abs(search.value)
         self.model.set_weights(search.point)
         return {"tag": loss / max(1, len(problem.gold_labels))}
 
@@ -165,18 +172,16 @@ class CRFLearner(CountingLearner):
         if self._problem is None:
             self._problem = self.model.make_problem(batch.inputs, batch.targets["tag"], self.threads)
         if self._search is None:
-            options: dict[str, Any] = {"memory": LBFGS_HISTORY, "l1": self.model.l1, "state": self._state}
-            options["curvature"] = self._problem.curvature
-            self._search, self._state = (
-                LBFGSOptimizer(self._problem.objective, np.zeros(self._problem.size), **options),
-                None,
+            self._search = LBFGSOptimizer(
+                self._problem.objective,
+                np.zeros(self._problem.size),
+                memory=LBFGS_HISTORY,
+                l1=self.model.l1,
+                state=self._state,
+                curvature=self._problem.curvature,
             )
+            self._state = None
         return self._problem, self._search
-
-    @staticmethod
-    def _has_converged(search: LBFGSOptimizer) -> bool:
-        is_flat = np.linalg.norm(search.slope) <= FLAT_GRADIENT * max(1.0, float(np.linalg.norm(search.point)))
-        return bool(is_flat) or search.recent_decrease() < STILL * abs(search.value)
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """No loss: the model is evaluated by its predictions."""
@@ -184,23 +189,18 @@ class CRFLearner(CountingLearner):
 
     def time_step(self, batch: Batch) -> float:
         """Seconds of one evaluation of the objective; a step is hardly more."""
-        self._problem_and_search(batch)
+        problem, _ = self._problem_and_search(batch)
         began = time.monotonic()
-        assert self._problem is not None
-        self._problem.objective(np.zeros(self._problem.size))
+        problem.objective(np.zeros(problem.size))
         return time.monotonic() - began
 
     def save(self, folder: Path) -> None:
-        from safetensors.numpy import save_file
-
         assert self._search is not None
         save_file(self.model.arrays(), folder / WEIGHTS_FILE)
         state = self._search.arrays() | {"ended": np.array([self.ended])}
         save_file({name: np.ascontiguousarray(array) for name, array in state.items()}, folder / LEARNER_STATE_FILE)
 
     def load(self, folder: Path) -> None:
-        from safetensors.numpy import load_file
-
         self._search, self._state = None, load_file(folder / LEARNER_STATE_FILE)
         self.ended = bool(self._state.pop("ended")[0])
         self.model.load(load_file(folder / WEIGHTS_FILE))
@@ -248,24 +248,12 @@ class EMLearner(CountingLearner):
             self.model.update()
             self.notes.append("time was up before all text was seen once: it learned from a part of it (--time)")
 
-    def time_step(self, batch: Batch) -> float:
-        seconds = math.inf
-        for _ in range(2):  # the first may have to be compiled
-            began = time.monotonic()
-            self.step(batch, 0, 1.0)
-            seconds = min(seconds, time.monotonic() - began)
-        return max(seconds, math.ulp(1.0))
-
     def save(self, folder: Path) -> None:
-        from safetensors.numpy import save_file
-
         super().save(folder)
         if self.model.has_expectations:  # else an epoch has just ended
             save_file(self.model.training_state(), folder / LEARNER_STATE_FILE)
 
     def load(self, folder: Path) -> None:
-        from safetensors.numpy import load_file
-
         super().load(folder)
         if (folder / LEARNER_STATE_FILE).exists():
             self.model.load_training_state(load_file(folder / LEARNER_STATE_FILE))
@@ -285,19 +273,14 @@ class LinearLearner(CountingLearner):
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         limit = self.recipe.time if self.recipe.time is not None else MAX_FIT_SECONDS
-        fitted = self.model.fit(batch.inputs, batch.targets, weights=self._weights(batch), seconds=limit)
+        labels, weights = batch.targets.get("label"), None
+        if self.weights is not None and labels is not None and labels.ndim == 1:
+            weights = np.where(is_supervised(labels), np.array(self.weights)[np.maximum(labels, 0)], 0.0)
+        fitted = self.model.fit(batch.inputs, batch.targets, weights=weights, seconds=limit)
         if fitted.stop_reason == "time":
-            message = (
-                f"after {limit:,.0f} s the best weights were not found yet: the best so far are kept; --time gives more"
-            )
-            self.notes.append(message)
+            subject = f"after {limit:,.0f} s the best weights were not found yet"
+            self.notes.append(f"{subject}: the best so far are kept; --time gives more")
         return {self.model.heads[0]: fitted.loss}
-
-    def _weights(self, batch: Batch) -> np.ndarray | None:
-        if self.weights is None or "label" not in batch.targets or batch.targets["label"].ndim > 1:
-            return None
-        labels = batch.targets["label"]
-        return np.where(is_supervised(labels), np.array(self.weights)[np.maximum(labels, 0)], 0.0)
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """No loss: the model is evaluated by its predictions."""
@@ -305,8 +288,6 @@ class LinearLearner(CountingLearner):
 
 
 # --- Word vectors: compiled loops update the rows of tables in place ---
-
-NUM_TIMED_STEPS = 3  # the first may have to be compiled
 
 
 class EmbeddingLearner(Learner):
@@ -350,27 +331,15 @@ class EmbeddingLearner(Learner):
             name: total / max(1, count) * num_supervised for name, num_supervised in batch.supervised_counts().items()
         }
 
-    def time_step(self, batch: Batch) -> float:
-        seconds = []
-        for number in range(NUM_TIMED_STEPS):  # the first may have to be compiled
-            began = time.monotonic()
-            self.step(batch, number, 1.0)
-            seconds.append(time.monotonic() - began)
-        return max(min(seconds), math.ulp(1.0))
-
     def resolved_settings(self) -> dict[str, Any]:
         return {"threads": self.threads}
 
     def save(self, folder: Path) -> None:
-        from safetensors.numpy import save_file
-
         save_file(self.model.arrays(), folder / WEIGHTS_FILE)
         if training_state := self.model.training_state():
             save_file(training_state, folder / LEARNER_STATE_FILE)
 
     def load(self, folder: Path) -> None:
-        from safetensors.numpy import load_file
-
         self.model.load(load_file(folder / WEIGHTS_FILE))
         if self.model.training_state():
             self.model.load_training_state(load_file(folder / LEARNER_STATE_FILE))

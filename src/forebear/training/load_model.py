@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from safetensors.numpy import load_file
 
 from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.io.atomic import cache_folder
@@ -23,7 +27,7 @@ from forebear.statistical.ngram.language_model import NgramModel
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import Task
 from forebear.training.adaptation import Adaptation
-from forebear.training.learners import Learner
+from forebear.training.learners import CountingLearner, CRFLearner, EmbeddingLearner, EMLearner, Learner, LinearLearner
 from forebear.training.run_folder import RunFolder
 from forebear.training.settings import Recipe
 
@@ -42,16 +46,10 @@ def learner_for(
     """The learner that pre-trains this model, from random weights or from `initial_tensors`."""
     network = spec.build(tokenizer)
     if spec.counts_again:
-        from forebear.training.learners import EMLearner
-
         return EMLearner(network, recipe)
     if spec.learning == "counting":
-        from forebear.training.learners import CountingLearner
-
         return CountingLearner(network, recipe)
     if spec.learning == "sweeping":
-        from forebear.training.learners import EmbeddingLearner
-
         return EmbeddingLearner(network, recipe, initial_tensors)
     from forebear.training.gradient import GradientLearner, choose_device
 
@@ -73,13 +71,8 @@ def load_model(
 ) -> Any:
     """The network of a model with saved weights, strictly matched; with all its heads, or only those named."""
     network = spec.build(tokenizer)
-    if spec.learning == "counting":
-        from safetensors.numpy import load_file
-
-        network.load(load_file(weights))
-        return network
-    if spec.learning == "sweeping":
-        network.load(map_safetensors(weights)[1])
+    if spec.learning in ("counting", "sweeping"):
+        network.load(load_file(weights) if spec.learning == "counting" else map_safetensors(weights)[1])
         return network
     if heads is not None:
         network = network.with_heads(heads)
@@ -88,14 +81,14 @@ def load_model(
 
 def load_torch_weights(network: Any, weights: Path, quantized: bool) -> Any:
     """Loads weights into a network; `quantized` weights are int8."""
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file as load_tensors
 
     if quantized:
         from forebear.nn.quantized import quantize_layers
 
         quantize_layers(network.encoder)
     with deferred_interrupts():  # torch reports one that arrives within it as a corrupt file: a ValueError
-        tensors = load_file(weights)
+        tensors = load_tensors(weights)
     return network.load(tensors, file=str(weights)).eval()
 
 
@@ -114,23 +107,14 @@ def task_learner(
 ) -> Learner:
     """The learner of a task; `pretrained` are the tensors of the pre-trained run."""
     if spec.learning == "counting":
-        if uses_full_batch(spec, task):
-            from forebear.training.learners import CRFLearner
-
-            return CRFLearner(build_linear_model(spec, tokenizer, task, adaptation), recipe)
-        from forebear.training.learners import LinearLearner
-
-        return LinearLearner(build_linear_model(spec, tokenizer, task, adaptation), recipe, label_weights)
+        model = build_linear_model(spec, tokenizer, task, adaptation)
+        full_batch = uses_full_batch(spec, task)
+        return CRFLearner(model, recipe) if full_batch else LinearLearner(model, recipe, label_weights)
     from forebear.training.gradient import GradientLearner, choose_device
 
     model = build_task_model(spec, tokenizer, task, adaptation, label_weights)
-    return GradientLearner(
-        model,
-        recipe,
-        choose_device(recipe),
-        select_pretrained_tensors(pretrained or {}, model),
-        adaptation.lr_scales(model),
-    )
+    initial_tensors = select_pretrained_tensors(pretrained or {}, model)
+    return GradientLearner(model, recipe, choose_device(recipe), initial_tensors, adaptation.lr_scales(model))
 
 
 def uses_full_batch(spec: ModelSpec, task: Task) -> bool:
@@ -153,39 +137,15 @@ def build_task_model(
 def select_pretrained_tensors(pretrained: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
     """The tensors of a pre-trained run that fit the parameters of this model, under their names there."""
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    encoder_tensors = {name: tensor for name, tensor in pretrained.items() if name.startswith("encoder.")}
-    inner_tensors = {
-        f"encoder.inner.{name.removeprefix('encoder.')}": tensor for name, tensor in encoder_tensors.items()
-    }
-    encoder_tensors = (
-        encoder_tensors if not shapes.keys() & inner_tensors.keys() else inner_tensors
-    )  # a task encoder wraps it
-    matches = {name: tensor for name, tensor in encoder_tensors.items() if shapes.get(name) == tuple(tensor.shape)}
+    candidates = {name: tensor for name, tensor in pretrained.items() if name.startswith("encoder.")}
+    inner_tensors = {name.replace("encoder.", "encoder.inner.", 1): tensor for name, tensor in candidates.items()}
+    if shapes.keys() & inner_tensors.keys():  # a task encoder wraps it
+        candidates = inner_tensors
     for name, tensor in pretrained.items():
         if name.startswith(POOLER_PREFIX):
-            for head in ("label", "choice"):
-                target_name = f"heads.{head}.pool.{name.removeprefix(POOLER_PREFIX)}"
-                matches |= {target_name: tensor} if shapes.get(target_name) == tuple(tensor.shape) else {}
-    return matches
-
-
-def load_task_model(
-    spec: ModelSpec,
-    tokenizer: Tokenizer,
-    task: Task,
-    adaptation: Adaptation,
-    weights: Path,
-    *,
-    quantized: bool = False,
-) -> Any:
-    """The network of an adapted run with its saved weights, strictly matched."""
-    if spec.learning == "counting":
-        from safetensors.numpy import load_file
-
-        model = build_linear_model(spec, tokenizer, task, adaptation)
-        model.load(load_file(weights))
-        return model
-    return load_torch_weights(build_task_model(spec, tokenizer, task, adaptation), weights, quantized)
+            part = name.removeprefix(POOLER_PREFIX)
+            candidates |= {f"heads.{head}.pool.{part}": tensor for head in ("label", "choice")}
+    return {name: tensor for name, tensor in candidates.items() if shapes.get(name) == tuple(tensor.shape)}
 
 
 def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
@@ -204,27 +164,20 @@ def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adapta
         order=max_order if spec.order is None else min(spec.order, max_order),
         pairs=pairs,
         skipped=tokenizer.special_ids - {tokenizer.unk_id},
-        shapes=word_shapes(map(tokenizer.id_to_token, range(tokenizer.vocab_size)))
-        if kind in ("tag", "span")
-        else None,
+        shapes=word_shapes(tokenizer.vocabulary()) if kind in ("tag", "span") else None,
     )
 
 
 def balanced_label_weights(task: Task, examples: Sequence[Any]) -> tuple[float, ...] | None:
     """Class weights that balance the labels; None for tasks without labels."""
-    from collections import Counter
-
     labels = task.labels
     if not labels:
         return None
-    counts = Counter(label for example in examples for label in _labels(example.label))
+    label_sets = [e.label if isinstance(e.label, tuple) else (str(e.label),) for e in examples]
+    counts = Counter(chain.from_iterable(label_sets))
     if task.kind == "several":  # for each label: negatives per positive
         return tuple((len(examples) - counts[label]) / max(1, counts[label]) for label in labels)
     return tuple(len(examples) / (len(labels) * max(1, counts[label])) for label in labels)
-
-
-def _labels(label: Any) -> tuple[str, ...]:
-    return label if isinstance(label, tuple) else (str(label),)
 
 
 def load_run_model(folder: RunFolder) -> tuple[Any, list[str]]:
@@ -233,10 +186,14 @@ def load_run_model(folder: RunFolder) -> tuple[Any, list[str]]:
     if spec.learning == "counting" and task is None:
         return load_counted_model(folder)
     weights, notes = folder.verified_weights()
-    if task is not None:
-        network = load_task_model(spec, folder.tokenizer, task, folder.adaptation, weights, quantized=is_quantized)
-    else:
+    if task is None:
         network = load_model(spec, folder.tokenizers, weights, folder.metadata.get("heads"), quantized=is_quantized)
+    elif spec.learning == "counting":
+        network = build_linear_model(spec, folder.tokenizer, task, folder.adaptation)
+        network.load(load_file(weights))
+    else:
+        network = build_task_model(spec, folder.tokenizer, task, folder.adaptation)
+        network = load_torch_weights(network, weights, is_quantized)
     return network, notes
 
 
@@ -247,26 +204,21 @@ NGRAM_STORE_FILE = "ngrams.table"
 
 def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
     """The network of a counting run, and notes for the user."""
-    network, weights_entry, file = (
-        folder.spec.build(folder.tokenizer),
-        folder.metadata.get("weights"),
-        folder.path / NGRAM_STORE_FILE,
-    )
+    network, file = folder.spec.build(folder.tokenizer), folder.path / NGRAM_STORE_FILE
     if not isinstance(network, NgramModel):
         weights, notes = folder.verified_weights()
         return load_model(folder.spec, folder.tokenizer, weights), notes
-    notes: list[str] = []
+    weights_entry, notes = folder.metadata.get("weights"), []
     if folder.metadata["state"] in ("training", "interrupted"):
-        progress = (
-            f"counting stopped at step {weights_entry['step']:,}" if weights_entry else "counting was not finished"
-        )
-        notes.append(
-            f"{progress}: it knows the text up to there alone (forebear pretrain --resume {folder.path} goes on)"
-        )
+        step = f"stopped at step {weights_entry['step']:,}" if weights_entry else "was not finished"
+        command = f"forebear pretrain --resume {folder.path} goes on"
+        notes.append(f"counting {step}: it knows the text up to there alone ({command})")
     if weights_entry is not None and file.exists():
         try:
             table = NgramStore.open(file, weights_entry["sha256"])
-            _verify_once(table, file)
+            if not _verification_mark(file).exists():  # reading all of it takes long: once for this very file
+                table.verify()
+                _mark_verified(file)
             network.use_store(table, lambda: _memory_map_weights(folder))
         except ForebearError as error:
             notes.append(f"{file} {error.message}: it is made again")
@@ -309,13 +261,6 @@ def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
             file.unlink(missing_ok=True)  # left by an earlier model
     except OSError:
         network.place = None
-
-
-def _verify_once(store: NgramStore, file: Path) -> None:
-    """Verifies a table unless this very file was verified before: reading all of it takes long."""
-    if not _verification_mark(file).exists():
-        store.verify()
-        _mark_verified(file)
 
 
 def _mark_verified(file: Path) -> None:

@@ -54,33 +54,22 @@ def library_versions() -> dict[str, str]:
     """Versions of everything that can change a result."""
     versions = {"forebear": __version__, "python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 
 def hardware_info() -> dict[str, Any]:
-    hardware: dict[str, Any] = {
-        "processor": _processor(),
-        "cores": cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        processor = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    hardware = {"processor": processor, "cores": cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
     if "torch" in sys.modules:
         import torch
 
         if torch.cuda.is_available():
             hardware["gpu"] = torch.cuda.get_device_name()
     return hardware
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 FORMAT = "forebear-run/1"
@@ -124,9 +113,8 @@ class RunFolder:
             "hardware": hardware_info(),
             "state": "begun",
         }
-        run = cls(
-            path, {"format": FORMAT, **metadata, **{name: defaults[name] for name in defaults if name not in metadata}}
-        )
+        missing = {name: value for name, value in defaults.items() if name not in metadata}
+        run = cls(path, {"format": FORMAT, **metadata, **missing})
         with explain_disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             with run.lock():
@@ -154,12 +142,11 @@ class RunFolder:
         except FileNotFoundError as error:
             raise InputError(f"is no run: it has no {RUN_FILE}", file=path, hint=hint) from error
         except (OSError, ValueError) as error:
-            raise ForebearError(
-                f"cannot be read: {error}", file=path / RUN_FILE, hint="restore it from a copy"
-            ) from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            found_format = content.get("format") if isinstance(content, dict) else None
-            raise InputError(f"a run of format {found_format!r}; this version reads {FORMAT!r}", file=path, hint=hint)
+            message = f"cannot be read: {error}"
+            raise ForebearError(message, file=path / RUN_FILE, hint="restore it from a copy") from error
+        run_format = content.get("format") if isinstance(content, dict) else None
+        if run_format != FORMAT:
+            raise InputError(f"a run of format {run_format!r}; this version reads {FORMAT!r}", file=path, hint=hint)
         return cls(path, content)
 
     def save(self) -> None:
@@ -204,7 +191,6 @@ class RunFolder:
 
     @cached_property
     def tokenizer_pair(self) -> TokenizerPair:
-        """Source and target tokenizer of a translation model."""
         return TokenizerPair.load(self.path)
 
     @property
@@ -262,21 +248,18 @@ class RunFolder:
     def verified_weights(self) -> tuple[Path, list[str]]:
         """The verified weights file, falling back to the newest valid checkpoint, and notes for the user."""
         path, entry = self.path / WEIGHTS_FILE, self.metadata.get("weights")
-        notes: list[str] = []
-        if entry is not None:
-            if path.is_file() and path.stat().st_size == entry["bytes"] and file_digest(path) == entry["sha256"]:
-                return path, notes
-            notes.append(f"{path} is missing or not what was written")
-        checkpoint, checkpoint_notes = self.checkpoints.newest_valid()
+        size = path.stat().st_size if path.is_file() else -1
+        if entry is not None and size == entry["bytes"] and file_digest(path) == entry["sha256"]:
+            return path, []
+        damage = "is missing or not what was written"
+        checkpoint, notes = self.checkpoints.newest_valid()
         if checkpoint is not None:
-            fallback = "" if entry is None else f": used the checkpoint of step {checkpoint.step:,} instead"
-            return checkpoint.folder / WEIGHTS_FILE, [note + fallback for note in notes] + checkpoint_notes
-        if notes:
-            raise ForebearError(
-                "is missing or not what was written, and there is no checkpoint to fall back to",
-                file=path,
-                hint="restore it from a copy, or train again",
-            )
+            if entry is not None:
+                notes.insert(0, f"{path} {damage}: used the checkpoint of step {checkpoint.step:,} instead")
+            return checkpoint.folder / WEIGHTS_FILE, notes
+        if entry is not None:
+            message = f"{damage}, and there is no checkpoint to fall back to"
+            raise ForebearError(message, file=path, hint="restore it from a copy, or train again")
         hint = f"train it with: {self.resume_command}"
         raise InputError("has learned nothing yet: there is no checkpoint", file=self.path, hint=hint)
 
@@ -322,11 +305,7 @@ def _rounded_for_json(value: Any) -> Any:
 # --- List of runs ---
 
 MAX_SEARCH_DEPTH = 4  # levels of folders that are searched
-RUN_REMAINS = (
-    CHECKPOINTS_FOLDER,
-    METRICS_FILE,
-    "tokenizer.json",
-)  # two of these identify a broken run without run.json
+RUN_REMAINS = (CHECKPOINTS_FOLDER, METRICS_FILE, "tokenizer.json")  # two identify a broken run without run.json
 
 
 @dataclass(frozen=True)
@@ -354,15 +333,19 @@ def list_runs(folder: str | os.PathLike[str]) -> list[RunSummary]:
     root = Path(folder)
     if not root.is_dir():
         message = "is no folder" if root.exists() else "there is no such folder"
-        raise InputError(
-            message, file=root, hint="name the folder your runs are in; forebear pretrain makes them in runs/"
-        )
-    summaries = sorted(
-        (_summarize_path(run_path) for run_path in _find_run_folders(root, MAX_SEARCH_DEPTH)),
-        key=lambda summary: summary.folder,
-    )
-    summaries.sort(key=lambda summary: summary.began, reverse=True)
-    return sorted(summaries, key=lambda summary: summary.state == "broken")
+        hint = "name the folder your runs are in; forebear pretrain makes them in runs/"
+        raise InputError(message, file=root, hint=hint)
+    summaries = []
+    for path in _find_run_folders(root, MAX_SEARCH_DEPTH):
+        try:
+            summaries.append(_summarize_run(RunFolder.open(path)))
+        except ForebearError as error:
+            summaries.append(RunSummary(str(path), "broken", reason=error.message))
+        except (KeyError, TypeError, AttributeError) as error:
+            reason = f"{RUN_FILE} is not what it should be: {error!r}"
+            summaries.append(RunSummary(str(path), "broken", reason=reason))
+    summaries.sort(key=lambda summary: summary.folder)
+    return sorted(summaries, key=lambda summary: (summary.state != "broken", summary.began), reverse=True)
 
 
 def _find_run_folders(folder: Path, depth: int) -> Iterator[Path]:
@@ -379,33 +362,28 @@ def _find_run_folders(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _find_run_folders(folder / name, depth - 1)
 
 
-def _summarize_path(path: Path) -> RunSummary:
-    try:
-        return _summarize_run(RunFolder.open(path))
-    except ForebearError as error:
-        return RunSummary(str(path), "broken", reason=error.message)
-    except (KeyError, TypeError, AttributeError) as error:
-        return RunSummary(str(path), "broken", reason=f"{RUN_FILE} is not what it should be: {error!r}")
-
-
 def _summarize_run(run: RunFolder) -> RunSummary:
-    metadata = run.metadata
+    metadata, state = run.metadata, run.metadata["state"]
+    if run.is_training:
+        state = "running"
+    elif state in ("training", "trained"):  # a killed process could not record that
+        state = "interrupted"
     last_line: dict[str, Any] = next(iter(deque(MetricsLog(run.path / METRICS_FILE).read_lines(), maxlen=1)), {})
+    latest = metadata if run.is_finished else metadata | last_line
     held_out = metadata.get("metrics", {}).get("held_out", {})
-    total_steps = (metadata.get("pace") or {}).get("total") or metadata.get("recipe", {}).get("steps")
     modified = datetime.fromtimestamp((run.path / RUN_FILE).stat().st_mtime, UTC)
     return RunSummary(
         folder=str(run.path),
-        state=_current_state(run),
+        state=state,
         milestone=metadata["milestone"],
         size=metadata.get("size") or "",
-        step=metadata.get("step") if run.is_finished else last_line.get("step", metadata.get("step")),
-        steps=total_steps,
+        step=latest.get("step"),
+        steps=(metadata.get("pace") or {}).get("total") or metadata.get("recipe", {}).get("steps"),
         bits_per_byte=None if held_out.get("pseudo") else held_out.get("bits_per_byte"),
         found=held_out.get("accuracy"),
         task=None if run.task is None else run.task.name,
         score=_headline_score(run),
-        seconds=metadata.get("seconds") if run.is_finished else last_line.get("seconds", metadata.get("seconds")),
+        seconds=latest.get("seconds"),
         parameters=metadata.get("parameters"),
         began=metadata.get("began") or modified.isoformat(timespec="seconds"),
         reason=metadata.get("failure", "") if metadata["state"] == "failed" else "",
@@ -418,13 +396,5 @@ def _headline_score(run: RunFolder) -> tuple[str, float] | None:
         return "BLEU", held_out["bleu"]
     if held_out.get("told_apart") is not None:
         return "told apart", held_out["told_apart"]
-    task_metrics = metrics.get("test", metrics.get("dev")) if run.task is not None else None
-    return None if task_metrics is None or run.task is None else (run.task.score, task_metrics[run.task.score])
-
-
-def _current_state(run: RunFolder) -> str:
-    """The state in run.json, corrected by whether a process is training: a killed process could not record that."""
-    if run.is_training:
-        return "running"
-    state = run.metadata["state"]
-    return "interrupted" if state in ("training", "trained") else state
+    task, task_metrics = run.task, metrics.get("test", metrics.get("dev"))
+    return None if task is None or task_metrics is None else (task.score, task_metrics[task.score])

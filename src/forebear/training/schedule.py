@@ -34,27 +34,20 @@ class Schedule:
     def for_recipe(
         cls, recipe: Recipe, steps_per_epoch: int, seconds_per_step: float, tokens_per_step: int | None = None
     ) -> Schedule:
-        """The pace for this recipe where an epoch has so many steps and a step takes so many seconds.
-
-        A step may have fewer tokens than a batch could: rows are whole.
-        """
-        total = None
-        if recipe.steps is not None:
-            total = recipe.steps
-        elif recipe.tokens is not None:
+        """The schedule of a recipe. A step may have fewer tokens than a batch could: rows are whole."""
+        total, fall, cooldown = recipe.steps, recipe.fall, recipe.cooldown
+        if recipe.tokens is not None:
             total = max(1, round(recipe.tokens / (tokens_per_step or recipe.batch)))
         elif recipe.epochs is not None:
             total = max(1, round(recipe.epochs * steps_per_epoch))
         guess = total or max(1, round((recipe.time or 0) / max(seconds_per_step, 1e-9)))
-        default_warmup = max(
-            guess // 10, min(MIN_WARMUP, guess // 2)
-        )  # measured on a busy machine, a guess may be far too low
-        warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, default_warmup)
-        fall, cooldown = recipe.fall, recipe.cooldown
+        # Measured on a busy machine, a guess may be far too low.
+        default_warmup = min(WARMUP, max(guess // 10, min(MIN_WARMUP, guess // 2)))
         if total is None:  # speed must be measured before the cooldown
             cooldown = min(cooldown, MAX_COOLDOWN)
-        if fall is None and total is not None and recipe.schedule != "root":
-            fall = round(total * (1 - recipe.cooldown))
+        elif fall is None and recipe.schedule != "root":
+            fall = round(total * (1 - cooldown))
+        warmup = default_warmup if recipe.warmup is None else recipe.warmup
         return cls(warmup, total, fall, recipe.time, cooldown, recipe.schedule)
 
     def fix_total_steps(self, step: int, seconds: float) -> None:

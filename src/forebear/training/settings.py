@@ -15,28 +15,11 @@ from forebear.settings.units import parse_count, parse_duration
 
 MIN_MEMORY = 1 << 20  # bytes; less is probably a missing unit
 BUDGETS = ("time", "steps", "tokens", "epochs")
-GRADIENT_SETTINGS = (
-    "accumulate",
-    "rate",
-    "warmup",
-    "schedule",
-    "fall",
-    "cooldown",
-    "decay",
-    "memory",
-    "clip",
-    "patience",
-)
-GRADIENT_SETTINGS += ("device", "precision")  # of no effect on counting models
-TORCH_SETTINGS = (
-    "accumulate",
-    "decay",
-    "memory",
-    "clip",
-    "patience",
-    "device",
-    "precision",
-)  # of no effect on word vectors
+# Of no effect on counting models, and on word vectors.
+GRADIENT_SETTINGS = tuple("accumulate rate warmup schedule fall cooldown decay memory clip patience".split())
+GRADIENT_SETTINGS += ("device", "precision")
+TORCH_SETTINGS = ("accumulate", "decay", "memory", "clip", "patience", "device", "precision")
+POSITIVE_SETTINGS = "batch accumulate rate clip evaluate_every patience keep threads max_memory".split()
 
 
 @dataclass(frozen=True)
@@ -77,18 +60,7 @@ class Recipe:
         if len(budgets) > 1:
             flags = " and ".join(f"--{name}" for name in budgets)
             raise InputError(f"{flags} contradict each other", hint="give one of --time, --steps, --tokens, --epochs")
-        for name in (
-            *BUDGETS,
-            "batch",
-            "accumulate",
-            "rate",
-            "clip",
-            "evaluate_every",
-            "patience",
-            "keep",
-            "threads",
-            "max_memory",
-        ):
+        for name in (*BUDGETS, *POSITIVE_SETTINGS):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{_flag_name(name)} is {value}", hint="give a number above 0")
@@ -137,8 +109,9 @@ def _parse_value(name: str, field_type: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise InputError(f"{_flag_name(name)} is {value!r}", hint="give true or false")
         return value
+    not_a_number = InputError(f"{_flag_name(name)} is {value!r}", hint="give a number")
     if isinstance(value, bool) or ("str" not in field_type and not isinstance(value, str | int | float)):
-        raise InputError(f"{_flag_name(name)} is {value!r}", hint="give a number")
+        raise not_a_number
     if "int" in field_type:
         number = parse_count(value, name)
         if name == "max_memory" and isinstance(value, str) and 0 < number < MIN_MEMORY:
@@ -150,7 +123,7 @@ def _parse_value(name: str, field_type: str, value: Any) -> Any:
         try:
             return float(value)
         except ValueError as error:
-            raise InputError(f"{_flag_name(name)} is {value!r}", hint="give a number") from error
+            raise not_a_number from error
     return str(value)
 
 

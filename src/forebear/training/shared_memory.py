@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -19,35 +19,32 @@ from forebear.training.worker_processes import PipeConnection, WorkerPool
 
 ALIGNMENT = 16  # numbers that a processor may load at once: tensors and slices begin at a multiple of them
 
-Shapes = Mapping[str, tuple[int, ...]]
-
 
 class SharedMemorySync:
     """Weights and gradients of the processes of one machine, on its processor; see `GradientSync`."""
 
     def __init__(self, connection: WorkerPool | PipeConnection, learner: GradientLearner) -> None:
         self.connection, self.learner = connection, learner
-        shapes = {name: tuple(parameter.shape) for name, parameter in learner.model.named_parameters()}
-        trainable = {
-            name: shapes[name] for name, parameter in learner.model.named_parameters() if parameter.requires_grad
-        }
-        sections = [shapes, *[trainable] * (2 + connection.size)]
-        num_bytes = 4 * sum(_section_size(section) for section in sections)
-        handle = self._open_memory(num_bytes)
+        parameters = dict(learner.model.named_parameters())
+        trainable = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
+        sections = [parameters, *[trainable] * (2 + connection.size)]
+        num_bytes = 4 * sum(_aligned_size(tensor) for section in sections for tensor in section.values())
+        if isinstance(connection, PipeConnection):
+            handle = connection.receive_file()
+        else:
+            handle = os.memfd_create("forebear")  # without a name: it is gone when the last process is
+            os.ftruncate(handle, num_bytes)
+            connection.send_file(handle)
         numbers = torch.frombuffer(mmap.mmap(handle, num_bytes), dtype=torch.float32)
         os.close(handle)  # the mapping stays
-        views = [dict(_tensor_views(section, part)) for section, part in _split_sections(numbers, sections)]
-        self.weights, self.means, self.squares = views[:3]
-        self.process_gradients = views[3:]  # of each process
-
-    def _open_memory(self, num_bytes: int) -> int:
-        """The memory as a file without a name: it is gone when the last process is."""
-        if isinstance(self.connection, PipeConnection):
-            return self.connection.receive_file()
-        handle = os.memfd_create("forebear")
-        os.ftruncate(handle, num_bytes)
-        self.connection.send_file(handle)
-        return handle
+        views: list[dict[str, Tensor]] = []
+        start = 0
+        for section in sections:
+            views.append({})
+            for name, tensor in section.items():
+                views[-1][name] = numbers[start : start + tensor.numel()].view(tensor.shape)
+                start += _aligned_size(tensor)
+        self.weights, self.means, self.squares, *self.process_gradients = views  # gradients of each process
 
     def sync_state(self) -> None:
         """Gives all processes the weights and the optimizer state of the leader."""
@@ -61,20 +58,15 @@ class SharedMemorySync:
         state["exp_avg"], state["exp_avg_sq"] = dict(self.means), dict(self.squares)
         if is_leader:
             learner.optimizer.load(leader_state)
-        steps = self.connection.all_merge(
-            {name: float(count) for name, count in state["step"].items()}, lambda processes: processes[0]
-        )
+        counts = {name: float(count) for name, count in state["step"].items()}
+        counts = self.connection.all_merge(counts, lambda processes: processes[0])
         for name, count in state["step"].items():
-            count.fill_(steps[name])
-        self._build_slice_optimizer(learner.optimizer)
-
-    def _build_slice_optimizer(self, optimizer: AdamW) -> None:
-        """An optimizer for our slice; it shares its step counts with that of all parameters, which is saved."""
-        recipe, shares = self.learner.recipe, self.learner.lr_scales
-        weights = self._slices({name: self.weights[name] for name in optimizer.parameters})
-        self.slice_optimizer = AdamW(weights, decay=recipe.decay, memory=recipe.memory, lr_scales=shares)
+            count.fill_(counts[name])
+        # An optimizer for our slice; it shares its step counts with that of all parameters, which is saved.
+        recipe, weights = learner.recipe, self._slices({name: self.weights[name] for name in state["step"]})
+        self.slice_optimizer = AdamW(weights, decay=recipe.decay, memory=recipe.memory, lr_scales=learner.lr_scales)
         self.slice_optimizer.state = {
-            "step": {name: optimizer.state["step"][name] for name in weights},
+            "step": {name: state["step"][name] for name in weights},
             "exp_avg": self._slices(self.means),
             "exp_avg_sq": self._slices(self.squares),
         }
@@ -138,27 +130,5 @@ class SharedMemorySync:
         """Every process has everything already."""
 
 
-# --- Layout of the shared memory ---
-
-
-def _section_size(shapes: Shapes) -> int:
-    return sum(_aligned_size(shape) for shape in shapes.values())
-
-
-def _aligned_size(shape: tuple[int, ...]) -> int:
-    return -(-torch.Size(shape).numel() // ALIGNMENT) * ALIGNMENT
-
-
-def _split_sections(numbers: Tensor, sections: Sequence[Shapes]) -> Iterator[tuple[Shapes, Tensor]]:
-    start = 0
-    for section in sections:
-        stop = start + _section_size(section)
-        yield section, numbers[start:stop]
-        start = stop
-
-
-def _tensor_views(shapes: Shapes, numbers: Tensor) -> Iterator[tuple[str, Tensor]]:
-    start = 0
-    for name, shape in shapes.items():
-        yield name, numbers[start : start + torch.Size(shape).numel()].view(shape)
-        start += _aligned_size(shape)
+def _aligned_size(tensor: Tensor) -> int:
+    return -(-tensor.numel() // ALIGNMENT) * ALIGNMENT

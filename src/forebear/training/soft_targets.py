@@ -80,12 +80,10 @@ class DistillationObjective:
         batch = self.inner.batch(source, size, key)
         if source is not self.train_source:
             return batch
-        targets = {
-            name + TEACHER_TARGET if name in self.mixed_targets else name: target
-            for name, target in batch.targets.items()
-        }
-        placeholder = {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.layer_targets}
-        return replace(batch, targets=targets | placeholder, weights={**batch.weights, **self.weights})
+        names = {name: name + TEACHER_TARGET for name in self.mixed_targets}
+        targets = {names.get(name, name): target for name, target in batch.targets.items()}
+        targets |= {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.layer_targets}
+        return replace(batch, targets=targets, weights={**batch.weights, **self.weights})
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +103,14 @@ class Teacher:
         (E, labels); (E, choices) and (B, positions), padded with -inf; (T, tags), NaN where no word begins. For answer
         spans, whose positions are tokens, teacher and student read the same rows.
         """
-        if "start" in rows.targets:
-            logits = predict_logits(self.model, rows, progress)
-            return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name]) for name in ("start", "end")}
-        teacher_rows = self.task.encode(examples, self.tokenizer, self.input_format)
+        teacher_rows = rows
+        if "start" not in rows.targets:
+            teacher_rows = self.task.encode(examples, self.tokenizer, self.input_format)
         logits = predict_logits(self.model, teacher_rows, progress)
         if "tag" in rows.targets:
             answers = self.task.predictions(examples, teacher_rows, logits)  # with a CRF: the marginals of each word
             return {f"tag{TEACHER_TARGET}": _scatter_to_words(rows, [answer.probabilities for answer in answers])}
-        (name,) = rows.targets
-        return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name])}
+        return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name]) for name in rows.targets}
 
 
 def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
@@ -132,9 +128,8 @@ def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray
     starts = np.cumsum([0, *map(len, word_probabilities)])[:-1]
     targets = np.full((len(rows.tokens), log_probs.shape[1]), np.nan, np.float32)
     is_supervised = rows.answer_spans != IGNORE_INDEX
-    targets[is_supervised] = log_probs[
-        (starts[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans)[is_supervised]
-    ]
+    words = starts[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans
+    targets[is_supervised] = log_probs[words[is_supervised]]
     return targets
 
 

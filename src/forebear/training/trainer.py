@@ -12,7 +12,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Protocol
@@ -58,8 +59,7 @@ class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for signal_number, previous in self._previous_handlers.items():
-            handler: Callable[..., Any] | int | None = previous
+        for signal_number, handler in self._previous_handlers.items():
             signal.signal(signal_number, handler)
         if self._sockets is not None:
             signal.set_wakeup_fd(self._previous_wakeup_fd)
@@ -185,32 +185,30 @@ class Trainer:
 
     def run(self) -> None:
         """Trains to the end or until interrupted; the run folder, locked by the caller, gets the best weights."""
-        with SignalGuard() as interruption, self._record_failure():
-            self._begin()
-            self.folder.update(state="training")
-            self.began = time.monotonic() - self.at.seconds
-            default_lr = self.folder.spec.default_recipe().get("rate")
-            diagnostics = Diagnostics(self.unigram, self.pace.warmup, self.epoch, self._note_once, default_lr)
-            while not self._is_over():
-                self._step(diagnostics)
-                self.at.seconds = time.monotonic() - self.began
-                self.pace.fix_total_steps(self.at.step, self.at.seconds)
-                self._evaluate_and_report(diagnostics)
-                save_interval = max(self.recipe.save_every, SAVE_INTERVAL_FACTOR * self.saving)
-                if time.monotonic() - self.saved > save_interval and not self._is_over():
-                    self._save()
-                if interruption.is_requested and not self._is_over():
-                    self._stop()
-            self._finish()
+        with SignalGuard() as interruption:
+            try:
+                self._begin()
+                self._loop(interruption)
+                self._finish()
+            except NonFiniteLossError as error:
+                self.folder.update(state="failed", failure=error.message)
+                raise
 
-    @contextlib.contextmanager
-    def _record_failure(self) -> Iterator[None]:
-        """Records a failure and its cause in run.json."""
-        try:
-            yield
-        except NonFiniteLossError as error:
-            self.folder.update(state="failed", failure=error.message)
-            raise
+    def _loop(self, interruption: SignalGuard) -> None:
+        self.folder.update(state="training")
+        self.began = time.monotonic() - self.at.seconds
+        default_lr = self.folder.spec.default_recipe().get("rate")
+        diagnostics = Diagnostics(self.unigram, self.pace.warmup, self.epoch, self._note_once, default_lr)
+        while not self._is_over():
+            self._step(diagnostics)
+            self.at.seconds = time.monotonic() - self.began
+            self.pace.fix_total_steps(self.at.step, self.at.seconds)
+            self._evaluate_and_report(diagnostics)
+            save_interval = max(self.recipe.save_every, SAVE_INTERVAL_FACTOR * self.saving)
+            if time.monotonic() - self.saved > save_interval and not self._is_over():
+                self._save()
+            if interruption.is_requested and not self._is_over():
+                self._stop()
 
     # --- Start and resume ---
 
@@ -218,11 +216,16 @@ class Trainer:
         checkpoint, notes = self.folder.checkpoints.newest_valid()
         for note in notes:
             self.watcher.on_note(note)
-        if checkpoint is None:
-            self._start()
-        else:
+        if checkpoint is not None:
             self.folder.checkpoints.quarantine(checkpoint.step)
-            self._resume(checkpoint)
+            state = checkpoint.load_state()
+            self.learner.load(checkpoint.folder)
+            self.at = _LoopState(**state["position"])
+            self.pace = Schedule.from_dict(state["pace"], self.recipe)
+            self.watcher.on_note(f"going on from step {self.at.step:,}")
+        else:
+            self._start()
+        self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
         self.metrics.truncate(self.at.step)
 
     def _start(self) -> None:
@@ -233,19 +236,10 @@ class Trainer:
             seconds_per_step = self.learner.time_step(self._batch(0))
             self.learner.initialize()
             self.at.seconds = time.monotonic() - began  # timing a step is part of the time budget
-        self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
         tokens_per_step = self._batch(0).num_tokens if self.recipe.tokens is not None else None
         self.pace = Schedule.for_recipe(self.recipe, self.epoch, seconds_per_step, tokens_per_step)
         if self.once:
             self.pace.total = min(self.pace.total or self.epoch, self.epoch)
-
-    def _resume(self, checkpoint: Checkpoint) -> None:
-        state = checkpoint.load_state()
-        self.learner.load(checkpoint.folder)
-        self.at = _LoopState(**state["position"])
-        self.pace = Schedule.from_dict(state["pace"], self.recipe)
-        self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
-        self.watcher.on_note(f"going on from step {self.at.step:,}")
 
     # --- Steps and evaluation ---
 
@@ -295,57 +289,31 @@ class Trainer:
         if (tokens := _token_loss(losses)) is not None:
             diagnostics.check_training_loss(step, tokens)
         progress, seconds = self.pace.progress(step, self.at.seconds), self.at.seconds
-        tokens_per_second = self.at.tokens / max(seconds, 1e-9)
-        held_out_entry = {"held_out": held_out} if held_out else {}
-        self.metrics.add(
-            step=step,
-            seconds=seconds,
-            tokens=self.at.tokens,
-            rate=rate,
-            tokens_per_second=tokens_per_second,
-            losses=losses,
-            **held_out_entry,
-        )
+        speed = self.at.tokens / max(seconds, 1e-9)
+        line = {"step": step, "seconds": seconds, "tokens": self.at.tokens, "rate": rate, "tokens_per_second": speed}
+        self.metrics.add(**line, losses=losses, **({"held_out": held_out} if held_out else {}))
         self.at.recent = {}
         if is_best and not is_over and not self.last:  # if the last is always the best, save_every suffices
             self._save()
-        seconds_left = seconds * (1 - progress) / max(progress, 1e-9)
-        total_steps, unit = self.pace.total, batch_unit(self.objective)
-        judged_metrics = ProgressReport(
-            step,
-            total_steps,
-            progress,
-            seconds,
-            seconds_left,
-            tokens_per_second,
-            rate,
-            losses,
-            held_out,
-            self.unigram,
-            unit,
-        )
-        self.watcher.on_progress(judged_metrics)
+        time_left = seconds * (1 - progress) / max(progress, 1e-9)
+        pace = (step, self.pace.total, progress, seconds, time_left, speed, rate)
+        report = ProgressReport(*pace, losses, held_out, self.unigram, batch_unit(self.objective))
+        self.watcher.on_progress(report)
 
     def evaluate(self) -> dict[str, float]:
         """The mean loss of each target on the same few batches of held-out text each time."""
-        sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        sums, counts = Counter[str](), Counter[str]()
         steps = min(MAX_EVAL_BATCHES, -(-MAX_EVAL_TOKENS // self.recipe.batch)) if len(self.split.held_out) else 0
         steps = min(steps, self.objective.steps(self.split.held_out, self.recipe.batch))
         for number in range(steps):
             batch = self.objective.batch(self.split.held_out, self.recipe.batch, BatchKey(0, number))
-            for name, count in batch.supervised_counts().items():
-                counts[name] = counts.get(name, 0) + count
-            for name, loss in self.learner.evaluate(batch).items():
-                sums[name] = sums.get(name, 0.0) + loss
+            counts.update(batch.supervised_counts())
+            sums.update(self.learner.evaluate(batch))
         return {name: total / max(1, counts[name]) for name, total in sums.items()}
 
     def _is_best(self, loss: float, diagnostics: Diagnostics) -> bool:
         """Whether this state is the best so far; the last one always is for counts and word vectors."""
-        if self.once or self.last:
-            self.at.best, self.at.best_step = (loss if math.isfinite(loss) else None), self.at.step
-            return True
-        if self.at.best is None or loss < self.at.best:
+        if self.once or self.last or self.at.best is None or loss < self.at.best:
             self.at.best, self.at.best_step, self.at.worse = loss if math.isfinite(loss) else None, self.at.step, 0
             return True
         self.at.worse += 1
@@ -371,13 +339,10 @@ class Trainer:
                 self.watcher.on_note(message)
 
     def _is_over(self) -> bool:
-        is_out_of_time = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
-        return (
-            self.learner.ended
-            or self.pace.is_over(self.at.step)
-            or self._is_out_of_patience()
-            or (is_out_of_time and self.at.step > 0)
-        )
+        if self.learner.ended or self.pace.is_over(self.at.step) or self._is_out_of_patience():
+            return True
+        max_seconds = self.recipe.time if self.once and self.at.step > 0 else None
+        return max_seconds is not None and self.at.seconds >= max_seconds
 
     def _is_out_of_patience(self) -> bool:
         return self.recipe.patience is not None and self.at.worse >= self.recipe.patience
@@ -396,20 +361,14 @@ class Trainer:
     def _stop(self) -> None:
         self._save()
         self.folder.update(state="interrupted", step=self.at.step, seconds=round(self.at.seconds, 3))
-        raise UserInterrupt(
-            f"interrupted at step {self.at.step:,}; everything is saved",
-            file=self.folder.path,
-            hint=f"go on with: {self.folder.resume_command}",
-        )
+        message, hint = f"interrupted at step {self.at.step:,}; everything is saved", self.folder.resume_command
+        raise UserInterrupt(message, file=self.folder.path, hint=f"go on with: {hint}")
 
     def _finish(self) -> None:
         self.at.seconds = time.monotonic() - self.began  # with the last evaluation, in which counts are smoothed
-        last = self._save()
-        best = last
-        if self.at.best is not None and self.at.best_step != last.step:
-            matches = [
-                checkpoint for checkpoint in self.folder.checkpoints.list_all() if checkpoint.step == self.at.best_step
-            ]
+        best = self._save()
+        if self.at.best is not None and self.at.best_step != best.step:
+            matches = [item for item in self.folder.checkpoints.list_all() if item.step == self.at.best_step]
             damage = matches[0].find_damage() if matches else "is gone"
             if damage is None:
                 best = matches[0]
@@ -419,10 +378,8 @@ class Trainer:
         if self._is_out_of_patience() and not self.pace.is_over(self.at.step):
             of_total = "" if self.pace.total is None else f" of {self.pace.total:,}"
             evaluations = f"{self.at.worse:,} look{'s' * (self.at.worse != 1)}"
-            kept_message = f"the weights of step {best.step:,} are kept"
-            self._note_once(
-                STOPPED_EARLY, f"at step {self.at.step:,}{of_total}, no better for {evaluations}; {kept_message}"
-            )
+            message = f"at step {self.at.step:,}{of_total}, no better for {evaluations}; "
+            self._note_once(STOPPED_EARLY, f"{message}the weights of step {best.step:,} are kept")
         self.folder.publish_checkpoint(best)
         self.folder.update(
             state="trained",

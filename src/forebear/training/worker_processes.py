@@ -51,13 +51,15 @@ class ProcessGroup:
 
     def validate(self, model: str, learning: str, *, is_stateful: bool = False) -> None:
         """Refuses models that several processes cannot train, such as those that carry a state from step to step."""
-        if self.size > 1 and is_stateful:
+        if self.size == 1:
+            return
+        if is_stateful:
             message = f"--processes {self.size}: {model} carries its state from step to step, which one process has"
             raise InputError(message, hint="add --state fresh, or leave --processes out")
-        if self.size > 1 and learning == "counting":
+        if learning == "counting":
             message = f"--processes {self.size} means nothing to {model}, which counts"
             raise InputError(message, hint="leave it out; --workers prepares the text with several processes")
-        if self.size > 1 and learning == "sweeping":
+        if learning == "sweeping":
             message = f"--processes {self.size} means nothing to {model}, whose threads share one table"
             raise InputError(message, hint=f"give --threads {self.size} instead")
 
@@ -67,34 +69,23 @@ class ProcessGroup:
         if self.size == 1:
             yield learner
             return
-        from forebear.training.distributed import MultiProcessLearner
+        from forebear.training.distributed import AllReduceSync, MultiProcessLearner, ShardedSync
         from forebear.training.gradient import GradientLearner
+        from forebear.training.shared_memory import SharedMemorySync
 
         assert isinstance(learner, GradientLearner)
         device = learner.device.device.partition(":")[0]
         if device not in ("cpu", "cuda"):
-            raise InputError(
-                f"there is one device {device}, and no part of it for each process", hint="leave --processes out"
-            )
-        if self.connection is None:
-            self.connection = WorkerPool(self.size)
-        learner.device = learner.device.for_process(
-            self.connection.local_rank, self.connection.local_size, learner.recipe
-        )
-        yield MultiProcessLearner(learner, self.connection, self._sync_method(device))
-
-    def _sync_method(self, device: str) -> type[GradientSync]:
+            message = f"there is one device {device}, and no part of it for each process"
+            raise InputError(message, hint="leave --processes out")
+        connection = self.connection = self.connection or WorkerPool(self.size)
+        learner.device = learner.device.for_process(connection.local_rank, connection.local_size, learner.recipe)
+        sync_method: type[GradientSync] = AllReduceSync
         if self.shard:
-            from forebear.training.distributed import ShardedSync
-
-            return ShardedSync
-        if isinstance(self.connection, WorkerPool) and device == "cpu":
-            from forebear.training.shared_memory import SharedMemorySync
-
-            return SharedMemorySync
-        from forebear.training.distributed import AllReduceSync
-
-        return AllReduceSync
+            sync_method = ShardedSync
+        elif isinstance(connection, WorkerPool) and device == "cpu":
+            sync_method = SharedMemorySync
+        yield MultiProcessLearner(learner, connection, sync_method)
 
 
 SINGLE_PROCESS = ProcessGroup()
@@ -123,7 +114,7 @@ def launch_processes(processes: int | None = None, *, shard: bool = False) -> It
         yield group
     except BaseException as error:
         if isinstance(group.connection, WorkerPool):
-            group.connection.close() if isinstance(error, UserInterrupt) else group.connection.kill()
+            group.connection.close(EXIT_TIMEOUT if isinstance(error, UserInterrupt) else 0)
         raise
     if isinstance(group.connection, WorkerPool):
         group.connection.close()
@@ -133,7 +124,7 @@ def launch_processes(processes: int | None = None, *, shard: bool = False) -> It
 def _torchrun_group(shard: bool) -> Iterator[ProcessGroup | None]:
     is_leader = os.environ["RANK"] == "0"
     if not is_leader:
-        _leave_signals_to_leader()
+        _leave_signals_to_leader()  # before torch starts threads, which inherit it
     import torch.distributed as dist
 
     from forebear.training.distributed import TorchConnection, join_process_group
@@ -163,7 +154,7 @@ def _dismiss_workers(connection: LeaderConnection) -> None:
 def _leave_signals_to_leader() -> None:
     """Ctrl-C reaches all processes of a terminal: the leader saves and ends the workers, or they end after a while."""
     signals = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # threads that are started later inherit it
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 
     def wait_for_leader() -> None:
         signal.sigwait(signals)
@@ -261,8 +252,7 @@ class WorkerPool:
         answers: dict[int, Any] = {}
         while pending := [pipe for index, pipe in enumerate(self.connections) if index not in answers]:
             for connection in wait(pending):
-                assert isinstance(connection, Connection)
-                index = self.connections.index(connection)
+                index = self.connections.index(connection)  # pyright: ignore[reportArgumentType]
                 answers[index] = self._receive(index)
         return [answers[index] for index in sorted(answers)]
 
@@ -278,24 +268,16 @@ class WorkerPool:
 
     def failure_cause(self, error: Exception) -> Exception:
         for connection in wait(self.connections, timeout=1):
-            assert isinstance(connection, Connection)
             try:
-                self._receive(self.connections.index(connection))
+                self._receive(self.connections.index(connection))  # pyright: ignore[reportArgumentType]
             except Exception as cause:  # noqa: BLE001 - whatever ended one of them is the cause
                 return cause
         return error
 
-    def close(self) -> None:
-        """Ends the workers once they have finished what they are doing."""
-        with suppress(ForebearError):
-            self.send([None] * (self.size - 1))
-        self._end_processes(EXIT_TIMEOUT)
-
-    def kill(self) -> None:
-        """Ends the workers at once."""
-        self._end_processes(0)
-
-    def _end_processes(self, timeout: float) -> None:
+    def close(self, timeout: float = EXIT_TIMEOUT) -> None:
+        """Ends the workers once they have finished what they are doing, or after so many seconds."""
+        if timeout:
+            _dismiss_workers(self)
         for process in self.processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout)
@@ -318,9 +300,8 @@ class WorkerPool:
         with suppress(subprocess.TimeoutExpired):
             code = self.processes[index].wait(EXIT_TIMEOUT)
             reason = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return ForebearError(
-            f"process {index + 1} (of 0 to {self.size - 1}) {reason}: all have stopped", hint=LOST_HINT
-        )
+        message = f"process {index + 1} (of 0 to {self.size - 1}) {reason}: all have stopped"
+        return ForebearError(message, hint=LOST_HINT)
 
 
 class PipeConnection:
@@ -373,10 +354,9 @@ def answer_messages(connection: WorkerConnection) -> None:
             connection.answer(answer)
     except (EOFError, OSError):  # the leader is gone
         raise SystemExit(1) from None
-    except ForebearError as error:
-        connection.answer(WorkerFailure(error))
-        raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, the leader must hear of it
-        message = f"{type(error).__name__} in process {connection.rank}: {error}\n{traceback.format_exc()}"
-        connection.answer(WorkerFailure(ForebearError(message)))
+        if not isinstance(error, ForebearError):
+            message = f"{type(error).__name__} in process {connection.rank}: {error}\n{traceback.format_exc()}"
+            error = ForebearError(message)
+        connection.answer(WorkerFailure(error))
         raise SystemExit(1) from None
