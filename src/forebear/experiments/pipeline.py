@@ -54,7 +54,7 @@ from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from forebear.nn.encoder import TokenVectors
+    from forebear.data.tokenizers.char_ids import CharIds
 
 # --- Output folder ---
 
@@ -132,12 +132,10 @@ def run_pretraining(
     """Train a planned pre-training run; a folder that holds the same run, finished or not, is resumed.
 
     Args:
-        plan: What to train on what.
         to: The run folder; by default in runs/.
         overwrite: Replace another run in this folder.
         workers: Processes that prepare the text.
         command: The command line, for the card.
-        watcher: Receives progress and notes.
         learning_progress: Receives the progress of training the tokenizer.
         progress: Receives the progress of preparing the text.
         corpus: The prepared text, if known.
@@ -150,29 +148,19 @@ def run_pretraining(
         if plan.recipe.time is not None and not plan.spec.counts_again:
             watcher.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
     corpus = corpus or plan.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
-    request = {
-        "milestone": name,
-        "fields": asdict(plan.spec),
-        "recipe": plan.recipe.to_dict(),
-        "corpus": corpus.key,
-    }
-    if plan.init_from is not None:
-        request["beginning"] = asdict(plan.init_from) | {"words": list(plan.init_from.words)}
-
+    request = plan.request(corpus)
     folder, resumed, replaced = output_folder(request, to, name, overwrite)
     if resumed is not None and resumed.is_finished:
         watcher.on_note(FINISHED_NOTE)
         return resumed
     recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
-    with plan.error_context():
-        split = corpus.split(recipe.held_out)
-        # before anything is written: most mistakes show here
-        setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, split, plan.init_from, progress)
+    with plan.error_context():  # before anything is written: most mistakes show here
+        setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, plan.init_from, progress)
     if resumed is not None:
         return train_pretraining(resumed, setup, watcher, group)
     for note in plan.notes:
         watcher.on_note(note)
-    for stage in pipeline_stages(plan, corpus, split, setup.objective, setup.learner, try_loss=False):
+    for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, try_loss=False):
         watcher.on_stage(stage.number, stage.name, stage.words)
     with replace_run(replaced):
         metadata = pretrain_metadata(plan, corpus, request, folder, command)
@@ -215,11 +203,6 @@ def _open_resumable(folder: str | Path, watcher: TrainingCallback) -> RunFolder:
     return run
 
 
-def _has_checkpoint(run: RunFolder) -> bool:
-    """Whether training goes on from a checkpoint; then the run it began with is not needed any more."""
-    return run.checkpoints.newest_valid()[0] is not None
-
-
 def resume_pretraining(
     folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
@@ -231,12 +214,10 @@ def resume_pretraining(
     if run.metadata.get("data") is None:
         message = "was imported, not trained here: there is nothing to go on with"
         raise InputError(message, file=run.path, hint="train a run of your own: forebear pretrain MILESTONE TEXT")
-    corpus = _reopen_run_corpus(run)
-    split = corpus.split(run.recipe.held_out)
-    beginning = None if _has_checkpoint(run) else InitFrom.from_dict(run.metadata.get("beginning"))
+    corpus, recipe = reopen_run_corpus(run), run.recipe_for(group.size)
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
-    recipe = run.recipe_for(group.size)
-    return train_pretraining(run, PretrainSetup.from_plan(run.spec, corpus, recipe, split, beginning), watcher, group)
+    init_from = None if run.checkpoints.newest_valid()[0] else InitFrom.from_dict(run.metadata.get("beginning"))
+    return train_pretraining(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), watcher, group)
 
 
 def repeat_run(
@@ -248,35 +229,29 @@ def repeat_run(
     if run.metadata.get("data") is None:
         raise InputError("was imported: there is no training to repeat", file=run.path, hint="repeat a run made here")
     if "distilled" in run.metadata or "task" in run.metadata:
-        plan = "only pre-training is repeated step by step; the same command makes this run again"
-        raise InputError(plan, file=run.path, hint=run.metadata.get("command") or "call it again")
+        message = "only pre-training is repeated step by step; the same command makes this run again"
+        raise InputError(message, file=run.path, hint=run.metadata.get("command") or "call it again")
     if not run.is_finished:
         hint = f"finish it first: forebear pretrain --resume {run.path}"
         raise InputError("only a finished run can be repeated", file=run.path, hint=hint)
-    schedule = run.metadata["pace"]
     settings = {name: value for name, value in run.metadata["recipe"].items() if name not in BUDGETS}
-    exact = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
-    processes = run.metadata.get("processes", 1)  # one process sums micro-batches as several do
-    exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     if run.spec.learning == "counting":
         exact = {"steps": run.metadata["step"]}
-    plan = PretrainPlan(
-        run.spec,
-        run.metadata["size"],
-        TextSource.from_dict(run.metadata["data"]["source"]),
-        run.tokenizers,
-        None,
-        merge_recipe(settings, exact),
-        InitFrom.from_dict(run.metadata.get("beginning")),
-    )
-    corpus = _reopen_run_corpus(run)  # the same text, or an error if it has changed
-    return run_pretraining(
-        plan, to, overwrite=overwrite, command=run.metadata.get("command"), watcher=watcher, corpus=corpus
-    )
+    else:
+        schedule, processes = run.metadata["pace"], run.metadata.get("processes", 1)
+        exact = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
+        # one process sums micro-batches as several do
+        exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
+    source = TextSource.from_dict(run.metadata["data"]["source"])
+    init_from = InitFrom.from_dict(run.metadata.get("beginning"))
+    recipe = merge_recipe(settings, exact)
+    plan = PretrainPlan(run.spec, run.metadata["size"], source, run.tokenizers, None, recipe, init_from)
+    corpus, command = reopen_run_corpus(run), run.metadata.get("command")
+    return run_pretraining(plan, to, overwrite=overwrite, command=command, watcher=watcher, corpus=corpus)
 
 
-def _reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
-    """The corpus of a run."""
+def reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
+    """The corpus of a run; an error if the text has changed."""
     tokenizers = run.tokenizers
     if isinstance(tokenizers, TokenizerPair):
         return reopen_parallel_corpus(run.metadata["data"], tokenizers, run.recipe.held_out)
@@ -300,16 +275,15 @@ class PretrainSetup:
         spec: ModelSpec,
         corpus: Corpus | ParallelCorpus,
         recipe: Recipe,
-        split: CorpusSplit,
         init_from: InitFrom | None,
         progress: ProgressFn | None = None,
     ) -> PretrainSetup:
         tokenizer: Any = corpus.tokenizer
+        split = corpus.split(recipe.held_out)
         notes = list(diagnostics.text_warnings(corpus, spec.min_word_count))
         if split.method == "position":
-            notes.append(
-                "there are too few documents to hold some out by what they say: the end of the text is held out"
-            )
+            few = "there are too few documents to hold some out by what they say"
+            notes.append(f"{few}: the end of the text is held out")
         objective = spec.objective(tokenizer)
         objective.check(split.train)
         if isinstance(objective, PrepassObjective):
@@ -318,36 +292,27 @@ class PretrainSetup:
         notes += _dropped_pairs_notes(corpus, split, objective)
         initial_tensors, init_notes = init_from.initial_tensors(spec, tokenizer) if init_from else (None, [])
         learner = learner_for(spec, tokenizer, recipe, initial_tensors)
-        is_neural = spec.learning == "descending"
-        truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding if is_neural else None, corpus)
-        notes += truncation_notes
+        truncation, truncation_notes = {}, []
+        if spec.learning == "descending" and isinstance(corpus, Corpus):
+            truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.spelling, corpus)
         prepass(learner, objective, split.train)
-        eos_id = tokenizer.special_roles.get("end")
+        eos_id, unk_id = (tokenizer.special_roles.get(role) for role in ("end", "unknown"))
         unigram = None
         if eos_id is not None and spec.learning != "sweeping" and len(split.held_out):
             subsets = split.train.targets_only, split.held_out.targets_only
-            unigram = diagnostics.unigram_entropy(
-                *subsets, tokenizer.vocab_size, eos_id, tokenizer.special_roles.get("unknown")
-            )
-        return cls(split, objective, learner, unigram, [*notes, *init_notes], truncation)
+            unigram = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
+        return cls(split, objective, learner, unigram, [*notes, *truncation_notes, *init_notes], truncation)
 
 
-def _truncated_words(
-    embedding: TokenVectors | None, corpus: Corpus | ParallelCorpus
-) -> tuple[dict[str, Any], list[str]]:
+def _truncated_words(char_ids: CharIds | None, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
     """Statistics and a note on words longer than a character-level model reads."""
-    char_ids = None if embedding is None else embedding.spelling
-    if char_ids is None or not isinstance(corpus, Corpus):
+    if char_ids is None:
         return {}, []
     stats = truncation_stats(char_ids, corpus.tokenizer.vocabulary(), corpus.ids)
-    if not stats["words"]:
-        return {"spelling": stats}, []
-    max_bytes = char_ids.longest - NUM_WORD_MARKERS
-    message = f"{stats['words']:,} words are longer than {max_bytes} bytes, "
-    message += f"and {stats['tokens']:,} tokens of the text are such"
-    return {"spelling": stats}, [
-        f"{message}: they are read as far as that (--longest reads more); ledger.json names some"
-    ]
+    message = f"{stats['words']:,} words are longer than {char_ids.longest - NUM_WORD_MARKERS} bytes, "
+    message += f"and {stats['tokens']:,} tokens of the text are such: they are read as far as that "
+    message += "(--longest reads more); ledger.json names some"
+    return {"spelling": stats}, [message] if stats["words"] else []
 
 
 def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, objective: Objective) -> list[str]:
@@ -397,14 +362,12 @@ def train_pretraining(
         shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
         metadata = {"notes": setup.notes, "unigram_nats": setup.unigram_loss, "processes": group.size}
         run.update(data=run.metadata["data"] | {"split": shares}, **metadata)
-        learning = run.spec.learning
-        repeats_counting = run.spec.counts_again
-        single_pass = learning == "counting" and not repeats_counting
-        single_pass = single_pass or not setup.learner.model.heads  # without a head there is nothing to improve
+        counts, counts_again = run.spec.learning == "counting", run.spec.counts_again
         options: dict[str, Any] = {
-            "single_pass": single_pass,
-            "keep_last": learning == "sweeping",
-            "by_epoch": repeats_counting,
+            # without a head there is nothing to improve
+            "single_pass": (counts and not counts_again) or not setup.learner.model.heads,
+            "keep_last": run.spec.learning == "sweeping",
+            "by_epoch": counts_again,
             "unigram": setup.unigram_loss,
         }
         with spill_to_run_folder(setup.learner.model, run), group.wrap_learner(setup.learner) as learner:
@@ -429,10 +392,10 @@ def _measure_pretrained(run: RunFolder, held_out: Subset | ParallelSubset) -> tu
     elif "measure" in head_capabilities(opened_run.heads, encodes=False):
         began = time.monotonic()
         if isinstance(held_out, ParallelSubset):
-            measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts()).to_dict()
+            measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts())
         else:
-            measured = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
-        results["metrics"] = {"held_out": measured}
+            measured = opened_run.measure(held_out.first(MEASURED_BYTES))
+        results["metrics"] = {"held_out": measured.to_dict()}
         results["measuring_seconds"] = round(time.monotonic() - began, 3)
     return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
 
@@ -515,19 +478,11 @@ def resume_adaptation(
     if source.digests() != run.metadata["labelled"]["digests"]:
         hint = "put the old files back, or adapt anew with the new ones"
         raise InputError("the examples of this run have changed since it began", file=source.train, hint=hint)
-    parent = run.metadata["parent"]
-    init_from = InitFrom(parent, run.metadata["asked"]["beginning"]) if parent and not _has_checkpoint(run) else None
-    plan = AdaptPlan(
-        run.spec,
-        run.metadata["size"],
-        run.tokenizer,
-        init_from,
-        source,
-        read_labeled(source),
-        run.task,
-        run.adaptation,
-        run.recipe_for(group.size),
-    )
+    parent, size, recipe = run.metadata["parent"], run.metadata["size"], run.recipe_for(group.size)
+    needs_parent = parent and not run.checkpoints.newest_valid()[0]
+    init_from = InitFrom(parent, run.metadata["asked"]["beginning"]) if needs_parent else None
+    data = read_labeled(source)
+    plan = AdaptPlan(run.spec, size, run.tokenizer, init_from, source, data, run.task, run.adaptation, recipe)
     group.validate(run.metadata["milestone"], run.spec.task_learner)
     return train_adaptation(run, AdaptSetup.from_plan(plan), watcher, group)
 
@@ -547,46 +502,38 @@ class AdaptSetup:
 
     @classmethod
     def from_plan(cls, plan: AdaptPlan) -> AdaptSetup:
-        input_format = plan.spec.input_format(plan.tokenizer)
-        train = plan.task.encode(plan.labeled_data.train, plan.tokenizer, input_format, is_training=True)
-        dev = plan.labeled_data.dev
-        held_out = plan.task.encode(dev, plan.tokenizer, input_format)
-        eval_rows = (
-            held_out
-            if len(dev) <= MAX_EVAL_EXAMPLES
-            else plan.task.encode(dev[:MAX_EVAL_EXAMPLES], plan.tokenizer, input_format)
-        )
-        notes = list(plan.labeled_data.notes)
-        normalize, _ = preprocessing_steps(plan.tokenizer.spec["normalizer"], None)
-        if plan.task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
-            notes += count_form_mismatches(plan.labeled_data)
+        task, tokenizer, data = plan.task, plan.tokenizer, plan.labeled_data
+        input_format = plan.spec.input_format(tokenizer)
+        train = task.encode(data.train, tokenizer, input_format, is_training=True)
+        held_out = eval_rows = task.encode(data.dev, tokenizer, input_format)
+        if len(data.dev) > MAX_EVAL_EXAMPLES:
+            eval_rows = task.encode(data.dev[:MAX_EVAL_EXAMPLES], tokenizer, input_format)
+        notes = list(data.notes)
+        normalize, _ = preprocessing_steps(tokenizer.spec["normalizer"], None)
+        if task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
+            notes += count_form_mismatches(data)
         if train.num_truncated:
             share = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
             rows = f"rows of {input_format.max_length}"
             notes.append(f"{train.num_truncated:,} tokens ({share:.1%}) do not fit into {rows} and are not read")
         pretrained, coverage = _pretrained_tensors(plan, train)
         notes += coverage.notes() if coverage is not None else []
-        weights = balanced_label_weights(plan.task, plan.labeled_data.train) if plan.adaptation.balanced else None
+        weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
         learner = task_learner(
-            plan.spec,
-            plan.tokenizer,
-            plan.task,
-            plan.adaptation,
-            plan.recipe,
-            pretrained=pretrained,
-            label_weights=weights,
+            plan.spec, tokenizer, task, plan.adaptation, plan.recipe, pretrained=pretrained, label_weights=weights
         )
-        objective = ExampleEpochs(plan.adaptation.language, length_grouping=_is_recurrent(plan, learner))
-        objective = FullBatch() if uses_full_batch(plan.spec, plan.task) else objective
+        if uses_full_batch(plan.spec, task):
+            objective = FullBatch()
+        else:
+            objective = ExampleEpochs(plan.adaptation.language, length_grouping=_is_recurrent(plan, learner))
         objective.check(train)
         return cls(plan, train, held_out, eval_rows, objective, learner, notes, coverage)
 
     def evaluate(self) -> tuple[dict[str, float], float]:
         """The task metric on held-out examples, and its distance from 1."""
         task, examples = self.plan.task, self.plan.labeled_data.dev[:MAX_EVAL_EXAMPLES]
-        predictions = task.predictions(
-            examples, self.eval_examples, predict_logits(self.learner.model, self.eval_examples)
-        )
+        logits = predict_logits(self.learner.model, self.eval_examples)
+        predictions = task.predictions(examples, self.eval_examples, logits)
         score = float(task.evaluate(examples, predictions)[task.score])
         return {task.score: score}, 1.0 - score
 
@@ -622,9 +569,8 @@ def train_adaptation(
 
     def train() -> None:
         coverage = setup.vector_coverage
-        run.update(
-            notes=notes, processes=group.size, **({} if coverage is None else {"without_vectors": coverage.to_dict()})
-        )
+        coverage_entry = {} if coverage is None else {"without_vectors": coverage.to_dict()}
+        run.update(notes=notes, processes=group.size, **coverage_entry)
         single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, setup.plan.task)
         with group.wrap_learner(setup.learner) as learner:
             judge = replace(setup, learner=learner).evaluate

@@ -89,11 +89,7 @@ def plan_tagging(
         unused: Options that have no effect here, to be refused if given.
     """
     recipe_file = dict(recipe or {})
-    if recipe_file.get("milestone", model) != model:
-        recipe_model = recipe_file["milestone"]
-        raise InputError(
-            f"the recipe is for {recipe_model}, not for {model}", hint=f"forebear pretrain {recipe_model} …"
-        )
+    plan.check_recipe_model(recipe_file, model)
     spec_class, reading = model_spec(model), source.reading
     is_guessed = spec_class.learns_from == "text" and reading.format == "auto"
     hint = "leave it out, or have the file learned as it stands: --format text" if is_guessed else "leave it out"

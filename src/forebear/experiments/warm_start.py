@@ -37,6 +37,15 @@ OUTPUT_TENSORS = (
 TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with a row per token
 
 
+def open_finished(run: str | os.PathLike[str]) -> RunFolder:
+    """A finished run, to be adapted or to teach."""
+    folder = RunFolder.open(run)
+    folder.require_trainable()
+    if "weights" not in folder.metadata:
+        raise InputError("is not finished", file=run, hint=f"finish it first: {folder.resume_command}")
+    return folder
+
+
 @dataclass(frozen=True)
 class InitFrom:
     """A run to start from, identified by its folder and the checksum of its weights, and words to add to it."""
@@ -69,7 +78,12 @@ class InitFrom:
             )
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
         file = None if add_words is None else os.path.abspath(add_words)
-        return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"], words, file)
+        return replace(cls.of(folder), words=words, words_file=file)
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> InitFrom:
+        """A run with weights, without new words."""
+        return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"])
 
     def with_new_words(self, source: TextSource, least_count: int, held_out: float) -> InitFrom:
         """The same with the words added that its vocabulary lacks and a text has at least `least_count` times."""
