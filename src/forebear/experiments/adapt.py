@@ -19,12 +19,7 @@ from forebear.training.trainer import TrainingCallback
 CURVE_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
 
 
-def adapt_with_seeds(
-    plan: AdaptPlan,
-    to: Path,
-    seeds: int,
-    **options: Unpack[RunOptions],
-) -> RunFolder:
+def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Unpack[RunOptions]) -> RunFolder:
     """Adapt with several seeds, each in its own folder next to `to`; the best on the dev set is copied to `to`.
 
     Its run.json then has the metrics of all, with mean and standard deviation.
@@ -35,23 +30,15 @@ def adapt_with_seeds(
         seed_plan = replace(plan, recipe=replace(plan.recipe, seed=seed))
         runs.append(_run_sibling(seed_plan, to, "seeds", str(seed), f"seed {seed}", options))
     best = max(runs, key=lambda run: task_score(run, "dev") or 0.0)
+    splits = best.metadata["metrics"]
     summary = {
-        "seeds": [
-            {"seed": run.recipe.seed, **{side: task_score(run, side) for side in run.metadata["metrics"]}}
-            for run in runs
-        ],
-        "spread": {
-            side: score_statistics([task_score(run, side) for run in runs]) for side in best.metadata["metrics"]
-        },
+        "seeds": [{"seed": run.recipe.seed, **_task_scores(run)} for run in runs],
+        "spread": {split: _score_statistics([task_score(run, split) for run in runs]) for split in splits},
     }
-    return copy_run(best, to, summary, overwrite=options.get("overwrite", False))
+    return _copy_run(best, to, summary, overwrite=options.get("overwrite", False))
 
 
-def learning_curve(
-    plan: AdaptPlan,
-    to: Path,
-    **options: Unpack[RunOptions],
-) -> list[dict[str, Any]]:
+def learning_curve(plan: AdaptPlan, to: Path, **options: Unpack[RunOptions]) -> list[dict[str, Any]]:
     """The task metric with fractions of the training set: number of examples and scores of each run."""
     points = []
     for share in CURVE_SHARES:
@@ -62,9 +49,7 @@ def learning_curve(
         point_plan = replace(plan, source=source, labeled_data=data)
         note = f"{len(data.train):,} of {len(plan.labeled_data.train):,} examples"
         run = _run_sibling(point_plan, to, "curve", f"{share:.4f}", note, options)
-        points.append(
-            {"examples": len(data.train), **{side: task_score(run, side) for side in run.metadata["metrics"]}}
-        )
+        points.append({"examples": len(data.train), **_task_scores(run)})
     return points
 
 
@@ -93,14 +78,18 @@ def task_score(run: RunFolder, split: str) -> float | None:
     return run.metadata["metrics"].get(split, {}).get(run.task.score)
 
 
-def score_statistics(figures: Sequence[float | None]) -> dict[str, float]:
+def _task_scores(run: RunFolder) -> dict[str, float | None]:
+    return {split: task_score(run, split) for split in run.metadata["metrics"]}
+
+
+def _score_statistics(figures: Sequence[float | None]) -> dict[str, float]:
     """Mean, standard deviation, minimum and maximum."""
     values = [value for value in figures if value is not None]
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return {"mean": statistics.fmean(values), "deviation": deviation, "least": min(values), "most": max(values)}
 
 
-def copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
+def _copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
     """Copies a run to `to` and adds entries to its run.json."""
     if to.exists():
         existing = RunFolder.open(to)
