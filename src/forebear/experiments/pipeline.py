@@ -56,11 +56,13 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.char_ids import CharIds
 
+PathLike = str | os.PathLike[str]
+
 # --- Output folder ---
 
 
 def output_folder(
-    request: dict[str, Any], to: str | os.PathLike[str] | None, default_name: str, overwrite: bool
+    request: dict[str, Any], to: PathLike | None, default_name: str, overwrite: bool
 ) -> tuple[Path, RunFolder | None, RunFolder | None]:
     """The folder of a run, the same run in it (to be resumed), and another run in it (to be replaced).
 
@@ -118,7 +120,7 @@ MEASURED_PAIRS = 500  # held-out pairs in the final measurement of translation
 
 def run_pretraining(
     plan: PretrainPlan,
-    to: str | Path | None = None,
+    to: PathLike | None = None,
     *,
     overwrite: bool = False,
     workers: int | None = None,
@@ -191,7 +193,7 @@ def pretrain_metadata(
     }
 
 
-def _open_resumable(folder: str | Path, watcher: TrainingCallback) -> RunFolder:
+def _open_resumable(folder: PathLike, watcher: TrainingCallback) -> RunFolder:
     """A run to be resumed, or one that is finished, with a note."""
     run = RunFolder.open(folder)
     run.require_trainable()
@@ -204,7 +206,7 @@ def _open_resumable(folder: str | Path, watcher: TrainingCallback) -> RunFolder:
 
 
 def resume_pretraining(
-    folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted pre-training run."""
     watcher = watcher or TrainingCallback()
@@ -221,7 +223,7 @@ def resume_pretraining(
 
 
 def repeat_run(
-    folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: TrainingCallback | None = None
+    folder: PathLike, to: PathLike, *, overwrite: bool = False, watcher: TrainingCallback | None = None
 ) -> RunFolder:
     """Repeat a finished pre-training run step by step in another folder."""
     run = RunFolder.open(folder)
@@ -419,7 +421,7 @@ FULLWIDTH_ONE = "１"  # which NFKC maps to "1"
 
 def run_adaptation(
     plan: AdaptPlan,
-    to: str | Path | None = None,
+    to: PathLike | None = None,
     *,
     overwrite: bool = False,
     command: str | None = None,
@@ -462,7 +464,7 @@ def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, comma
 
 
 def resume_adaptation(
-    folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted adaptation."""
     watcher = watcher or TrainingCallback()

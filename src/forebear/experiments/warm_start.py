@@ -29,15 +29,13 @@ if TYPE_CHECKING:
 DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change what weights mean, not their shapes
 DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
 DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
+PathLike = str | os.PathLike[str]
 DEFAULT_PRETOKENIZER = "punctuation"
-OUTPUT_TENSORS = (
-    "heads.next.softmax.scores.weight",
-    "heads.next.softmax.scores.bias",
-)  # if not tied to the embedding
+OUTPUT_TENSORS = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # if not tied to the embedding
 TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with a row per token
 
 
-def open_finished(run: str | os.PathLike[str]) -> RunFolder:
+def open_finished(run: PathLike) -> RunFolder:
     """A finished run, to be adapted or to teach."""
     folder = RunFolder.open(run)
     folder.require_trainable()
@@ -56,7 +54,7 @@ class InitFrom:
     words_file: str | None = None  # their file; None: found in the training text
 
     @classmethod
-    def for_run(cls, run: str, add_words: str | None = None) -> InitFrom:
+    def for_run(cls, run: PathLike, add_words: PathLike | None = None) -> InitFrom:
         """A finished run to start from; `add_words` is a file with a word per line."""
         folder = RunFolder.open(run)
         folder.require_trainable()
@@ -73,9 +71,8 @@ class InitFrom:
             raise InputError("is not finished: there are no weights to begin with", file=run, hint=hint)
         if folder.spec.learns_from == "pairs" and add_words is not None:
             message = "translates: words cannot be added to one of its sides"
-            raise InputError(
-                message, file=run, hint="leave out --add-words; bytepair cuts any word into pieces it knows"
-            )
+            hint = "leave out --add-words; bytepair cuts any word into pieces it knows"
+            raise InputError(message, file=run, hint=hint)
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
         file = None if add_words is None else os.path.abspath(add_words)
         return replace(cls.of(folder), words=words, words_file=file)
@@ -90,24 +87,16 @@ class InitFrom:
         tokenizer = self.folder.tokenizer
         if tokenizer.kind != "words" or is_corpus(source):
             return self
-        description = tokenizer.describe()
-        training_options = TokenizerTrainingOptions(
+        description, segmenter = tokenizer.describe(), source.segmenter() or tokenizer.segmenter
+        options = TokenizerTrainingOptions(
             MAX_VOCAB_SIZE,
             least_count,
             normalise=description.get("normalise", ()),
             split=description.get("split", DEFAULT_PRETOKENIZER),
         )
-        segmenter = source.segmenter() or tokenizer.segmenter
-        text_tokenizer = tokenizer_for(
-            "words", source.paths, source.reading, training_options, segmenter, held_out=held_out
-        )
-        known_tokens = set(tokenizer.vocabulary())
-        new_tokens = (
-            token
-            for number, token in enumerate(text_tokenizer.vocabulary())
-            if number not in text_tokenizer.special_ids
-        )
-        return replace(self, words=tuple(token for token in new_tokens if token not in known_tokens))
+        trained = tokenizer_for("words", source.paths, source.reading, options, segmenter, held_out=held_out)
+        known_tokens = {*tokenizer.vocabulary(), *(trained.id_to_token(number) for number in trained.special_ids)}
+        return replace(self, words=tuple(token for token in trained.vocabulary() if token not in known_tokens))
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any] | None) -> InitFrom | None:
@@ -118,18 +107,17 @@ class InitFrom:
         folder = RunFolder.open(self.run)
         if folder.metadata["weights"]["sha256"] != self.weights:
             message = "has other weights than when this training was planned"
-            raise InputError(
-                message, file=self.run, hint="put the old run back, or plan anew with the one that is there"
-            )
+            hint = "put the old run back, or plan anew with the one that is there"
+            raise InputError(message, file=self.run, hint=hint)
         return folder
 
     @cached_property
     def _extended_vocabulary(self) -> tuple[Tokenizer, dict[str, list[int]]]:
+        # words from a text are segmented as usual
+        is_from_text = self.words_file is None
+        segmenter = Segmenter() if is_from_text else None
         try:
-            is_from_text = self.words_file is None  # from a text, which is segmented as usual
-            return extend_vocabulary(
-                self.folder.tokenizer, self.words, found=is_from_text, segmenter=Segmenter() if is_from_text else None
-            )
+            return extend_vocabulary(self.folder.tokenizer, self.words, found=is_from_text, segmenter=segmenter)
         except InputError as error:
             error.file = self.words_file
             raise
@@ -179,11 +167,9 @@ class InitFrom:
         """Those of word vectors, to which the model adds new words by itself."""
         from safetensors.numpy import load_file
 
-        mismatches = self._field_mismatches(spec)
-        if mismatches:
-            raise InputError(
-                f"its vectors mean something else: {join_errors(mismatches)}", file=self.run, hint="leave that out"
-            )
+        if mismatches := self._field_mismatches(spec):
+            message = f"its vectors mean something else: {join_errors(mismatches)}"
+            raise InputError(message, file=self.run, hint="leave that out")
         file, notes = self.folder.verified_weights()
         if added := list(self._extended_vocabulary[1]):
             listed = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
@@ -204,14 +190,15 @@ class InitFrom:
         _, new_words = self._extended_vocabulary
         unknown = self.folder.tokenizer.unk_id
         known_pieces = {word: [i for i in pieces if i != unknown] for word, pieces in new_words.items()}
-        group_scores = _rarest_group_scores(saved)  # in which rows of subwords may be missing
+        # New words belong to the rarest cluster of an adaptive softmax; its tensors may lack rows of subwords.
+        groups = {int(match[1]) for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))}
+        rarest = f"heads.next.softmax.groups.{max(groups, default=0)}.scores"
+        group_scores = [f"{rarest}.{part}" for part in ("weight", "bias")] if groups else []
         for name in (*TOKEN_TENSORS, *(group_scores or OUTPUT_TENSORS)):
             if name in saved and new_words:
                 table, uses_pieces = saved[name].float(), name not in group_scores
-                rows = [
-                    table[pieces].mean(0) if pieces and uses_pieces else table.mean(0)
-                    for pieces in known_pieces.values()
-                ]
+                mean = table.mean(0)
+                rows = [table[pieces].mean(0) if pieces and uses_pieces else mean for pieces in known_pieces.values()]
                 saved[name] = torch.cat((table, torch.stack(rows)))
         listed = ", ".join(list(new_words)[:5]) + (" …" if len(new_words) > 5 else "")
         unseen = sum(not pieces for pieces in known_pieces.values())
@@ -219,21 +206,13 @@ class InitFrom:
         return [f"{message}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]
 
 
-def _rarest_group_scores(saved: Mapping[str, Tensor]) -> list[str]:
-    """Output tensors of the rarest cluster of an adaptive softmax, which added words belong to."""
-    groups = {
-        int(match[1]): match[0] for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
-    }
-    return [f"{groups[max(groups)]}.scores.{part}" for part in ("weight", "bias")] if groups else []
-
-
-def init_from(run: str | os.PathLike[str] | None, add_words: str | os.PathLike[str] | None) -> InitFrom | None:
+def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | None:
     """The run to start from, by the options of the command line or of Python."""
-    if run is None and add_words is not None:
+    if run is not None:
+        return InitFrom.for_run(run, add_words)
+    if add_words is not None:
         raise InputError("words are added to the vocabulary of a run", hint="say which: --from RUN (from_run=)")
-    return (
-        None if run is None else InitFrom.for_run(os.fspath(run), None if add_words is None else os.fspath(add_words))
-    )
+    return None
 
 
 # --- Word vectors as the first layer of a task network ---
