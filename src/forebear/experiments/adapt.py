@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from forebear.data.labeled.source import read_labeled
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments.pipeline import RunOptions, run_adaptation
+from forebear.experiments.pipeline import run_adaptation
 from forebear.experiments.plan import AdaptPlan
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import TrainingCallback
@@ -19,7 +19,7 @@ from forebear.training.trainer import TrainingCallback
 CURVE_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
 
 
-def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Unpack[RunOptions]) -> RunFolder:
+def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Any) -> RunFolder:
     """Adapt with several seeds, each in its own folder next to `to`; the best on the dev set is copied to `to`.
 
     Its run.json then has the metrics of all, with mean and standard deviation.
@@ -38,7 +38,7 @@ def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Unpack[Ru
     return _copy_run(best, to, summary, overwrite=options.get("overwrite", False))
 
 
-def learning_curve(plan: AdaptPlan, to: Path, **options: Unpack[RunOptions]) -> list[dict[str, Any]]:
+def learning_curve(plan: AdaptPlan, to: Path, **options: Any) -> list[dict[str, Any]]:
     """The task metric with fractions of the training set: number of examples and scores of each run."""
     points = []
     for share in CURVE_SHARES:
@@ -62,7 +62,7 @@ def check_seeds(plan: AdaptPlan, seeds: int) -> None:
         raise InputError(f"--seeds is {seeds}", hint="give 2 or more, or leave it out")
 
 
-def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: RunOptions) -> RunFolder:
+def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: dict[str, Any]) -> RunFolder:
     """One of several adaptations, in a folder next to `to`; the same command resumes all of them."""
     (options.get("watcher") or TrainingCallback()).on_note(note)
     try:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,38 +77,40 @@ class DistillPlan:
     settings: dict[str, Any]
     notes: tuple[str, ...]
 
-    def request(self, corpus: Corpus | None) -> dict[str, Any]:
+    @cached_property
+    def corpus(self) -> Corpus | None:
+        """The corpus of a language model; None for a task."""
+        if isinstance(self.student, planning.AdaptPlan):
+            return None
+        return cast("Corpus", self.student.prepare_corpus())  # students are not translation models
+
+    @property
+    def request(self) -> dict[str, Any]:
         """Everything that the result depends on, as JSON."""
         distillation = {"teacher": self.teacher.run, "weights": self.teacher.weights, **asdict(self.distillation)}
         distillation |= {"layers": "every-second" if self.inherits else "none", "given": self.settings}
         if isinstance(self.student, planning.AdaptPlan):
             request = self.student.request
         else:
-            assert corpus is not None
-            request = {"beginning": None, **self.student.request(corpus)}
+            assert self.corpus is not None
+            request = {"beginning": None, **self.student.request(self.corpus)}
         return json.loads(json.dumps({**request, "distilled": distillation}))
-
-    def corpus(self) -> Corpus | None:
-        """The corpus of a language model; None for a task."""
-        if not isinstance(self.student, planning.PretrainPlan):
-            return None
-        return cast("Corpus", self.student.prepare_corpus())  # students are not translation models
 
 
 def plan_distillation(
-    teacher: str,
+    teacher: PathLike,
     data: Sequence[str] = (),
     *,
     config: DistillationConfig,
     student: str | None = None,
     size: str | None = None,
     layers: str | None = None,
-    texts: str | None = None,
+    texts: PathLike | None = None,
     reading: TextFormat | None = None,
     reader: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> DistillPlan:
-    """Plan a distillation; the arguments are those of `distill`, as strings.
+    """Plan a distillation; the arguments are those of `distill`.
 
     `config` are the weights of the losses, `reader` the fields of `Adaptation` for the task encoder above word vectors.
     """
@@ -268,7 +271,7 @@ def _plan_task_student(
     run: RunFolder,
     text_plan: planning.PretrainPlan,
     inherits: bool,
-    data: Sequence[str],
+    files: Sequence[str],
     settings: Mapping[str, Any],
     reader_options: Mapping[str, Any],
 ) -> planning.AdaptPlan:
@@ -277,14 +280,14 @@ def _plan_task_student(
         hint = "adapt a run here, and distil that"
         raise InputError("was imported: nobody knows what it learned from", file=run.path, hint=hint)
     source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
-    if len(data) > 1:
-        raise InputError(f"{len(data)} files of examples", hint="give one, or none for those the teacher learned from")
-    if data:
-        source = replace(source, train=data[0], dev=None, test=None)
+    if len(files) > 1:
+        raise InputError(f"{len(files)} files of examples", hint="give one, or none for those the teacher learned from")
+    if files:
+        source = replace(source, train=files[0], dev=None, test=None)
     for path in source.split_paths().values():
         if not Path(path).is_file():
             raise InputError("these examples are not there", file=path, hint="give others: forebear distil RUN DATA")
-    labeled_data, spec, init_from, task = read_labeled(source), text_plan.spec, text_plan.init_from, run.task
+    data, spec, init_from, task = read_labeled(source), text_plan.spec, text_plan.init_from, run.task
     assert task is not None
     if isinstance(task, SequenceTagging):  # the student predicts the teacher's marginals of single words
         task = replace(task, crf=False)
@@ -294,20 +297,16 @@ def _plan_task_student(
     check_unused_settings(model_name(spec), "descending", recipe_settings)
     options = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
     options |= {"reader": run.adaptation.reader} if spec.needs_task_encoder else {}
-    adaptation = choose_adaptation(spec, init_from, len(labeled_data.train), {**options, **reader_options})
+    adaptation = choose_adaptation(spec, init_from, len(data.train), {**options, **reader_options})
     tokenizer = spec.task_tokenizer(base_tokenizer(run.tokenizer))
     if init_from is not None:
-        tokenizer = adaptation_tokenizer(spec, init_from, adaptation, source.task, labeled_data)
+        tokenizer = adaptation_tokenizer(spec, init_from, adaptation, source.task, data)
     from_scratch = init_from is None and not inherits
-    recipe = adaptation_recipe(
-        spec, tokenizer, task, adaptation, labeled_data, recipe_settings, from_scratch=from_scratch
-    )
-    return planning.AdaptPlan(
-        spec, text_plan.size, tokenizer, init_from, source, labeled_data, task, adaptation, recipe
-    )
+    recipe = adaptation_recipe(spec, tokenizer, task, adaptation, data, recipe_settings, from_scratch=from_scratch)
+    return planning.AdaptPlan(spec, text_plan.size, tokenizer, init_from, source, data, task, adaptation, recipe)
 
 
-def _read_unlabeled(run: RunFolder, texts: str | None, config: DistillationConfig) -> tuple[Any, ...]:
+def _read_unlabeled(run: RunFolder, texts: PathLike | None, config: DistillationConfig) -> tuple[Any, ...]:
     """Unlabeled examples from the lines of a file; texts of one example are separated by tabs."""
     if texts is None:
         return ()
@@ -411,13 +410,13 @@ def distill(
         settings: Settings of the recipe (time="5m", epochs=, …) and fields of the model (width=, depth=, …).
     """
     plan = plan_distillation(
-        os.fspath(teacher),
+        teacher,
         [os.fspath(path) for path in ([data] if isinstance(data, str | os.PathLike) else data)],
         config=DistillationConfig(float(temperature), float(share), float(hidden), float(attention)),
         student=None if student is None else os.fspath(student),
         size=size,
         layers=layers,
-        texts=None if texts is None else os.fspath(texts),
+        texts=texts,
         reading=reading,
         reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
@@ -438,7 +437,7 @@ def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = 
     config = DistillationConfig(**{field.name: entry[field.name] for field in fields(DistillationConfig)})
     arguments["reading"] = arguments["reading"] and TextFormat(**arguments["reading"])
     plan = plan_distillation(entry["teacher"], arguments.pop("data"), config=config, **arguments)
-    if plan.request(plan.corpus()) != run.metadata["asked"]:
+    if plan.request != run.metadata["asked"]:
         hint = "put back what it was, or distil anew into another folder"
         raise InputError("its teacher or what it learns from has changed since it began", file=run.path, hint=hint)
     return record_cost(plan, run_distillation(plan, folder, watcher=watcher), None)
@@ -453,8 +452,7 @@ def run_distillation(
     watcher: TrainingCallback | None = None,
 ) -> RunFolder:
     """Trains a planned student; a folder that holds the same run, finished or not, is resumed."""
-    watcher, corpus = watcher or TrainingCallback(), plan.corpus()
-    request = plan.request(corpus)
+    watcher, corpus, request = watcher or TrainingCallback(), plan.corpus, plan.request
     folder, run, replaced = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
     if run is not None and run.is_finished:
         watcher.on_note(pipeline.FINISHED_NOTE)
@@ -463,21 +461,20 @@ def run_distillation(
     # before anything is written: most mistakes show here
     if isinstance(student, planning.AdaptPlan):
         setup: Any = pipeline.AdaptSetup.from_plan(student)
-        metadata = pipeline.adapt_metadata(student, request, folder, command)
     else:
         assert corpus is not None
         with student.error_context():
             setup = pipeline.PretrainSetup.from_plan(student.spec, corpus, student.recipe, student.init_from)
-        metadata = pipeline.pretrain_metadata(student, corpus, request, folder, command)
     setup = replace(setup, notes=[*plan.notes, *setup.notes])
     if run is None:
         with replace_run(replaced):
             tokenizer: Any = student.tokenizer if corpus is None else corpus.tokenizer
+            metadata = pipeline.new_metadata(student, request, folder, command, corpus)
             metadata |= {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
             run = RunFolder.create(folder, metadata, tokenizer, None if corpus is None else corpus.ledger.to_dict())
     if corpus is not None:
-        return pipeline.train_pretraining(run, _distill_on_text(plan, setup), watcher)
-    pipeline.train_adaptation(run, _distill_on_examples(plan, setup, run), watcher)
+        return pipeline.train_run(run, _distill_on_text(plan, setup), watcher)
+    pipeline.train_run(run, _distill_on_examples(plan, setup, run), watcher)
     (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     return run
 
@@ -590,7 +587,7 @@ def _train_baseline(
 def record_cost(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
     """Compares size, speed and score of teacher and student, and records them in run.json of the student."""
     folders = {"teacher": plan.teacher.folder, "student": run} | ({"student alone": baseline} if baseline else {})
-    corpus, rows = plan.corpus(), []
+    corpus, rows = plan.corpus, []
     for role, folder in folders.items():
         opened = Run(folder)
         row = {"who": role, "run": str(folder.path), "parameters": opened.num_parameters}

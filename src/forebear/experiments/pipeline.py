@@ -6,10 +6,10 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
@@ -23,7 +23,8 @@ from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import MAX_EVAL_EXAMPLES
 from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leakage_notes, task_metrics
-from forebear.experiments.plan import AdaptPlan, PretrainPlan, plan_adaptation
+from forebear.experiments.plan import AdaptPlan, PretrainPlan
+from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
 from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, VectorCoverage
 from forebear.heads import head_capabilities
@@ -159,38 +160,41 @@ def run_pretraining(
     with plan.error_context():  # before anything is written: most mistakes show here
         setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, plan.init_from, progress)
     if resumed is not None:
-        return train_pretraining(resumed, setup, watcher, group)
+        return train_run(resumed, setup, watcher, group)
     for note in plan.notes:
         watcher.on_note(note)
     for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, try_loss=False):
         watcher.on_stage(stage.number, stage.name, stage.words)
     with replace_run(replaced):
-        metadata = pretrain_metadata(plan, corpus, request, folder, command)
+        metadata = new_metadata(plan, request, folder, command, corpus)
         run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
-    return train_pretraining(run, setup, watcher, group)
+    return train_run(run, setup, watcher, group)
 
 
-def pretrain_metadata(
-    plan: PretrainPlan, corpus: Corpus | ParallelCorpus, request: dict[str, Any], folder: Path, command: str | None
+def new_metadata(
+    plan: PretrainPlan | AdaptPlan,
+    request: dict[str, Any],
+    folder: Path,
+    command: str | None,
+    corpus: Corpus | ParallelCorpus | None = None,
 ) -> dict[str, Any]:
     """The entries of run.json of a new run."""
-    return {
-        "name": folder.name,
-        "milestone": request["milestone"],
-        "size": plan.size,
-        "fields": request["fields"],
-        "parent": None if plan.init_from is None else plan.init_from.run,
-        "beginning": request.get("beginning"),
-        "recipe": request["recipe"],
-        "data": {
-            "source": plan.source.to_dict(),
-            "corpus": corpus.key,
-            "folder": str(corpus.folder.absolute()),
-            **{name: corpus.metadata["counts"][name] for name in ("documents", "tokens", "bytes")},
-        },
-        "asked": request,
-        "command": command or plan.command_line(folder),
-    }
+    metadata = {"name": folder.name, **{name: request[name] for name in ("milestone", "fields", "recipe")}}
+    metadata |= {"size": plan.size, "asked": request, "command": command}
+    metadata["parent"] = None if plan.init_from is None else plan.init_from.run
+    if isinstance(plan, AdaptPlan):
+        labelled = {"source": request["examples"], "digests": request["digests"], "sides": plan.labeled_data.metadata}
+        return metadata | {
+            "task": request["task"],
+            "adaptation": request["adaptation"],
+            "labelled": labelled,
+            "data": None,
+        }
+    assert corpus is not None
+    data = {"source": plan.source.to_dict(), "corpus": corpus.key, "folder": str(corpus.folder.absolute())}
+    data |= {name: corpus.metadata["counts"][name] for name in ("documents", "tokens", "bytes")}
+    command = command or plan.command_line(folder)
+    return metadata | {"beginning": request.get("beginning"), "data": data, "command": command}
 
 
 def _open_resumable(folder: PathLike, watcher: TrainingCallback) -> RunFolder:
@@ -219,7 +223,7 @@ def resume_pretraining(
     corpus, recipe = reopen_run_corpus(run), run.recipe_for(group.size)
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
     init_from = None if run.checkpoints.newest_valid()[0] else InitFrom.from_dict(run.metadata.get("beginning"))
-    return train_pretraining(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), watcher, group)
+    return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), watcher, group)
 
 
 def repeat_run(
@@ -305,6 +309,50 @@ class PretrainSetup:
             unigram = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
         return cls(split, objective, learner, unigram, [*notes, *truncation_notes, *init_notes], truncation)
 
+    def notes_for(self, run: RunFolder) -> list[str]:
+        return self.notes
+
+    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+        split, learning = self.split, run.spec.learning
+        shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
+        run.update(data=run.metadata["data"] | {"split": shares}, unigram_nats=self.unigram_loss)
+        counts_once = learning == "counting" and not run.spec.counts_again
+        with spill_to_run_folder(self.learner.model, run), group.wrap_learner(self.learner) as learner:
+            Trainer(
+                run,
+                learner,
+                self.objective,
+                split,
+                single_pass=counts_once or not self.learner.model.heads,  # without a head nothing can improve
+                keep_last=learning == "sweeping",
+                by_epoch=run.spec.counts_again,
+                unigram=self.unigram_loss,
+                watcher=watcher,
+            ).run()
+
+    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+        """The final measurement on held-out text, the same documents for every model."""
+        from forebear.inference.run import Run
+        from forebear.inference.translate import evaluate_translations
+
+        opened_run, held_out = Run(run), self.split.held_out
+        results: dict[str, Any] = {"parameters": opened_run.num_parameters}
+        if not len(held_out):
+            pass  # nothing is held out
+        elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
+            metrics = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
+            results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
+            results["example"] = opened_run.word_table.example
+        elif "measure" in head_capabilities(opened_run.heads, encodes=False):
+            began = time.monotonic()
+            if isinstance(held_out, ParallelSubset):
+                measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts())
+            else:
+                measured = opened_run.measure(held_out.first(MEASURED_BYTES))
+            results["metrics"] = {"held_out": measured.to_dict()}
+            results["measuring_seconds"] = round(time.monotonic() - began, 3)
+        return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
+
 
 def _truncated_words(char_ids: CharIds | None, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
     """Statistics and a note on words longer than a character-level model reads."""
@@ -330,91 +378,7 @@ def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, ob
     return notes
 
 
-def _train_and_measure(
-    run: RunFolder,
-    notes: Sequence[str],
-    watcher: TrainingCallback,
-    train: Callable[[], None],
-    measure: Callable[[], tuple[dict[str, Any], list[str]]],
-) -> RunFolder:
-    """Trains unless done before, then measures (entries of run.json, and notes) and writes the card."""
-    with explain_disk_errors(run.path), run.lock():
-        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
-        if run.is_finished:
-            return run
-        for note in notes:
-            watcher.on_note(note)
-        if run.metadata["state"] != "trained":
-            train()
-        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-        entries, new_notes = measure()
-        for note in new_notes:
-            watcher.on_note(note)
-        run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
-        write_card(run)
-        run.update(state="finished")  # last: a finished run is complete
-    return run
-
-
-def train_pretraining(
-    run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
-) -> RunFolder:
-    def train() -> None:
-        split = setup.split
-        shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
-        metadata = {"notes": setup.notes, "unigram_nats": setup.unigram_loss, "processes": group.size}
-        run.update(data=run.metadata["data"] | {"split": shares}, **metadata)
-        counts, counts_again = run.spec.learning == "counting", run.spec.counts_again
-        options: dict[str, Any] = {
-            # without a head there is nothing to improve
-            "single_pass": (counts and not counts_again) or not setup.learner.model.heads,
-            "keep_last": run.spec.learning == "sweeping",
-            "by_epoch": counts_again,
-            "unigram": setup.unigram_loss,
-        }
-        with spill_to_run_folder(setup.learner.model, run), group.wrap_learner(setup.learner) as learner:
-            Trainer(run, learner, setup.objective, split, **options, watcher=watcher).run()
-
-    return _train_and_measure(run, setup.notes, watcher, train, lambda: _measure_pretrained(run, setup.split.held_out))
-
-
-def _measure_pretrained(run: RunFolder, held_out: Subset | ParallelSubset) -> tuple[dict[str, Any], list[str]]:
-    """The final measurement on held-out text, the same documents for every model."""
-    from forebear.inference.run import Run
-    from forebear.inference.translate import evaluate_translations
-
-    opened_run = Run(run)
-    results: dict[str, Any] = {"parameters": opened_run.num_parameters}
-    if not len(held_out):
-        pass  # nothing is held out
-    elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
-        metrics = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
-        results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
-        results["example"] = opened_run.word_table.example
-    elif "measure" in head_capabilities(opened_run.heads, encodes=False):
-        began = time.monotonic()
-        if isinstance(held_out, ParallelSubset):
-            measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts())
-        else:
-            measured = opened_run.measure(held_out.first(MEASURED_BYTES))
-        results["metrics"] = {"held_out": measured.to_dict()}
-        results["measuring_seconds"] = round(time.monotonic() - began, 3)
-    return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
-
-
 # --- Adaptation to a task ---
-
-__all__ = ["AdaptPlan", "plan_adaptation", "resume_adaptation", "run_adaptation"]
-
-
-class RunOptions(TypedDict, total=False):
-    """Options of `run_adaptation`, to be passed on."""
-
-    overwrite: bool
-    command: str | None
-    watcher: TrainingCallback | None
-    group: ProcessGroup
-
 
 FULLWIDTH_ONE = "１"  # which NFKC maps to "1"
 
@@ -439,10 +403,10 @@ def run_adaptation(
     recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
     setup = AdaptSetup.from_plan(replace(plan, recipe=recipe))
     if resumed is not None:
-        return train_adaptation(resumed, setup, watcher, group)
+        return train_run(resumed, setup, watcher, group)
     with replace_run(replaced):
-        run = RunFolder.create(folder, adapt_metadata(plan, request, folder, command), plan.tokenizer, None)
-    return train_adaptation(run, setup, watcher, group)
+        run = RunFolder.create(folder, new_metadata(plan, request, folder, command), plan.tokenizer, None)
+    return train_run(run, setup, watcher, group)
 
 
 def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
@@ -486,7 +450,7 @@ def resume_adaptation(
     data = read_labeled(source)
     plan = AdaptPlan(run.spec, size, run.tokenizer, init_from, source, data, run.task, run.adaptation, recipe)
     group.validate(run.metadata["milestone"], run.spec.task_learner)
-    return train_adaptation(run, AdaptSetup.from_plan(plan), watcher, group)
+    return train_run(run, AdaptSetup.from_plan(plan), watcher, group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -539,6 +503,41 @@ class AdaptSetup:
         score = float(task.evaluate(examples, predictions)[task.score])
         return {task.score: score}, 1.0 - score
 
+    def notes_for(self, run: RunFolder) -> list[str]:
+        return [*self.notes, *leakage_notes(run, self.plan.source)]
+
+    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+        if self.vector_coverage is not None:
+            run.update(without_vectors=self.vector_coverage.to_dict())
+        single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, self.plan.task)
+        with group.wrap_learner(self.learner) as learner:
+            judge = replace(self, learner=learner).evaluate
+            Trainer(run, learner, self.objective, self, single_pass=single_pass, judge=judge, watcher=watcher).run()
+
+    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+        """Calibrates on the dev set, and measures on all labeled splits."""
+        from forebear.inference.run import Run
+
+        opened_run, plan, data = Run(run), self.plan, self.plan.labeled_data
+        network = opened_run.network
+        logits = predict_logits(network, self.held_out)
+        task = plan.task.calibrate(data.dev, self.held_out, logits)
+        metrics = {"dev": task_metrics(plan, task, data.dev, task.predictions(data.dev, self.held_out, logits))}
+        split, eval_examples = "test", [example for example in data.test if is_labeled(example)]
+        if eval_examples:
+            rows = task.encode(eval_examples, plan.tokenizer, plan.spec.input_format(plan.tokenizer))
+            predictions = task.predictions(eval_examples, rows, predict_logits(network, rows))
+            metrics["test"] = task_metrics(plan, task, eval_examples, predictions)
+        else:
+            split, eval_examples = "dev", [example for example in data.dev if is_labeled(example)]
+            if data.test:
+                command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
+                watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
+        baseline = task_baseline(task, data.train, eval_examples)
+        entries = {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
+        entries["baseline"] = asdict(baseline) | {"side": split}
+        return entries, [*opened_run.notes, *baseline_notes(plan, baseline, metrics[split])]
+
 
 def _is_recurrent(plan: AdaptPlan, learner: Learner) -> bool:
     if plan.spec.learning == "counting":  # without torch
@@ -564,43 +563,31 @@ def _pretrained_tensors(plan: AdaptPlan, train: ExampleRows) -> tuple[dict[str, 
     return load_file(init_from.folder.verified_weights()[0]), None
 
 
-def train_adaptation(
-    run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
+# --- Training and measurement ---
+
+
+def train_run(
+    run: RunFolder,
+    setup: PretrainSetup | AdaptSetup,
+    watcher: TrainingCallback,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
-    notes = [*setup.notes, *leakage_notes(run, setup.plan.source)]
-
-    def train() -> None:
-        coverage = setup.vector_coverage
-        coverage_entry = {} if coverage is None else {"without_vectors": coverage.to_dict()}
-        run.update(notes=notes, processes=group.size, **coverage_entry)
-        single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, setup.plan.task)
-        with group.wrap_learner(setup.learner) as learner:
-            judge = replace(setup, learner=learner).evaluate
-            Trainer(run, learner, setup.objective, setup, single_pass=single_pass, judge=judge, watcher=watcher).run()
-
-    return _train_and_measure(run, notes, watcher, train, lambda: _measure_adapted(run, setup, watcher))
-
-
-def _measure_adapted(run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
-    """Calibrates on the dev set, and measures on all labeled splits."""
-    from forebear.inference.run import Run
-
-    opened_run = Run(run)
-    plan, data, network = setup.plan, setup.plan.labeled_data, opened_run.network
-    logits = predict_logits(network, setup.held_out)
-    task = plan.task.calibrate(data.dev, setup.held_out, logits)
-    metrics = {"dev": task_metrics(plan, task, data.dev, task.predictions(data.dev, setup.held_out, logits))}
-    split, eval_examples = "test", [example for example in data.test if is_labeled(example)]
-    if eval_examples:
-        rows = task.encode(eval_examples, plan.tokenizer, plan.spec.input_format(plan.tokenizer))
-        predictions = task.predictions(eval_examples, rows, predict_logits(network, rows))
-        metrics["test"] = task_metrics(plan, task, eval_examples, predictions)
-    else:
-        split, eval_examples = "dev", [example for example in data.dev if is_labeled(example)]
-        if data.test:
-            command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
-            watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
-    baseline = task_baseline(task, data.train, eval_examples)
-    entries = {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
-    entries["baseline"] = asdict(baseline) | {"side": split}
-    return entries, [*opened_run.notes, *baseline_notes(plan, baseline, metrics[split])]
+    """Trains unless done before, then measures and writes the card."""
+    with explain_disk_errors(run.path), run.lock():
+        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
+        if run.is_finished:
+            return run
+        notes = setup.notes_for(run)
+        for note in notes:
+            watcher.on_note(note)
+        if run.metadata["state"] != "trained":
+            run.update(notes=notes, processes=group.size)
+            setup.train_model(run, watcher, group)
+        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
+        entries, new_notes = setup.measure(run, watcher)
+        for note in new_notes:
+            watcher.on_note(note)
+        run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
+        write_card(run)
+        run.update(state="finished")  # last: a finished run is complete
+    return run
