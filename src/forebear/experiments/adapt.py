@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from forebear.data.io.atomic import new_folder
 from forebear.data.labeled.source import read_labeled
 from forebear.errors import InputError, UserInterrupt
 from forebear.experiments.pipeline import run_adaptation
@@ -99,9 +100,7 @@ def _copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: b
         if not overwrite:
             raise InputError("holds another run", file=to, hint="add --overwrite to replace it, or choose another --to")
         shutil.rmtree(to)
-    temp_folder = to.with_name(f".{to.name}.copied")
-    shutil.rmtree(temp_folder, ignore_errors=True)
-    shutil.copytree(run.path, temp_folder)
-    RunFolder.open(temp_folder).update(name=to.name, **entries)
-    temp_folder.rename(to)
+    with new_folder(to) as folder:
+        shutil.copytree(run.path, folder, dirs_exist_ok=True)
+        RunFolder.open(folder).update(name=to.name, **entries)
     return RunFolder.open(to)

@@ -58,14 +58,6 @@ def choose_adaptation(
     return Adaptation(**{"language": GPT_LM_WEIGHT if uses_lm_loss else 0.0, **values})
 
 
-def uses_task_encoder(spec: ModelSpec, init_from: InitFrom | None, options: Mapping[str, Any]) -> bool:
-    """Whether a task encoder is trained above the pre-trained layers."""
-    if spec.needs_task_encoder or not spec.accepts_task_encoder:
-        return spec.needs_task_encoder
-    run_reader = None if init_from is None or init_from.folder.task is None else init_from.folder.adaptation.reader
-    return (options.get("reader") or run_reader) is not None
-
-
 def _add_reader_defaults(spec: ModelSpec, init_from: InitFrom | None, values: dict[str, Any]) -> dict[str, Any]:
     """Adds the task encoder above word vectors: that of the run, if it was adapted before, or a default."""
     options = [name for name in values if name.startswith(("reader", "mixture"))]

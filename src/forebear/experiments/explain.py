@@ -298,7 +298,9 @@ def model_capabilities(name: str) -> tuple[tuple[str, ...], str]:
     """The commands that a run of this model supports, or an error message; does not load torch."""
     try:
         spec_class = model_spec(name)
-        heads = _target_names(spec_class(**spec_class.sizes.get(spec_class.size, {})))
+        spec = spec_class(**spec_class.sizes.get(spec_class.size, {}))
+        objective = spec.objective(_in_memory_corpus(SAMPLE_TEXTS).tokenizer) if spec.learns_from == "text" else None
+        heads = objective.target_heads if isinstance(objective, Cooccurrences) else sample_batch(spec)[0].targets
     except Exception as error:  # noqa: BLE001 - a broken model must not break the list of models
         return (), f"{type(error).__name__}: {error}"
     return _capabilities(spec_class, heads), ""
@@ -306,15 +308,6 @@ def model_capabilities(name: str) -> tuple[tuple[str, ...], str]:
 
 def _capabilities(spec_class: type[ModelSpec], heads: Iterable[str]) -> tuple[str, ...]:
     return head_capabilities(heads, encodes=spec_class.learning != "counting", words=spec_class.tokenizer == "words")
-
-
-def _target_names(spec: ModelSpec) -> Iterable[str]:
-    """The names of an objective's targets."""
-    if spec.learns_from == "text":
-        objective = spec.objective(_in_memory_corpus(SAMPLE_TEXTS).tokenizer)
-        if isinstance(objective, Cooccurrences):
-            return objective.target_heads
-    return sample_batch(spec)[0].targets
 
 
 def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:

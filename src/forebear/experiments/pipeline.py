@@ -134,15 +134,8 @@ def run_pretraining(
 ) -> RunFolder:
     """Train a planned pre-training run; a folder that holds the same run, finished or not, is resumed.
 
-    Args:
-        to: The run folder; by default in runs/.
-        overwrite: Replace another run in this folder.
-        workers: Processes that prepare the text.
-        command: The command line, for the card.
-        learning_progress: Receives the progress of training the tokenizer.
-        progress: Receives the progress of preparing the text.
-        corpus: The prepared text, if known.
-        group: The processes that train.
+    Without `to` the folder is one in runs/. The text is prepared by `workers` processes, unless `corpus` is given;
+    `learning_progress` is that of training the tokenizer. `command` is the command line, for the card.
     """
     watcher, name = watcher or TrainingCallback(), model_name(plan.spec)
     group.validate(name, plan.spec.learning, is_stateful=plan.spec.is_stateful)

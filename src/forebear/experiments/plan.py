@@ -29,12 +29,7 @@ from forebear.data.source import (
 )
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from forebear.experiments.adapt_defaults import (
-    adaptation_recipe,
-    adaptation_tokenizer,
-    choose_adaptation,
-    uses_task_encoder,
-)
+from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
 from forebear.experiments.unused_settings import (
     check_unused_entities,
     check_unused_fields,
@@ -213,19 +208,11 @@ def plan_pretraining(
     settings: Mapping[str, Any] | None = None,
     init_from: InitFrom | None = None,
 ) -> PretrainPlan:
-    """Plan a pre-training.
+    """Plan a pre-training on text files, folders, or one prepared corpus.
 
-    Args:
-        model: The name of the model.
-        texts: Text files, folders, or one prepared corpus.
-        size: The name of a size.
-        tokenizer: A kind, a file or a tokenizer.
-        vocabulary: The vocabulary size of a tokenizer to be trained.
-        target_tokenizer: The tokenizer of translations, if it differs.
-        source: How the text is read.
-        recipe: The content of a recipe file; it takes precedence over the defaults.
-        settings: Fields of the model and of the recipe; they take precedence over `recipe`.
-        init_from: A run to continue from; fields and tokenizer are those of the run.
+    `settings`, fields of the model and of the recipe, take precedence over `recipe`, the content of a recipe file, and
+    that over the defaults. `tokenizer` is a kind, a file or a tokenizer, `vocabulary` the size of one to be trained;
+    `target_tokenizer` is that of translations, if it differs. A run to continue from has its own fields and tokenizer.
     """
     spec_class = model_spec(model)
     recipe_file = dict(recipe or {})
@@ -310,8 +297,7 @@ def _merge_run_fields(
         raise InputError(message, file=run.path, hint=f"forebear pretrain {run_model} …")
     for name, value in (("size", size or recipe_file.get("size")), ("tokenizer or --vocabulary", tokenizer_option)):
         if value is not None:
-            message = f"--{name} means nothing beside --from: that of the run is taken"
-            raise InputError(message, hint="leave it out")
+            raise InputError(f"--{name} means nothing beside --from: that of the run is taken", hint="leave it out")
     return {**recipe_file, "fields": {**run.metadata["fields"], **recipe_file.get("fields", {})}}
 
 
@@ -427,18 +413,11 @@ def plan_adaptation(
     data: LabeledData | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> AdaptPlan:
-    """Plan an adaptation.
+    """Plan an adaptation of `start`: a run folder, or the name of a model to be trained from scratch.
 
-    Args:
-        start: A run folder, or the name of a model to be trained from scratch.
-        source: The labeled files.
-        how: Fields of `Adaptation`.
-        options: Fields of the task.
-        settings: Settings of the recipe.
-        size: The size of a model from scratch.
-        dropout: Dropout of the encoder, or of the task encoder above it; None: as in the run.
-        data: The examples, if they are read already.
-        fields: Fields of a model from scratch.
+    `how` are fields of `Adaptation`, `options` those of the task, `settings` those of the recipe; `size` and `fields`
+    are for a model from scratch. `dropout` is that of the encoder, or of the task encoder above it; None: as in the
+    run. `data` are the examples, if they are read already.
     """
     how, settings = how or {}, settings or {}
     if start in LINEAGE and not Path(start).is_dir():
@@ -464,16 +443,16 @@ def plan_adaptation(
     if dropout is not None and (counts or reads_features):
         where = "where the encoder only gives features" if reads_features else "to a model that counts"
         raise InputError(f"--dropout means nothing {where}", hint="leave it out")
-    if dropout is not None and uses_task_encoder(spec, init_from, how):
-        how = {**how, "reader_dropout": dropout}
-    elif dropout is not None or (reads_features and spec.dropout is not None):
-        spec = replace(spec, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labeled(source)
     task_options = {**({"scheme": data.tag_scheme} if data.tag_scheme else {}), **(options or {})}
     if spec.learns_tags and source.task == "tagging":
         task_options["crf"] = True  # it is a chain model
     task = task_class(source.task).from_examples(data.train, **task_options)
     adaptation = choose_adaptation(spec, init_from, len(data.train), how)
+    if dropout is not None and adaptation.reader is not None:
+        adaptation = replace(adaptation, reader_dropout=dropout)
+    elif dropout is not None or (reads_features and spec.dropout is not None):
+        spec = replace(spec, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     tokenizer = adaptation_tokenizer(spec, init_from, adaptation, source.task, data)
     learner = "only counts" if counts else "descending"
     check_unused_settings(model_name(spec), "searching" if uses_full_batch(spec, task) else learner, settings)

@@ -52,14 +52,16 @@ def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict
     assert batch.positions is not None
     actions = mask_actions(batch, objective.mask)
     num_masked = int(np.count_nonzero(actions != ""))
-    num_text_tokens = int(np.count_nonzero(batch.positions != IGNORE_INDEX))
+    inside = batch.positions != IGNORE_INDEX
+    document = np.searchsorted(source.corpus.document_starts, np.maximum(batch.positions, 0), side="right")
+    crosses_documents = inside[1:] & inside[:-1] & (document[1:] != document[:-1])  # within a span of a row
     stats: dict[str, Any] = {
-        "hidden_share": num_masked / max(1, num_text_tokens),
+        "hidden_share": num_masked / max(1, int(np.count_nonzero(inside))),
         "fates": {
             action: int(np.count_nonzero(actions == action)) / max(1, num_masked)
             for action in ("masked", "random", "kept")
         },
-        "mixed_halves": _count_cross_document_spans(batch, source),
+        "mixed_halves": int(np.count_nonzero(crosses_documents)),
         "words_half_hidden": _count_partially_masked_words(batch, source),
     }
     if "pair" in batch.targets:
@@ -70,14 +72,6 @@ def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict
         chunks = objective.inner.sentence_chunks(source)
         stats |= {"long_sentences": chunks.num_split, "tokens_left_away": chunks.num_dropped}
     return stats
-
-
-def _count_cross_document_spans(batch: Batch, source: Subset) -> int:
-    """Spans between special tokens of a row that cross a document boundary."""
-    assert batch.positions is not None
-    inside = batch.positions != IGNORE_INDEX
-    document = np.searchsorted(source.corpus.document_starts, np.maximum(batch.positions, 0), side="right")
-    return int(np.count_nonzero(inside[1:] & inside[:-1] & (document[1:] != document[:-1])))
 
 
 def _count_partially_masked_words(batch: Batch, source: Subset) -> int | None:

@@ -139,14 +139,24 @@ def _nearest_neighbors(vectors: np.ndarray) -> np.ndarray:
 
 
 def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
-    sources, references, name = _measured_pairs(run, on, limit)
+    if on:
+        pairs = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
+        sources, references = [source for _, source, _ in pairs], [target for _, _, target in pairs]
+    else:
+        try:
+            corpus = reopen_run_corpus(run.folder)
+        except InputError as error:
+            error.hint = "name pairs to measure on: --on FILE [FILE]"
+            raise
+        held_out: Any = corpus.split(run.folder.recipe.held_out).held_out
+        sources, references = held_out.first(limit).texts()
     float_result, int8_result, seconds = _evaluate_both(
         run, small, lambda model: evaluate_translations(model, sources, references), progress
     )
     float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
     is_same = [a.text == b.text for a, b in zip(float_result.translations, int8_result.translations, strict=True)]
     return {
-        "on": name,
+        "on": ", ".join(on) or "the pairs that the run held out",
         "metrics": {} if on else {"held_out": int8_metrics},
         **{
             metric: {"floats": float_metrics[metric], "integers": int8_metrics[metric]}
@@ -156,19 +166,6 @@ def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress
         "pairs": len(is_same),
         "measuring_seconds": seconds,
     }
-
-
-def _measured_pairs(run: Run, on: Sequence[str], limit: int) -> tuple[list[str], list[str], str]:
-    if on:
-        pairs = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
-        return [source for _, source, _ in pairs], [target for _, _, target in pairs], ", ".join(on)
-    try:
-        corpus = reopen_run_corpus(run.folder)
-    except InputError as error:
-        error.hint = "name pairs to measure on: --on FILE [FILE]"
-        raise
-    held_out: Any = corpus.split(run.folder.recipe.held_out).held_out
-    return *held_out.first(limit).texts(), "the pairs that the run held out"
 
 
 def _cost_on_examples(

@@ -61,11 +61,10 @@ class InitFrom:
         if folder.spec.learning == "counting":
             raise InputError("counts: there is nothing to go on from", file=run, hint="count all text at once")
         if folder.spec.output == "given":
-            message = (
-                "was imported with one table of vectors; the other, by which words are predicted, is in no such file"
-            )
+            message = "was imported with one table of vectors; the other, by which words are predicted, is in no such "
+            message += "file, and without it there is no learning on"
             hint = f"train anew, without --from; or use it as it is: forebear adapt {run} FILE, neighbours, embed"
-            raise InputError(f"{message}, and without it there is no learning on", file=run, hint=hint)
+            raise InputError(message, file=run, hint=hint)
         if "weights" not in folder.metadata:
             hint = f"finish it first: forebear pretrain --resume {run}"
             raise InputError("is not finished: there are no weights to begin with", file=run, hint=hint)
