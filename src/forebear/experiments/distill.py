@@ -28,7 +28,7 @@ from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_to
 from forebear.experiments.evaluator import measure_on_examples, measure_on_text
 from forebear.experiments.pipeline import output_folder, replace_run
 from forebear.experiments.unused_settings import check_unused_settings
-from forebear.experiments.warm_start import InitFrom, open_finished
+from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
 from forebear.inference import predict
 from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec
@@ -56,7 +56,6 @@ SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # if one is given,
 TOKEN_HEADS = ("next", "token")  # of language models
 RECIPE_FIELDS = frozenset(field.name for field in fields(Recipe))
 SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder while it is trained
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leaka
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
-from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, VectorCoverage
+from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, VectorCoverage
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective, PrepassObjective
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from forebear.data.tokenizers.char_ids import CharIds
-
-PathLike = str | os.PathLike[str]
 
 # --- Output folder ---
 

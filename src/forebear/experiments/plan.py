@@ -31,13 +31,12 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
 from forebear.experiments.unused_settings import (
-    check_unused_entities,
     check_unused_fields,
     check_unused_settings,
     flag_name,
     settings_kind,
 )
-from forebear.experiments.warm_start import InitFrom, open_finished
+from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
 from forebear.models.spec import ModelSpec
 from forebear.registry import LINEAGE, model_name, model_spec, suggest
 from forebear.settings.units import parse_count
@@ -199,9 +198,9 @@ def plan_pretraining(
     texts: Sequence[str],
     *,
     size: str | None = None,
-    tokenizer: str | os.PathLike[str] | Tokenizer | TokenizerPair | None = None,
+    tokenizer: PathLike | Tokenizer | TokenizerPair | None = None,
     vocabulary: int | None = None,
-    target_tokenizer: str | os.PathLike[str] | None = None,
+    target_tokenizer: PathLike | None = None,
     target_vocabulary: int | None = None,
     source: TextSource | None = None,
     recipe: Mapping[str, Any] | None = None,
@@ -248,7 +247,9 @@ def plan_pretraining(
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         message = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
         raise InputError(message, file=source.paths[0], hint="leave out those options, or give the text instead")
-    check_unused_entities(model, spec, source.entities)
+    if source.entities is not None and not spec.uses_entities:
+        message = f"--entities means nothing to {model}, which hides no names"
+        raise InputError(message, hint="leave it out, or choose ernie")
     if spec.needs_word_boundaries and not is_corpus(source):
         source = replace(source, segment=True)
     size_name = next((name for name, preset in spec_class.sizes.items() if spec_class(**preset) == spec), None)

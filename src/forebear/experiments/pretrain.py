@@ -15,7 +15,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.experiments import pipeline
 from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_adaptation, plan_pretraining
 from forebear.experiments.tag_plans import implied_task, is_tagged_training, plan_tagging, resume_any
-from forebear.experiments.warm_start import init_from
+from forebear.experiments.warm_start import PathLike, init_from
 from forebear.inference.run import Run
 from forebear.interop import convert
 from forebear.interop.word_vectors import VectorFileOptions
@@ -24,7 +24,6 @@ from forebear.training.settings import read_recipe
 from forebear.training.trainer import TrainingCallback
 from forebear.training.worker_processes import ProcessGroup, launch_processes
 
-PathLike = str | os.PathLike[str]
 FORMAT_OPTIONS = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")
 READ_OPTIONS = ("dev_share", "on_bad_rows", "on_bad_tags")
 TASK_OPTIONS = ("crf", "ordered")

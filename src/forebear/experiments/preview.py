@@ -114,11 +114,9 @@ def _prepare_objective(
 def pipeline_summary(plan: PretrainPlan, *, progress: ProgressFn | None = None) -> list[PipelineStage]:
     """All nine steps, without training: the losses are those of the initial weights."""
     corpus, split, objective = _prepare_objective(plan, progress)
-    initial_tensors = None
-    if plan.init_from is not None:
-        with plan.error_context():
-            initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, corpus.tokenizer)
-    learner = learner_for(plan.spec, corpus.tokenizer, plan.recipe, initial_tensors)
+    tokenizer: Any = corpus.tokenizer
+    initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
+    learner = learner_for(plan.spec, tokenizer, plan.recipe, initial_tensors)
     prepass(learner, objective, split.train)
     return pipeline_stages(plan, corpus, split, objective, learner, try_loss=True)
 

@@ -15,6 +15,7 @@ from forebear.data.source import TextSource
 from forebear.errors import InputError
 from forebear.experiments import pipeline, plan
 from forebear.experiments.plan import ERROR_POLICIES, split_settings
+from forebear.experiments.warm_start import PathLike
 from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import RunFolder
 
@@ -43,7 +44,7 @@ def _has_tags(texts: Sequence[str], reading: TextFormat) -> bool:
         return False
 
 
-def implied_task(start: str | os.PathLike[str], data: str | os.PathLike[str]) -> str | None:
+def implied_task(start: PathLike, data: PathLike) -> str | None:
     """The task of a model, or of a run, that is trained on tags only; None: it depends on the examples."""
     name = os.fspath(start)
     if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # not a tagged file
@@ -57,7 +58,7 @@ def implied_task(start: str | os.PathLike[str], data: str | os.PathLike[str]) ->
     return "tagging" if spec_class.learns_from == "tags" else None
 
 
-def resume_any(folder: str | os.PathLike[str], **options: Any) -> RunFolder:
+def resume_any(folder: PathLike, **options: Any) -> RunFolder:
     """Resume a run of `pretrain`, which may be a tagger."""
     run = RunFolder.open(folder)
     is_tagging_run = run.task is not None and run.metadata.get("parent") is None and run.spec.learns_tags

@@ -48,17 +48,9 @@ def check_unused_fields(spec: ModelSpec, names: Iterable[str]) -> None:
     """Raises InputError for a field that has no effect beside the value of another."""
     for name in names:
         if (other_field := spec.unused_fields.get(name)) is not None:
-            description = (
-                f"{flag_name(name)} means nothing beside {flag_name(other_field)} {getattr(spec, other_field)}"
-            )
-            raise InputError(description, hint=f"leave it out, or choose another {flag_name(other_field)}")
-
-
-def check_unused_entities(name: str, spec: ModelSpec, entities: str | None) -> None:
-    """Raises InputError if entities are given to a model that does not use them."""
-    if entities is not None and not spec.uses_entities:
-        description = f"--entities means nothing to {name}, which hides no names"
-        raise InputError(description, hint="leave it out, or choose ernie")
+            other = flag_name(other_field)
+            description = f"{flag_name(name)} means nothing beside {other} {getattr(spec, other_field)}"
+            raise InputError(description, hint=f"leave it out, or choose another {other}")
 
 
 def flag_name(name: str) -> str:
