@@ -27,8 +27,7 @@ NUM_TIMED_EXAMPLES = 30  # whose latency is measured
 
 def already_trained_on(parent: str | None, source: LabeledSource, digests: Mapping[str, str]) -> list[str]:
     """Splits whose files an ancestor of the run was trained on, and from which examples are evaluated now."""
-    known_digests: set[str] = set()
-    visited: set[str] = set()
+    known_digests, visited = set[str](), set[str]()
     while parent and parent not in visited:
         visited.add(parent)
         try:

@@ -204,10 +204,6 @@ SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe
 SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
 SHOWN_SETTINGS = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # of the recipe
 MAX_SHOWN_TOKENS = 12  # of the first row
-SUMMARY_TEMPLATE = (
-    "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
-    "{answering}; the losses add up."
-)
 SIZE_REMARKS = {  # of counting models, by what they learn from
     "text": "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of"
     " each length for every token of the text; a prediction costs one search for each length.",
@@ -363,7 +359,8 @@ def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping
         verb = "weighs what is seen of each word and what follows what" if "tag" in heads else verb
         clause = " and ".join(f"{component} {verb} and answers {name}" for name, component in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
-    return SUMMARY_TEMPLATE.format(objective=objective, inputs=inputs, targets=targets, answering=clause)
+    batch_text = f"a batch of inputs ({inputs}) and named targets ({targets})"
+    return f"An objective ({objective}) turns text into {batch_text}; {clause}; the losses add up."
 
 
 def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
@@ -378,30 +375,28 @@ def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, st
 
 def _example_row(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, list[str]]:
     """The first row, token by token: inputs, and labels of each target; labels of the row are at its first token."""
-    length = min(int(batch.inputs["lengths"][0]), MAX_SHOWN_TOKENS)
-    per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.num_target_tokens}
+    inputs, lines = batch.inputs, {}
+    length = min(int(inputs["lengths"][0]), MAX_SHOWN_TOKENS)
 
     def texts(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
         return [tokenizer.id_to_token(token_id) if token_id >= 0 else "" for token_id in ids.tolist()]
 
-    lines = {}
     if isinstance(tokenizer, TokenizerPair):
-        lines["source"] = texts(tokenizer.source, batch.inputs["source"][: int(batch.inputs["source_lengths"][0])])
+        lines["source"] = texts(tokenizer.source, inputs["source"][: int(inputs["source_lengths"][0])])
         tokenizer = tokenizer.target
-    lines["seen"] = texts(tokenizer, batch.inputs["tokens"][:length])
-    if "beside" in batch.inputs:
-        lines["beside"] = texts(tokenizer, batch.inputs["beside"][:length])
-    for name, target in per_token.items():
-        if target.dtype.kind == "f":
+    lines["seen"] = texts(tokenizer, inputs["tokens"][:length])
+    if "beside" in inputs:
+        lines["beside"] = texts(tokenizer, inputs["beside"][:length])
+    for name, target in batch.targets.items():
+        if len(target) != batch.num_target_tokens:  # a label of the row
+            answer = answers_of(objective)[int(target[0])] if target[0] >= 0 else ""
+            lines[name] = [answer, *[""] * (length - 1)]
+        elif target.dtype.kind == "f":
             lines[name] = [f"{number:.2f}" for number in target[:length].tolist()]
         elif name == "tag":
             lines[name] = [*parse_slash_tags(SAMPLE_TAGGED_SENTENCES[0])[1]][:length]
         else:
             lines[name] = texts(tokenizer, target[:length])
-    answers = answers_of(objective)
-    for name in batch.targets.keys() - per_token.keys():
-        number = int(batch.targets[name][0])
-        lines[name] = [answers[number] if number >= 0 else "", *[""] * (length - 1)]
     return lines
 
 

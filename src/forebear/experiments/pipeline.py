@@ -25,7 +25,7 @@ from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leaka
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
-from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, VectorCoverage
+from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, VectorCoverage, pretrained_rows
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective, PrepassObjective
@@ -299,9 +299,6 @@ class PretrainSetup:
             unigram = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
         return cls(split, objective, learner, unigram, [*notes, *truncation_notes, *init_notes], truncation)
 
-    def notes_for(self, run: RunFolder) -> list[str]:
-        return self.notes
-
     def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
         split, learning = self.split, run.spec.learning
         shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
@@ -493,9 +490,6 @@ class AdaptSetup:
         score = float(task.evaluate(examples, predictions)[task.score])
         return {task.score: score}, 1.0 - score
 
-    def notes_for(self, run: RunFolder) -> list[str]:
-        return [*self.notes, *leakage_notes(run, self.plan.source)]
-
     def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
         if self.vector_coverage is not None:
             run.update(without_vectors=self.vector_coverage.to_dict())
@@ -543,11 +537,9 @@ def _pretrained_tensors(plan: AdaptPlan, train: ExampleRows) -> tuple[dict[str, 
     if init_from is None or init_from.folder.spec.learning == "counting":
         return None, None
     if init_from.folder.spec.needs_task_encoder:
-        from forebear.experiments.warm_start import pretrained_rows
-
-        rows = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
+        tensors, is_pretrained = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
         texts = [text for example in plan.labeled_data.train[:MAX_TEXTS] for text in example_texts(example)]
-        return rows.tensors, VectorCoverage.count(train.tokens, rows.is_pretrained, plan.tokenizer, texts)
+        return tensors, VectorCoverage.count(train.tokens, is_pretrained, plan.tokenizer, texts)
     from safetensors.torch import load_file
 
     return load_file(init_from.folder.verified_weights()[0]), None
@@ -567,7 +559,7 @@ def train_run(
         run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
         if run.is_finished:
             return run
-        notes = setup.notes_for(run)
+        notes = [*setup.notes, *(leakage_notes(run, setup.plan.source) if isinstance(setup, AdaptSetup) else ())]
         for note in notes:
             watcher.on_note(note)
         if run.metadata["state"] != "trained":

@@ -29,13 +29,8 @@ def is_tagged_training(model: str | None, texts: Sequence[str], reading: TextFor
     spec_class = model_spec(model)
     if spec_class.learns_from == "tags" or not spec_class.learns_tags:
         return spec_class.learns_from == "tags"
-    return reading.format == "tagged" or _has_tags(texts, reading)
-
-
-def _has_tags(texts: Sequence[str], reading: TextFormat) -> bool:
-    """Whether the first file is clearly tagged, without a --format."""
     if reading.format != "auto" or not texts or not os.path.isfile(texts[0]):  # a pipe can be read only once
-        return False
+        return reading.format == "tagged"
     source = next(find_sources(texts[:1]))
     try:
         is_text = reading.format_of(source) == "text"

@@ -217,16 +217,8 @@ def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | No
 # --- Word vectors as the first layer of a task network ---
 
 
-@dataclass(frozen=True, eq=False)
-class PretrainedRows:
-    """Initial tensors of a network, and (V,) which tokens have a pre-trained row."""
-
-    tensors: dict[str, Tensor]
-    is_pretrained: np.ndarray
-
-
-def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> PretrainedRows:
-    """The word vectors of a run as rows for a tokenizer that may have more words.
+def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
+    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which it had.
 
     If the run was adapted before, its other tensors are taken too. One-hot vectors are as wide as the vocabulary and
     do not fit: then all rows are initialized randomly.
@@ -237,12 +229,12 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> Pretr
     if run.task is None:
         words = run.network.word_table(run.tokenizer.vocabulary())
         if not isinstance(words.matrix, np.ndarray):
-            return PretrainedRows({}, np.array([words.row_of(token) is not None for token in tokenizer.vocabulary()]))
+            return {}, np.array([words.row_of(token) is not None for token in tokenizer.vocabulary()])
     else:
         tensors = dict(run.network.tensors())
         words = WordVectors(run.tokenizer.vocabulary(), tensors[TOKEN_TABLE_TENSOR].numpy())
     matrix, known = token_rows(words, tokenizer, seed)
-    return PretrainedRows(tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known)
+    return tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known
 
 
 def token_rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.ndarray, np.ndarray]:
