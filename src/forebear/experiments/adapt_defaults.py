@@ -61,19 +61,13 @@ def choose_adaptation(
 def _add_reader_defaults(spec: ModelSpec, init_from: InitFrom | None, values: dict[str, Any]) -> dict[str, Any]:
     """Adds the task encoder above word vectors: that of the run, if it was adapted before, or a default."""
     options = [name for name in values if name.startswith(("reader", "mixture"))]
-    meaningless, reason = [], ", which has an encoder of its own"
+    reason = ", which has an encoder of its own"
     hint = "leave it out, or begin with vectors of words, such as a run of word2vec"
     if spec.needs_task_encoder:
-        meaningless, reason = (
-            [name for name in options if name.startswith("mixture")],
-            ": vectors of words are one layer",
-        )
-        hint = "leave it out, or begin with a recurrent run, such as elmo"
-    elif not spec.accepts_task_encoder:
-        meaningless = options
-    if meaningless:
-        message = f"{flag_name(meaningless[0])} means nothing to {model_name(spec)}{reason}"
-        raise InputError(message, hint=hint)
+        options = [name for name in options if name.startswith("mixture")]
+        reason, hint = ": vectors of words are one layer", "leave it out, or begin with a recurrent run, such as elmo"
+    if options and (spec.needs_task_encoder or not spec.accepts_task_encoder):
+        raise InputError(f"{flag_name(options[0])} means nothing to {model_name(spec)}{reason}", hint=hint)
     run = None if init_from is None else init_from.folder
     run_options = {} if run is None or run.task is None else run.adaptation.to_dict()
     if not spec.needs_task_encoder:
@@ -160,15 +154,15 @@ def adaptation_recipe(
         defaults = spec.default_recipe() if uses_full_batch(spec, task) else {"epochs": 1}
         return merge_recipe({"batch": all_tokens, **defaults}, settings)
     rate = _adaptation_rate(spec, adaptation, from_scratch=from_scratch)
-    # a long text is one row
-    row_tokens = min(mean_tokens, input_format.max_length or mean_tokens)
-    batch = max(1, round((EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch else EXAMPLES_PER_STEP) * row_tokens))
-    if adaptation.reader is not None:
-        batch = max(1, round(EXAMPLES_PER_STEP_FROM_SCRATCH * mean_tokens))
+    has_reader = adaptation.reader is not None
+    examples_per_step = EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch or has_reader else EXAMPLES_PER_STEP
+    # a long text is one row, unless a task encoder reads it
+    row_tokens = mean_tokens if has_reader else min(mean_tokens, input_format.max_length or mean_tokens)
+    batch = max(1, round(examples_per_step * row_tokens))
     defaults: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
     batch = merge_recipe(defaults, {"batch": settings.get("batch")}).batch
     steps_per_epoch = max(1, round(mean_tokens * len(data.train) / batch))
-    min_steps = MIN_STEPS if adaptation.reader is None or adaptation.how == "finetune" else MIN_STEPS_FROZEN
+    min_steps = MIN_STEPS_FROZEN if has_reader and adaptation.how != "finetune" else MIN_STEPS
     defaults["epochs"] = float(min(max(EPOCH_RANGE[0], -(-min_steps // steps_per_epoch)), EPOCH_RANGE[1]))
     recipe = merge_recipe(defaults, settings)
     if recipe.evaluate_every is None:

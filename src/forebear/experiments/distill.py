@@ -56,6 +56,7 @@ SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # if one is given,
 TOKEN_HEADS = ("next", "token")  # of language models
 RECIPE_FIELDS = frozenset(field.name for field in fields(Recipe))
 SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder while it is trained
+StudentPlan = planning.PretrainPlan | planning.AdaptPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ class DistillPlan:
 
     teacher: InitFrom
     distillation: DistillationConfig
-    student: planning.PretrainPlan | planning.AdaptPlan
+    student: StudentPlan
     inherits: bool
     extra_texts: tuple[Any, ...]
     settings: dict[str, Any]
@@ -144,8 +145,13 @@ def plan_distillation(
         arguments["read"] = texts and file_digest(Path(texts))
     elif texts:
         raise InputError("--texts are for tasks: a language model is taught on all text", hint="give it as TEXT")
-    _check_compatible(run, student_plan, config)
-    notes = [_size_note(run, student_plan, init_from)]
+    if isinstance(student_plan, planning.AdaptPlan):
+        task_options = student_plan.tokenizer, student_plan.task, student_plan.adaptation
+        network = build_task_model(student_plan.spec, *task_options)
+    else:
+        network = student_plan.spec.build(student_plan.tokenizer)
+    _check_compatible(run, student_plan, network, config)
+    notes = [_size_note(run, student_plan, network)]
     if inherits:
         notes.append("it begins with the teacher's own layers, evenly chosen")
     elif init_from is None:
@@ -205,23 +211,15 @@ def _plan_student(
     return plan
 
 
-def _size_note(run: RunFolder, student: planning.PretrainPlan | planning.AdaptPlan, init_from: InitFrom | None) -> str:
+def _size_note(run: RunFolder, student: StudentPlan, network: Any) -> str:
     """A note on the size of the student relative to its teacher, and on fields that differ."""
-    network = _build_network(student, run.tokenizer)
     student_size, teacher_size = network.num_parameters, run.metadata.get("parameters") or Run(run).num_parameters
     teacher_fields = run.metadata["fields"]
     changed = [f"{name} {value}" for name, value in asdict(student.spec).items() if teacher_fields.get(name) != value]
-    description = (", ".join(changed) or "as the teacher") if init_from is None else init_from.run
+    description = student.init_from.run if student.init_from else ", ".join(changed) or "as the teacher"
     warning = "; it is the larger of the two: --size or --width make it smaller" if student_size > teacher_size else ""
     sizes = f"{student_size:,} parameters, {student_size / teacher_size:.0%} of the teacher's"
     return f"the student ({description}) has {sizes}{warning}"
-
-
-def _build_network(student: planning.PretrainPlan | planning.AdaptPlan, tokenizer: Tokenizer) -> Any:
-    """The network of the student, uninitialized."""
-    if isinstance(student, planning.AdaptPlan):
-        return build_task_model(student.spec, student.tokenizer, student.task, student.adaptation)
-    return student.spec.build(tokenizer)
 
 
 def smaller_spec(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
@@ -338,17 +336,15 @@ def _unlabeled_examples(run: Run, columns: Sequence[str]) -> Sequence[Any]:
     return predict.choice_examples(columns[0], columns[1:])
 
 
-def _check_compatible(
-    run: RunFolder, student: planning.PretrainPlan | planning.AdaptPlan, config: DistillationConfig
-) -> None:
+def _check_compatible(run: RunFolder, student: StudentPlan, network: Any, config: DistillationConfig) -> None:
     """Refuses a student whose outputs or layers cannot be compared with the teacher's."""
     from forebear.nn.heads import LMHead
     from forebear.training.distillation import layer_distillations
 
     if run.task is not None and run.task.name != "answering" and not config.layer_losses:
         return
-    tokenizer: Any = run.tokenizer if student.tokenizer is None else student.tokenizer
-    network, teacher = _build_network(student, tokenizer), Run(run).network
+    tokenizer: Any = student.tokenizer
+    teacher = Run(run).network
     if run.task is None:
         shared_heads = {*TOKEN_HEADS} & {*network.heads} & {*teacher.heads}
         if not shared_heads:

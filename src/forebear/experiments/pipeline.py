@@ -549,10 +549,7 @@ def _pretrained_tensors(plan: AdaptPlan, train: ExampleRows) -> tuple[dict[str, 
 
 
 def train_run(
-    run: RunFolder,
-    setup: PretrainSetup | AdaptSetup,
-    watcher: TrainingCallback,
-    group: ProcessGroup = SINGLE_PROCESS,
+    run: RunFolder, setup: PretrainSetup | AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Trains unless done before, then measures and writes the card."""
     with explain_disk_errors(run.path), run.lock():

@@ -291,9 +291,7 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
     if rows < 1 or step < 0:
         raise InputError(f"rows is {rows}, step is {step}", hint="give at least one row, and a step of 0 or more")
     corpus, split, objective = _prepare_objective(plan, progress)
-    tokenizer, source_tokenizer = corpus.tokenizer, None
-    if isinstance(tokenizer, TokenizerPair):
-        tokenizer, source_tokenizer = tokenizer.target, tokenizer.source
+    tokenizer = corpus.tokenizer.target if isinstance(corpus.tokenizer, TokenizerPair) else corpus.tokenizer
     batch = objective.batch(split.train, plan.recipe.batch, BatchKey(plan.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
         raise InputError(f"the batch of step {step} has no rows", hint="choose another --step, or a larger --batch")
@@ -307,7 +305,7 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
     stats["split_by"] = split.method
     counts_pairs, has_windows = isinstance(objective, Cooccurrences), isinstance(objective, ContextWindows)
     return Preview(
-        [] if counts_pairs else _build_rows(batch, tokenizer, rows, objective, source_tokenizer),
+        [] if counts_pairs else _build_rows(batch, corpus.tokenizer, rows, objective),
         stats,
         {name: corpus.tokenizer.describe()[name] for name in ("kind", "size")},
         None if eos_id is None else tokenizer.id_to_token(eos_id),
@@ -367,13 +365,10 @@ def batch_stats(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | N
     return stats
 
 
-def _build_rows(
-    batch: Batch,
-    tokenizer: Tokenizer,
-    count: int,
-    objective: Objective | None = None,
-    source_tokenizer: Tokenizer | None = None,
-) -> list[PreviewRow]:
+def _build_rows(batch: Batch, tokenizer: Any, count: int, objective: Objective | None = None) -> list[PreviewRow]:
+    is_pair = isinstance(tokenizer, TokenizerPair)
+    tokenizer, source_tokenizer = (tokenizer.target, tokenizer.source) if is_pair else (tokenizer, None)
+
     def readable(ids: np.ndarray, tokenizer: Tokenizer) -> list[Any]:
         return [None if i == IGNORE_INDEX else readable_token(tokenizer, i) for i in ids.tolist()]
 
@@ -381,7 +376,8 @@ def _build_rows(
         return {name: array for name, array in arrays.items() if len(array) == batch.num_target_tokens}
 
     inputs, targets = dict(batch.inputs), per_token(batch.targets)
-    tokens, lengths, source_ids = inputs.pop("tokens"), inputs.pop("lengths"), inputs.pop("source", None)
+    tokens, lengths = inputs.pop("tokens"), inputs.pop("lengths")
+    source_ids: Any = inputs.pop("source", None)
     ends, source_ends = np.cumsum(lengths), np.cumsum(inputs.pop("source_lengths", ()))
     row_targets = {name: target for name, target in batch.targets.items() if name not in targets}
     if isinstance(objective, ContextWindows):  # they are shown as windows
@@ -394,7 +390,7 @@ def _build_rows(
     other_inputs, rows = per_token(inputs), []
     for row, (end, length) in enumerate(zip(ends[:count], lengths[:count], strict=True)):
         span, source = slice(end - length, end), None
-        if source_tokenizer is not None and source_ids is not None:
+        if source_tokenizer is not None:
             source_length = batch.inputs["source_lengths"][row]
             source = readable(source_ids[source_ends[row] - source_length : source_ends[row]], source_tokenizer)
         labels = {name: int(target[row]) for name, target in row_targets.items()}
