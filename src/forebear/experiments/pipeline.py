@@ -25,7 +25,7 @@ from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leaka
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
-from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, VectorCoverage, pretrained_rows
+from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, pretrained_rows, vector_coverage
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective, PrepassObjective
@@ -451,7 +451,7 @@ class AdaptSetup:
     objective: ExampleEpochs | FullBatch
     learner: Learner
     notes: list[str]
-    vector_coverage: VectorCoverage | None = None  # for pre-trained word vectors
+    vector_coverage: dict[str, Any] | None = None  # words without a pre-trained vector
 
     @classmethod
     def from_plan(cls, plan: AdaptPlan) -> AdaptSetup:
@@ -469,8 +469,8 @@ class AdaptSetup:
             share = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
             rows = f"rows of {input_format.max_length}"
             notes.append(f"{train.num_truncated:,} tokens ({share:.1%}) do not fit into {rows} and are not read")
-        pretrained, coverage = _pretrained_tensors(plan, train)
-        notes += coverage.notes() if coverage is not None else []
+        pretrained, coverage, coverage_notes = _pretrained_tensors(plan, train)
+        notes += coverage_notes
         weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
         learner = task_learner(
             plan.spec, tokenizer, task, plan.adaptation, plan.recipe, pretrained=pretrained, label_weights=weights
@@ -492,7 +492,7 @@ class AdaptSetup:
 
     def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
         if self.vector_coverage is not None:
-            run.update(without_vectors=self.vector_coverage.to_dict())
+            run.update(without_vectors=self.vector_coverage)
         single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, self.plan.task)
         with group.wrap_learner(self.learner) as learner:
             judge = replace(self, learner=learner).evaluate
@@ -531,18 +531,20 @@ def _is_recurrent(plan: AdaptPlan, learner: Learner) -> bool:
     return any(isinstance(module, RecurrentLayer) for module in learner.model.modules())
 
 
-def _pretrained_tensors(plan: AdaptPlan, train: ExampleRows) -> tuple[dict[str, Tensor] | None, VectorCoverage | None]:
-    """The pre-trained tensors; for word vectors also which words have none."""
+def _pretrained_tensors(
+    plan: AdaptPlan, train: ExampleRows
+) -> tuple[dict[str, Tensor] | None, dict[str, Any] | None, list[str]]:
+    """The pre-trained tensors; for word vectors also which words have none, and a note on them."""
     init_from = plan.init_from
     if init_from is None or init_from.folder.spec.learning == "counting":
-        return None, None
+        return None, None, []
     if init_from.folder.spec.needs_task_encoder:
         tensors, is_pretrained = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
         texts = [text for example in plan.labeled_data.train[:MAX_TEXTS] for text in example_texts(example)]
-        return tensors, VectorCoverage.count(train.tokens, is_pretrained, plan.tokenizer, texts)
+        return tensors, *vector_coverage(train.tokens, is_pretrained, plan.tokenizer, texts)
     from safetensors.torch import load_file
 
-    return load_file(init_from.folder.verified_weights()[0]), None
+    return load_file(init_from.folder.verified_weights()[0]), None, []
 
 
 # --- Training and measurement ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -259,40 +259,28 @@ MAX_EXAMPLES_SHOWN = 5  # words without a vector
 MAX_TEXTS = 1000  # in which examples of unknown words are searched
 
 
-@dataclass(frozen=True)
-class VectorCoverage:
-    """Number of words of the examples, counted with repetition, with and without a pre-trained vector."""
+def vector_coverage(
+    tokens: np.ndarray, has_vector: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Words of the examples without a pre-trained vector, as an entry of run.json, and a note on them, if any.
 
-    words: int
-    begun: int  # have a row, initialized randomly
-    unknown: int  # share the row of the unknown token
-    named: tuple[str, ...]
-
-    @classmethod
-    def count(
-        cls, tokens: np.ndarray, has_vector: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str]
-    ) -> VectorCoverage:
-        """`tokens` are those of the texts; `has_vector` is by token id."""
-        counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
-        unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
-        counts[list(tokenizer.special_ids)] = 0
-        without_vector = np.where(has_vector, 0, counts)
-        most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_EXAMPLES_SHOWN].tolist()
-        examples = [tokenizer.id_to_token(number) for number in most_frequent if without_vector[number]]
-        if unknown and len(examples) < MAX_EXAMPLES_SHOWN:
-            examples += missing_words(tokenizer, texts[:MAX_TEXTS], 1)[: MAX_EXAMPLES_SHOWN - len(examples)]
-        return cls(int(counts.sum()) + unknown, int(without_vector.sum()), unknown, tuple(examples))
-
-    def notes(self) -> list[str]:
-        """A note on words without a vector, if any."""
-        num_missing = self.begun + self.unknown
-        if not num_missing:
-            return []
-        causes = ((self.begun, "begin with one by chance"), (self.unknown, "are one unknown word"))
-        listed = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
-        examples = f", such as {', '.join(self.named)}" if self.named else ""
-        summary = f"{num_missing / self.words:.1%} of the words of the training examples"
-        return [f"{summary} ({num_missing:,} of {self.words:,}{examples}) have no vector in the run: {listed}"]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"named": list(self.named)}
+    `tokens` are those of the texts; `has_vector` is by token id. Words are counted with repetition: those `begun` have
+    a row, initialized randomly, and those `unknown` share the row of the unknown token.
+    """
+    counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
+    unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
+    counts[list(tokenizer.special_ids)] = 0
+    without_vector = np.where(has_vector, 0, counts)
+    words, begun = int(counts.sum()) + unknown, int(without_vector.sum())
+    most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_EXAMPLES_SHOWN].tolist()
+    named = [tokenizer.id_to_token(number) for number in most_frequent if without_vector[number]]
+    if unknown and len(named) < MAX_EXAMPLES_SHOWN:
+        named += missing_words(tokenizer, texts[:MAX_TEXTS], 1)[: MAX_EXAMPLES_SHOWN - len(named)]
+    entry = {"words": words, "begun": begun, "unknown": unknown, "named": named}
+    if not begun + unknown:
+        return entry, []
+    causes = ((begun, "begin with one by chance"), (unknown, "are one unknown word"))
+    listed = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
+    examples = f", such as {', '.join(named)}" if named else ""
+    summary = f"{(begun + unknown) / words:.1%} of the words of the training examples"
+    return entry, [f"{summary} ({begun + unknown:,} of {words:,}{examples}) have no vector in the run: {listed}"]
