@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from forebear.nn.encoder import Encoder
     from forebear.nn.model import Model
 
-# --- Size of a network, computed without building it ---
-
 BYTES_PER_NUMBER = 4  # float32
 SHORT_ROW_TOKENS = 8  # of a sample row
 
@@ -108,14 +106,15 @@ def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int
     assert row_length is not None
     # Without a maximum length every token costs the same, so a short row is enough: each step takes milliseconds.
     row = row_length if max_length else min(row_length, SHORT_ROW_TOKENS)
+    flops, activation_bytes = _row_costs(network, row)
     return ModelSize(
         parameters,
         max_length,
-        _flops(network, row) / row,
+        flops / row,
         weights,
         moments=2 * weights,
         gradients=weights,
-        activations=round(_activation_bytes(network, row) * max(batch, row_length) / row),
+        activations=round(activation_bytes * max(batch, row_length) / row),
         batch=max(batch, row_length),
         cache=_decoding_state_bytes(network.encoder, row_length),
     )
@@ -131,21 +130,18 @@ def _decoding_state_bytes(encoder: Encoder, length: int) -> int:
     return 2 * keys_and_values if encoder.has_decoder else keys_and_values  # of the target and of the source
 
 
-def _flops(network: Model, length: int) -> int:
-    """FLOPs of one full row, as torch counts them."""
+def _row_costs(network: Model, length: int) -> tuple[int, int]:
+    """FLOPs of one full row, as torch counts them, and the bytes it keeps for the backward pass.
+
+    Each storage is counted once, without weights.
+    """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    row = _full_row(network, length)
     # torch counts no FLOPs of the fused attention
     with FlopCounterMode(display=False) as counter, torch.no_grad(), _whole_row_kernels(attention=False):
-        network.logits(_full_row(network, length))
-    return counter.get_total_flops()
-
-
-def _activation_bytes(network: Model, length: int) -> int:
-    """Bytes that one full row keeps for the backward pass: each storage once, without weights."""
-    import torch
-
+        network.logits(row)
     weight_storages = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
     saved: dict[int, int] = {}
 
@@ -156,9 +152,8 @@ def _activation_bytes(network: Model, length: int) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), _whole_row_kernels():
-        states = network.encoder(**_full_row(network, length))
-    record(states.last)
-    return sum(saved.values())
+        record(network.encoder(**row).last)
+    return counter.get_total_flops(), sum(saved.values())
 
 
 def _full_row(network: Model, length: int) -> dict[str, Any]:

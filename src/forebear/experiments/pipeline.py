@@ -17,7 +17,7 @@ from forebear.data.io.atomic import explain_disk_errors
 from forebear.data.labeled.examples import example_texts, is_labeled
 from forebear.data.labeled.source import LabeledSource, count_form_mismatches, read_labeled
 from forebear.data.source import ProgressFn, TextSource, reopen_corpus, reopen_parallel_corpus
-from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, truncation_stats
+from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, CharIds, truncation_stats
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import MAX_EVAL_EXAMPLES
@@ -53,8 +53,6 @@ from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from forebear.data.tokenizers.char_ids import CharIds
 
 # --- Output folder ---
 

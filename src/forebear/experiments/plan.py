@@ -30,12 +30,7 @@ from forebear.data.source import (
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
-from forebear.experiments.unused_settings import (
-    check_unused_fields,
-    check_unused_settings,
-    flag_name,
-    settings_kind,
-)
+from forebear.experiments.unused_settings import check_unused_fields, check_unused_settings, flag_name, settings_kind
 from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
 from forebear.models.spec import ModelSpec
 from forebear.registry import LINEAGE, model_name, model_spec, suggest
@@ -44,8 +39,6 @@ from forebear.tasks.task import Task, task_class
 from forebear.training.adaptation import Adaptation
 from forebear.training.load_model import uses_full_batch
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
-
-# --- Kinds of text that a model learns from ---
 
 
 def has_field(model: str | None, name: str) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
+from forebear.data.corpus.subset import CorpusSplit, Subset
 from forebear.data.labeled.examples import TaggedExample
 from forebear.data.source import ProgressFn
+from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.inference.stream_decode import readable_token
@@ -23,15 +26,8 @@ from forebear.objectives.next_token import BidirectionalLM, NextToken
 from forebear.objectives.sentence_pairs import DocSentences
 from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.tasks.task_batches import FullBatch
+from forebear.training.learners import Learner
 from forebear.training.load_model import learner_for, prepass
-
-if TYPE_CHECKING:
-    from forebear.data.corpus.corpus import Corpus
-    from forebear.data.corpus.subset import CorpusSplit, Subset
-    from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.training.learners import Learner
-
-# --- Statistics of masked batches ---
 
 
 def mask_actions(batch: Batch, mask: int) -> np.ndarray:
@@ -406,9 +402,6 @@ def _build_rows(batch: Batch, tokenizer: Any, count: int, objective: Objective |
             )
         )
     return rows
-
-
-# --- Preview of tagged sentences ---
 
 
 def preview_tags(plan: AdaptPlan, *, rows: int = 4) -> Preview:

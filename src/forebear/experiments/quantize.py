@@ -70,9 +70,6 @@ def _evaluate_both(
     return answers[0], answers[1], {"floats": seconds[0], "integers": seconds[1]}
 
 
-# --- Cost on text ---
-
-
 def _cost_on_text(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
     subset, name = _measured_text(run, on)
     subset = subset.first(limit)
@@ -133,9 +130,6 @@ def _nearest_neighbors(vectors: np.ndarray) -> np.ndarray:
     neighbor_rows = nearest_rows(vectors, vectors, 2).rows
     is_itself = neighbor_rows[:, 0] == np.arange(len(vectors))
     return np.where(is_itself, neighbor_rows[:, 1], neighbor_rows[:, 0])
-
-
-# --- Cost on translations and tasks ---
 
 
 def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
@@ -211,9 +205,6 @@ def _measured_examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Ex
     if not labeled:
         raise InputError("no example has a label", file=on[0] if on else None, hint="measure on labelled examples")
     return labeled, ", ".join(on) or "the examples that were held out"
-
-
-# --- Quantized run ---
 
 
 def quantize_run(

@@ -220,8 +220,9 @@ def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | No
 def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
     """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which it had.
 
-    If the run was adapted before, its other tensors are taken too. One-hot vectors are as wide as the vocabulary and
-    do not fit: then all rows are initialized randomly.
+    A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
+    standard deviation of all; special tokens with the mean. If the run was adapted before, its other tensors are taken
+    too. One-hot vectors are as wide as the vocabulary and do not fit: then all rows are initialized randomly.
     """
     import torch
 
@@ -233,16 +234,6 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple
     else:
         tensors = dict(run.network.tensors())
         words = WordVectors(run.tokenizer.vocabulary(), tensors[TOKEN_TABLE_TENSOR].numpy())
-    matrix, known = token_rows(words, tokenizer, seed)
-    return tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known
-
-
-def token_rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(V, D) the vectors of all tokens, and (V,) whether they are pre-trained.
-
-    A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
-    standard deviation of all; special tokens with the mean.
-    """
     mean, std = words.matrix.mean(0, dtype=np.float64), words.matrix.std(0, dtype=np.float64)
     matrix = np.random.default_rng(seed).normal(mean, std, (tokenizer.vocab_size, len(mean))).astype(np.float32)
     matrix[list(tokenizer.special_ids)], known = mean, np.zeros(tokenizer.vocab_size, bool)
@@ -250,7 +241,7 @@ def token_rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.
         vector = None if number in tokenizer.special_ids and token not in words.rows else words.vector(token)
         if vector is not None:
             matrix[number], known[number] = vector, True
-    return matrix, known
+    return tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known
 
 
 # --- Coverage of the examples by pre-trained vectors ---
