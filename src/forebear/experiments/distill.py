@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -310,30 +310,25 @@ def _read_unlabeled(run: RunFolder, texts: PathLike | None, config: Distillation
     if not config.share:
         raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", hint="leave one out")
     teacher, examples = Run(run), []
+    parsers: dict[str, Callable[[list[str]], Sequence[Any]]] = {
+        "classify": lambda columns: predict.labeled_examples(teacher, [tuple(columns)]),  # pyright: ignore[reportArgumentType]
+        "tag": lambda columns: predict.tagged_examples(teacher, " ".join(columns)),
+        "answer": lambda columns: predict.question_examples(*columns),
+        "choose": lambda columns: predict.choice_examples(columns[0], columns[1:]),
+    }
+    assert run.task is not None
     for source in find_sources([texts]):
         for number, line, _ in numbered_lines(TextBlocks(source, "utf-8", "fail", Ledger())):
             columns = line.strip().split("\t")
             if columns == [""]:
                 continue
             try:
-                examples += _unlabeled_examples(teacher, columns)
+                examples += parsers[run.task.verb](columns)
             except (InputError, TypeError) as error:
-                message = getattr(error, "message", f"is no example for {run.metadata['task']['name']}")
+                message = getattr(error, "message", f"is no example for {run.task.name}")
                 hint = "write a text a line, with tabs between those that belong together"
                 raise InputError(message, file=source.name, line=number, hint=hint) from error
     return tuple(examples)
-
-
-def _unlabeled_examples(run: Run, columns: Sequence[str]) -> Sequence[Any]:
-    assert run.task is not None
-    match run.task.verb:
-        case "classify":
-            return predict.labeled_examples(run, [tuple(columns)])  # pyright: ignore[reportArgumentType]
-        case "tag":
-            return predict.tagged_examples(run, " ".join(columns))
-        case "answer":
-            return predict.question_examples(*columns)
-    return predict.choice_examples(columns[0], columns[1:])
 
 
 def _check_compatible(run: RunFolder, student: StudentPlan, network: Any, config: DistillationConfig) -> None:
@@ -467,9 +462,8 @@ def run_distillation(
             metadata = pipeline.new_metadata(student, request, folder, command, corpus)
             metadata |= {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
             run = RunFolder.create(folder, metadata, tokenizer, None if corpus is None else corpus.ledger.to_dict())
-    if corpus is not None:
-        return pipeline.train_run(run, _distill_on_text(plan, setup), watcher)
-    pipeline.train_run(run, _distill_on_examples(plan, setup, run), watcher)
+    setup = _distill_on_examples(plan, setup, run) if corpus is None else _distill_on_text(plan, setup)
+    pipeline.train_run(run, setup, watcher)
     (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     return run
 

@@ -299,30 +299,26 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
         stats |= masking_stats(batch, split.train, objective)
     stats |= {"train_bytes": split.train.num_bytes, "held_out_bytes": split.held_out.num_bytes}
     stats["split_by"] = split.method
-    counts_pairs, has_windows = isinstance(objective, Cooccurrences), isinstance(objective, ContextWindows)
+    windows = None
+    if isinstance(objective, ContextWindows):
+        initial_arrays, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
+        network, moment = plan.spec.build(tokenizer), (plan.recipe.seed, step)
+        network.prepass(split.train, initial_arrays)
+        windows = network.windows(batch, rate=plan.recipe.rate, moment=moment, num_windows=NUM_WINDOWS)
+    counts_pairs = isinstance(objective, Cooccurrences)
     return Preview(
         [] if counts_pairs else _build_rows(batch, corpus.tokenizer, rows, objective),
         stats,
         {name: corpus.tokenizer.describe()[name] for name in ("kind", "size")},
         None if eos_id is None else tokenizer.id_to_token(eos_id),
         _unknown_token(tokenizer),
-        _preview_windows(plan, split.train, tokenizer, batch, step) if has_windows else None,
+        windows,
         _preview_cooccurrences(batch, tokenizer) if counts_pairs else None,
     )
 
 
 def _unknown_token(tokenizer: Tokenizer) -> str | None:
     return None if tokenizer.unk_id is None else tokenizer.id_to_token(tokenizer.unk_id)
-
-
-def _preview_windows(
-    plan: PretrainPlan, source: Any, tokenizer: Tokenizer, batch: Batch, step: int
-) -> list[dict[str, Any]]:
-    """The first context windows of the batch."""
-    initial_arrays, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
-    network = plan.spec.build(tokenizer)
-    network.prepass(source, initial_arrays)
-    return network.windows(batch, rate=plan.recipe.rate, moment=(plan.recipe.seed, step), num_windows=NUM_WINDOWS)
 
 
 def _preview_cooccurrences(batch: Batch, tokenizer: Tokenizer) -> list[dict[str, Any]]:

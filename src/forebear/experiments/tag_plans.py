@@ -84,9 +84,9 @@ def plan_tagging(
     if len(texts) != 1:
         message = f"{len(texts)} files: {model} learns from one file of words and their tags"
         raise InputError(message, hint="join them into one")
-    error_policies = {name: value for name, value in (settings or {}).items() if name in ERROR_POLICIES}
-    other_settings = {name: value for name, value in (settings or {}).items() if name not in ERROR_POLICIES}
-    own_fields, recipe_settings = split_settings(model, spec_class, other_settings)
+    settings = dict(settings or {})
+    error_policies = {name: settings.pop(name) for name in ERROR_POLICIES if name in settings}
+    own_fields, recipe_settings = split_settings(model, spec_class, settings)
     recipe_settings = {**recipe_file.get("recipe", {}), **recipe_settings}
     held_out = recipe_settings.pop("held_out", None)
     fields = {**recipe_file.get("fields", {}), **own_fields}
