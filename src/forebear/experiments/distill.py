@@ -351,9 +351,8 @@ def _check_compatible(run: RunFolder, student: StudentPlan, network: Any, config
             raise InputError(message, file=run.path, hint="choose such a teacher and such a student, or distil a task")
     teacher_format, student_format = run.spec.input_format(run.tokenizer), student.spec.input_format(tokenizer)
     max_length, teacher_max_length = student_format.max_length, teacher_format.max_length
-    if tokenizer.digest != run.tokenizer.digest or teacher_format != replace(
-        student_format, max_length=teacher_max_length
-    ):
+    has_same_layout = replace(student_format, max_length=teacher_max_length) == teacher_format
+    if tokenizer.digest != run.tokenizer.digest or not has_same_layout:
         message = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
         raise InputError(message, hint="take a student with the teacher's tokenizer, and of its kind")
     if teacher_max_length is not None and (max_length is None or max_length > teacher_max_length):
@@ -475,9 +474,8 @@ def _distill_on_text(plan: DistillPlan, setup: Any) -> Any:
     config, network = plan.distillation, setup.learner.model
     teacher = Run(plan.teacher.folder).network
     heads = layer_distillations(config, network.encoder, teacher.encoder)
-    mixed_targets = tuple(
-        name for name in TOKEN_HEADS if config.share and name in network.heads and name in teacher.heads
-    )
+    shared_heads = [name for name in TOKEN_HEADS if name in network.heads and name in teacher.heads]
+    mixed_targets = tuple(shared_heads) if config.share else ()
     for name in mixed_targets:
         heads[name + TEACHER_TARGET] = TokenDistillation(network.heads[name], teacher.heads[name], config)
     objective = DistillationObjective(
