@@ -99,10 +99,11 @@ def test_nothing_is_known_of_unknown_words_but_what_all_are(runs: dict[str, Path
     from forebear.experiments.warm_start import pretrained_rows
 
     folder = RunFolder.open(runs["word2vec"])
-    found, run = pretrained_rows(folder, folder.tokenizer, 0).tensors[TOKEN_TABLE_TENSOR].numpy(), Run(folder)
+    (tensors, _), run = pretrained_rows(folder, folder.tokenizer, 0), Run(folder)
+    found = tensors[TOKEN_TABLE_TENSOR].numpy()
     specials = list(folder.tokenizer.special_ids)
     np.testing.assert_allclose(found[specials], np.tile(run.word_table.matrix.mean(0), (len(specials), 1)), atol=1e-6)
-    assert np.array_equal(found, pretrained_rows(folder, folder.tokenizer, 0).tensors[TOKEN_TABLE_TENSOR].numpy())
+    assert np.array_equal(found, pretrained_rows(folder, folder.tokenizer, 0)[0][TOKEN_TABLE_TENSOR].numpy())
 
 
 def test_vectors_of_characters_serve_as_well(tmp_path: Path):

@@ -7,11 +7,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
+from forebear.data.io.atomic import new_folder
 from forebear.data.labeled.source import read_labeled
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments.pipeline import RunOptions, run_adaptation
+from forebear.experiments.pipeline import run_adaptation
 from forebear.experiments.plan import AdaptPlan
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import TrainingCallback
@@ -19,12 +20,7 @@ from forebear.training.trainer import TrainingCallback
 CURVE_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
 
 
-def adapt_with_seeds(
-    plan: AdaptPlan,
-    to: Path,
-    seeds: int,
-    **options: Unpack[RunOptions],
-) -> RunFolder:
+def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Any) -> RunFolder:
     """Adapt with several seeds, each in its own folder next to `to`; the best on the dev set is copied to `to`.
 
     Its run.json then has the metrics of all, with mean and standard deviation.
@@ -35,23 +31,15 @@ def adapt_with_seeds(
         seed_plan = replace(plan, recipe=replace(plan.recipe, seed=seed))
         runs.append(_run_sibling(seed_plan, to, "seeds", str(seed), f"seed {seed}", options))
     best = max(runs, key=lambda run: task_score(run, "dev") or 0.0)
+    splits = best.metadata["metrics"]
     summary = {
-        "seeds": [
-            {"seed": run.recipe.seed, **{side: task_score(run, side) for side in run.metadata["metrics"]}}
-            for run in runs
-        ],
-        "spread": {
-            side: score_statistics([task_score(run, side) for run in runs]) for side in best.metadata["metrics"]
-        },
+        "seeds": [{"seed": run.recipe.seed, **_task_scores(run)} for run in runs],
+        "spread": {split: _score_statistics([task_score(run, split) for run in runs]) for split in splits},
     }
-    return copy_run(best, to, summary, overwrite=options.get("overwrite", False))
+    return _copy_run(best, to, summary, overwrite=options.get("overwrite", False))
 
 
-def learning_curve(
-    plan: AdaptPlan,
-    to: Path,
-    **options: Unpack[RunOptions],
-) -> list[dict[str, Any]]:
+def learning_curve(plan: AdaptPlan, to: Path, **options: Any) -> list[dict[str, Any]]:
     """The task metric with fractions of the training set: number of examples and scores of each run."""
     points = []
     for share in CURVE_SHARES:
@@ -62,9 +50,7 @@ def learning_curve(
         point_plan = replace(plan, source=source, labeled_data=data)
         note = f"{len(data.train):,} of {len(plan.labeled_data.train):,} examples"
         run = _run_sibling(point_plan, to, "curve", f"{share:.4f}", note, options)
-        points.append(
-            {"examples": len(data.train), **{side: task_score(run, side) for side in run.metadata["metrics"]}}
-        )
+        points.append({"examples": len(data.train), **_task_scores(run)})
     return points
 
 
@@ -77,7 +63,7 @@ def check_seeds(plan: AdaptPlan, seeds: int) -> None:
         raise InputError(f"--seeds is {seeds}", hint="give 2 or more, or leave it out")
 
 
-def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: RunOptions) -> RunFolder:
+def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: dict[str, Any]) -> RunFolder:
     """One of several adaptations, in a folder next to `to`; the same command resumes all of them."""
     (options.get("watcher") or TrainingCallback()).on_note(note)
     try:
@@ -93,14 +79,18 @@ def task_score(run: RunFolder, split: str) -> float | None:
     return run.metadata["metrics"].get(split, {}).get(run.task.score)
 
 
-def score_statistics(figures: Sequence[float | None]) -> dict[str, float]:
+def _task_scores(run: RunFolder) -> dict[str, float | None]:
+    return {split: task_score(run, split) for split in run.metadata["metrics"]}
+
+
+def _score_statistics(figures: Sequence[float | None]) -> dict[str, float]:
     """Mean, standard deviation, minimum and maximum."""
     values = [value for value in figures if value is not None]
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return {"mean": statistics.fmean(values), "deviation": deviation, "least": min(values), "most": max(values)}
 
 
-def copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
+def _copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
     """Copies a run to `to` and adds entries to its run.json."""
     if to.exists():
         existing = RunFolder.open(to)
@@ -110,9 +100,7 @@ def copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bo
         if not overwrite:
             raise InputError("holds another run", file=to, hint="add --overwrite to replace it, or choose another --to")
         shutil.rmtree(to)
-    temp_folder = to.with_name(f".{to.name}.copied")
-    shutil.rmtree(temp_folder, ignore_errors=True)
-    shutil.copytree(run.path, temp_folder)
-    RunFolder.open(temp_folder).update(name=to.name, **entries)
-    temp_folder.rename(to)
+    with new_folder(to) as folder:
+        shutil.copytree(run.path, folder, dirs_exist_ok=True)
+        RunFolder.open(folder).update(name=to.name, **entries)
     return RunFolder.open(to)

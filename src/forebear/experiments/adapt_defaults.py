@@ -11,6 +11,7 @@ from forebear.data.labeled.source import LabeledData
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import extend_vocabulary, missing_words
 from forebear.errors import InputError
+from forebear.experiments.unused_settings import flag_name
 from forebear.experiments.warm_start import InitFrom
 from forebear.models.spec import ModelSpec
 from forebear.registry import model_name
@@ -52,51 +53,31 @@ def choose_adaptation(
         message = "--language is for encoders that predict the next token, such as gpt"
         raise InputError(message, hint="leave it out")
     values = _add_reader_defaults(spec, init_from, values)
-    uses_lm_loss = (
-        predicts
-        and init_from is not None
-        and examples >= MIN_EXAMPLES_FOR_LM_LOSS
-        and values.get("how", "finetune") == "finetune"
-    )
-    default_lm_weight = GPT_LM_WEIGHT if uses_lm_loss else 0.0
-    return Adaptation(**{"language": default_lm_weight, **values})
-
-
-def uses_task_encoder(spec: ModelSpec, init_from: InitFrom | None, options: Mapping[str, Any]) -> bool:
-    """Whether a task encoder is trained above the pre-trained layers."""
-    if spec.needs_task_encoder or not spec.accepts_task_encoder:
-        return spec.needs_task_encoder
-    run_reader = None if init_from is None or init_from.folder.task is None else init_from.folder.adaptation.reader
-    return (options.get("reader") or run_reader) is not None
+    is_finetuned = init_from is not None and values.get("how", "finetune") == "finetune"
+    uses_lm_loss = predicts and is_finetuned and examples >= MIN_EXAMPLES_FOR_LM_LOSS
+    return Adaptation(**{"language": GPT_LM_WEIGHT if uses_lm_loss else 0.0, **values})
 
 
 def _add_reader_defaults(spec: ModelSpec, init_from: InitFrom | None, values: dict[str, Any]) -> dict[str, Any]:
     """Adds the task encoder above word vectors: that of the run, if it was adapted before, or a default."""
-    reader_options = [name for name in values if name.startswith(("reader", "mixture"))]
-    if spec.accepts_task_encoder and not spec.needs_task_encoder:
-        run_adaptation = (
-            init_from.folder.adaptation.to_dict() if init_from is not None and init_from.folder.task else {}
-        )
-        inherited = {name: value for name, value in run_adaptation.items() if name.startswith(("reader", "mixture"))}
-        values = {**inherited, **values}
-        return {"mixture": "before", **values} if values.get("reader") else values
+    options = [name for name in values if name.startswith(("reader", "mixture"))]
+    reason = ", which has an encoder of its own"
+    hint = "leave it out, or begin with vectors of words, such as a run of word2vec"
+    if spec.needs_task_encoder:
+        options = [name for name in options if name.startswith("mixture")]
+        reason, hint = ": vectors of words are one layer", "leave it out, or begin with a recurrent run, such as elmo"
+    if options and (spec.needs_task_encoder or not spec.accepts_task_encoder):
+        raise InputError(f"{flag_name(options[0])} means nothing to {model_name(spec)}{reason}", hint=hint)
+    run = None if init_from is None else init_from.folder
+    run_options = {} if run is None or run.task is None else run.adaptation.to_dict()
     if not spec.needs_task_encoder:
-        if reader_options:
-            flag = reader_options[0].replace("_", "-")
-            message = f"--{flag} means nothing to {model_name(spec)}, which has an encoder of its own"
-            raise InputError(message, hint="leave it out, or begin with vectors of words, such as a run of word2vec")
-        return values
-    if mixture_options := [name for name in reader_options if name.startswith("mixture")]:
-        flag = mixture_options[0].replace("_", "-")
-        message = f"--{flag} means nothing to {model_name(spec)}: vectors of words are one layer"
-        raise InputError(message, hint="leave it out, or begin with a recurrent run, such as elmo")
-    run_adaptation = (
-        init_from.folder.adaptation.to_dict() if init_from is not None and init_from.folder.task is not None else {}
-    )
-    if values.get("freeze_layers") and not run_adaptation:
+        inherited = {name: run_options[name] for name in run_options if name.startswith(("reader", "mixture"))}
+        values = {**inherited, **values} if spec.accepts_task_encoder else values
+        return {"mixture": "before", **values} if values.get("reader") else values
+    if values.get("freeze_layers") and not run_options:
         message = f"--freeze-layers {values['freeze_layers']}: what reads the vectors has learned nothing yet"
         raise InputError(message, hint="--how freeze alone keeps the vectors as they are")
-    inherited = {name: value for name, value in run_adaptation.items() if name in ("reader", "reader_width")}
+    inherited = {name: run_options[name] for name in run_options if name in ("reader", "reader_width")}
     return {"reader": "mean", **inherited, **values}
 
 
@@ -119,9 +100,8 @@ def adaptation_tokenizer(
     if not spec.needs_task_encoder or adaptation.how != "finetune":
         return spec.task_tokenizer(init_from.tokenizer)
     texts = [text for example in data.train for text in example_texts(example)]
-    return extend_vocabulary(
-        init_from.tokenizer, missing_words(init_from.tokenizer, texts, MIN_COUNT_OF_NEW_WORDS), found=True
-    )[0]
+    new_words = missing_words(init_from.tokenizer, texts, MIN_COUNT_OF_NEW_WORDS)
+    return extend_vocabulary(init_from.tokenizer, new_words, found=True)[0]
 
 
 def _train_task_tokenizer(spec: ModelSpec, task: str, data: LabeledData) -> Tokenizer:
@@ -131,8 +111,7 @@ def _train_task_tokenizer(spec: ModelSpec, task: str, data: LabeledData) -> Toke
     from forebear.data.tokenizers.train import train_tokenizer
 
     texts = [text for example in data.train for text in example_texts(example)]
-    kind = spec.tokenizer
-    options: dict[str, Any] = {}
+    kind, options = spec.tokenizer, dict[str, Any]()
     if task == "tagging" and spec.learns_tags:
         return train_tokenizer("words", texts, split="spaces", segmenter=None, size=UNLIMITED_VOCAB)
     if task == "tagging" and spec.learning == "counting":
@@ -143,21 +122,17 @@ def _train_task_tokenizer(spec: ModelSpec, task: str, data: LabeledData) -> Toke
     return train_tokenizer(kind, texts, size=size, **options)
 
 
-def finetuning_rate(hidden_size: int, max_rate: float) -> float:
-    """The learning rate of BERT-base, scaled by hidden size.
-
-    Narrow networks need far higher rates: of 2e-4 to 2e-3, 1e-3 was best at a hidden size of 128.
-    """
-    return min(2e-5 * (768 / hidden_size) ** (2.2 if hidden_size < 768 else 1), max_rate)
-
-
 def _adaptation_rate(spec: ModelSpec, adaptation: Adaptation, *, from_scratch: bool) -> float:
     if adaptation.reader is not None:
         return FEATURE_HEAD_RATE if adaptation.how == "features" else TASK_ENCODER_RATE
     default_rate = spec.default_recipe()["rate"]
     if from_scratch or adaptation.how == "features":
         return default_rate if from_scratch else HEAD_RATE
-    return finetuning_rate(spec.width, MAX_FINETUNING_RATE_FACTOR * default_rate)  # pyright: ignore[reportAttributeAccessIssue]
+    # BERT-base's rate, scaled by hidden size. Narrow networks need far higher rates: of 2e-4 to 2e-3, 1e-3 was best at
+    # a hidden size of 128.
+    hidden_size: int = spec.width  # pyright: ignore[reportAttributeAccessIssue]
+    scaled_rate = 2e-5 * (768 / hidden_size) ** (2.2 if hidden_size < 768 else 1)
+    return min(scaled_rate, MAX_FINETUNING_RATE_FACTOR * default_rate)
 
 
 def adaptation_recipe(
@@ -174,32 +149,26 @@ def adaptation_recipe(
     input_format = spec.input_format(tokenizer)
     rows = task.encode(data.train[: 20 * EXAMPLES_PER_STEP_FROM_SCRATCH], tokenizer, input_format, is_training=True)
     mean_tokens = float(rows.example_lengths.mean()) if len(rows) else 1.0  # tokens per example, in all its windows
-    if uses_full_batch(spec, task):
-        all_tokens = max(1, round(2 * mean_tokens * len(data.train)))  # about, in one batch
-        return merge_recipe({"batch": all_tokens, **spec.default_recipe()}, settings)
     if spec.learning == "counting":
-        return merge_recipe({"batch": max(1, round(2 * mean_tokens * len(data.train))), "epochs": 1}, settings)
+        all_tokens = max(1, round(2 * mean_tokens * len(data.train)))  # about, in one batch
+        defaults = spec.default_recipe() if uses_full_batch(spec, task) else {"epochs": 1}
+        return merge_recipe({"batch": all_tokens, **defaults}, settings)
     rate = _adaptation_rate(spec, adaptation, from_scratch=from_scratch)
-    batch = max(
-        1,
-        round(
-            (EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch else EXAMPLES_PER_STEP)
-            * min(mean_tokens, input_format.max_length or mean_tokens)
-        ),
-    )  # a long text is one row
-    if adaptation.reader is not None:
-        batch = max(1, round(EXAMPLES_PER_STEP_FROM_SCRATCH * mean_tokens))
+    has_reader = adaptation.reader is not None
+    examples_per_step = EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch or has_reader else EXAMPLES_PER_STEP
+    # a long text is one row, unless a task encoder reads it
+    row_tokens = mean_tokens if has_reader else min(mean_tokens, input_format.max_length or mean_tokens)
+    batch = max(1, round(examples_per_step * row_tokens))
     defaults: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
-    batch = merge_recipe(defaults, {name: value for name, value in settings.items() if name == "batch"}).batch
+    batch = merge_recipe(defaults, {"batch": settings.get("batch")}).batch
     steps_per_epoch = max(1, round(mean_tokens * len(data.train) / batch))
-    min_steps = MIN_STEPS if adaptation.reader is None or adaptation.how == "finetune" else MIN_STEPS_FROZEN
+    min_steps = MIN_STEPS_FROZEN if has_reader and adaptation.how != "finetune" else MIN_STEPS
     defaults["epochs"] = float(min(max(EPOCH_RANGE[0], -(-min_steps // steps_per_epoch)), EPOCH_RANGE[1]))
     recipe = merge_recipe(defaults, settings)
     if recipe.evaluate_every is None:
         steps = recipe.steps or round((recipe.epochs or 0) * steps_per_epoch) or 4 * steps_per_epoch
         num_evaluations = min(MAX_EVALUATIONS, max(1, steps // 10))  # at least ten steps apart
-        eval_cost = (
-            mean_tokens * min(len(data.dev), MAX_EVAL_EXAMPLES) / recipe.batch / TRAINING_COST_FACTOR
-        )  # in steps
+        num_eval_tokens = mean_tokens * min(len(data.dev), MAX_EVAL_EXAMPLES)
+        eval_cost = num_eval_tokens / recipe.batch / TRAINING_COST_FACTOR  # in steps
         recipe = replace(recipe, evaluate_every=max(1, steps // num_evaluations, round(eval_cost / MAX_EVAL_SHARE)))
     return recipe

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_to
 from forebear.experiments.evaluator import measure_on_examples, measure_on_text
 from forebear.experiments.pipeline import output_folder, replace_run
 from forebear.experiments.unused_settings import check_unused_settings
-from forebear.experiments.warm_start import InitFrom
+from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
 from forebear.inference import predict
 from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec
@@ -54,6 +55,8 @@ DEPTH_DIVISORS = (2, 3, 4)  # divisors of the depth, tried first
 SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # if one is given, the student keeps the other defaults
 TOKEN_HEADS = ("next", "token")  # of language models
 RECIPE_FIELDS = frozenset(field.name for field in fields(Recipe))
+SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder while it is trained
+StudentPlan = planning.PretrainPlan | planning.AdaptPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,61 +71,50 @@ class DistillPlan:
 
     teacher: InitFrom
     distillation: DistillationConfig
-    student: planning.PretrainPlan | planning.AdaptPlan
+    student: StudentPlan
     inherits: bool
     extra_texts: tuple[Any, ...]
     settings: dict[str, Any]
     notes: tuple[str, ...]
 
-    def request(self, corpus: Corpus | None) -> dict[str, Any]:
+    @cached_property
+    def corpus(self) -> Corpus | None:
+        """The corpus of a language model; None for a task."""
+        if isinstance(self.student, planning.AdaptPlan):
+            return None
+        return cast("Corpus", self.student.prepare_corpus())  # students are not translation models
+
+    @property
+    def request(self) -> dict[str, Any]:
         """Everything that the result depends on, as JSON."""
         distillation = {"teacher": self.teacher.run, "weights": self.teacher.weights, **asdict(self.distillation)}
         distillation |= {"layers": "every-second" if self.inherits else "none", "given": self.settings}
         if isinstance(self.student, planning.AdaptPlan):
-            student_request = self.student.request
+            request = self.student.request
         else:
-            assert corpus is not None
-            student_request: dict[str, Any] = {"milestone": model_name(self.student.spec), "corpus": corpus.key}
-            student_request |= {"fields": asdict(self.student.spec), "recipe": self.student.recipe.to_dict()}
-            student_request["beginning"] = None if self.student.init_from is None else asdict(self.student.init_from)
-        return json.loads(json.dumps({**student_request, "distilled": distillation}))
-
-    def corpus(self) -> Corpus | None:
-        """The corpus of a language model; None for a task."""
-        if not isinstance(self.student, planning.PretrainPlan):
-            return None
-        return cast("Corpus", self.student.prepare_corpus())  # students are not translation models
+            assert self.corpus is not None
+            request = {"beginning": None, **self.student.request(self.corpus)}
+        return json.loads(json.dumps({**request, "distilled": distillation}))
 
 
 def plan_distillation(
-    teacher: str,
+    teacher: PathLike,
     data: Sequence[str] = (),
     *,
     config: DistillationConfig,
     student: str | None = None,
     size: str | None = None,
     layers: str | None = None,
-    texts: str | None = None,
+    texts: PathLike | None = None,
     reading: TextFormat | None = None,
     reader: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> DistillPlan:
-    """Plan a distillation.
+    """Plan a distillation; the arguments are those of `distill`.
 
-    Args:
-        teacher: A finished run.
-        data: Texts for a language model, or a file of examples for a task; by default those of the teacher.
-        config: Weights of the losses.
-        student: A run or the name of a model; by default a smaller model of the teacher's kind, of this `size`.
-        layers: "every-second" or "none": whether it starts with layers of the teacher.
-        texts: A file of unlabeled examples for a task.
-        reader: Fields of `Adaptation` for the task encoder above word vectors.
-        settings: Settings of the recipe and fields of the model.
+    `config` are the weights of the losses, `reader` the fields of `Adaptation` for the task encoder above word vectors.
     """
-    run = RunFolder.open(teacher)
-    run.require_trainable()
-    if "weights" not in run.metadata:
-        raise InputError("is not finished", file=run.path, hint=f"finish it first: {run.resume_command}")
+    run = open_finished(teacher)
     if run.spec.learns_from == "pairs":
         message = "translates: language models are distilled, and those that do a task"
         raise InputError(message, file=run.path, hint=f"make it smaller by: forebear quantise {run.path} --to SMALL")
@@ -136,7 +128,7 @@ def plan_distillation(
         raise InputError(f"--{next(iter(reader)).replace('_', '-')} is for tasks", hint="leave it out")
     text_plan = _plan_student(run, init_from, student, size, settings, data, reading)
     inherits = _can_inherit(run, text_plan, layers)
-    arguments = {
+    arguments: dict[str, Any] = {
         "data": [os.path.abspath(path) for path in data],
         "student": student if init_from is None else init_from.run,
         "size": size,
@@ -144,22 +136,27 @@ def plan_distillation(
         "texts": texts and os.path.abspath(texts),
         "settings": settings,
         "reading": reading and asdict(reading),
-    } | ({"reader": reader} if reader else {})
+    }
+    arguments |= {"reader": reader} if reader else {}
     student_plan, extra_texts = text_plan, ()
     if run.task is not None:
-        student_plan = _plan_task_student(run, text_plan, init_from, inherits, data, settings, reader)
+        student_plan = _plan_task_student(run, text_plan, inherits, data, settings, reader)
         extra_texts = _read_unlabeled(run, texts, config)
         arguments["read"] = texts and file_digest(Path(texts))
     elif texts:
         raise InputError("--texts are for tasks: a language model is taught on all text", hint="give it as TEXT")
-    _check_compatible(run, student_plan, config)
-    notes = [_size_note(run, student_plan, init_from)]
+    if isinstance(student_plan, planning.AdaptPlan):
+        task_options = student_plan.tokenizer, student_plan.task, student_plan.adaptation
+        network = build_task_model(student_plan.spec, *task_options)
+    else:
+        network = student_plan.spec.build(student_plan.tokenizer)
+    _check_compatible(run, student_plan, network, config)
+    notes = [_size_note(run, student_plan, network)]
     if inherits:
         notes.append("it begins with the teacher's own layers, evenly chosen")
     elif init_from is None:
         notes.append("it begins from nothing: one that is pre-trained (--student RUN) may learn far more")
-    teacher_init = InitFrom(str(run.path.absolute()), run.metadata["weights"]["sha256"])
-    return DistillPlan(teacher_init, config, student_plan, inherits, extra_texts, arguments, tuple(notes))
+    return DistillPlan(InitFrom.of(run), config, student_plan, inherits, extra_texts, arguments, tuple(notes))
 
 
 def _plan_student(
@@ -172,9 +169,6 @@ def _plan_student(
     reading: TextFormat | None,
 ) -> planning.PretrainPlan:
     """The student as a plan of pre-training on text; for a task only its shape is used."""
-    teacher_source = (run.metadata.get("data") or {}).get("source")
-    source = TextSource(()) if teacher_source is None else replace(TextSource.from_dict(teacher_source), paths=())
-    source = replace(source, reading=reading or TextFormat())
     if run.task is not None:
         if reading is not None:
             raise InputError("how text is read means nothing to a task", hint="leave out --documents and the like")
@@ -184,71 +178,68 @@ def _plan_student(
         raise InputError("a language model is taught on text", hint=f"forebear distil {run.path} TEXT…")
     elif is_corpus(TextSource(tuple(data))):
         source = TextSource(())
+    else:
+        teacher_source = (run.metadata.get("data") or {}).get("source")
+        source = TextSource(()) if teacher_source is None else TextSource.from_dict(teacher_source)
+        source = replace(source, reading=reading or TextFormat())
     if init_from is not None:
         name = init_from.folder.metadata["milestone"]
         if run.task is not None and (shapes := [field for field in settings if field != "dropout"]):
             message = f"--{shapes[0].replace('_', '-')} means nothing beside a run: it has its own"
             raise InputError(message, hint="leave it out")
         return planning.plan_pretraining(name, data, source=source, settings=settings, init_from=init_from)
-    model, has_shape = run.metadata["milestone"], any(name in settings for name in SHAPE_FIELDS)
-    if run.spec.learning == "counting" and (run.task is None or student in (None, model)):
+    model = run.metadata["milestone"]
+    is_teachers_model = student in (None, model)
+    if run.spec.learning == "counting" and (run.task is None or is_teachers_model):
         raise InputError(f"{model} counts: it is small already", file=run.path, hint="distil a run of a network")
     base_fields: dict[str, Any] = {}
-    if student in (None, model) and size is None:
+    if is_teachers_model and size is None:
+        has_shape = any(name in settings for name in SHAPE_FIELDS)
         base_spec = run.spec if has_shape else smaller_spec(run.spec, run.tokenizer)
         base_fields = {name: value for name, value in asdict(base_spec).items() if name not in base_spec.unused_fields}
-    options: dict[str, Any] = {
-        "tokenizer": base_tokenizer(run.tokenizer),
-        "recipe": {"fields": base_fields},
-        "source": source,
-    }
-    plan = planning.plan_pretraining(student or model, data, size=size, settings=settings, **options)
+    plan = planning.plan_pretraining(
+        student or model,
+        data,
+        size=size,
+        tokenizer=base_tokenizer(run.tokenizer),
+        source=source,
+        recipe={"fields": base_fields},
+        settings=settings,
+    )
     if plan.spec.learning == "counting":
         raise InputError(f"{student} counts, and hears only the truth", hint="choose a network as the student")
     return plan
 
 
-def _size_note(run: RunFolder, student: planning.PretrainPlan | planning.AdaptPlan, init_from: InitFrom | None) -> str:
+def _size_note(run: RunFolder, student: StudentPlan, network: Any) -> str:
     """A note on the size of the student relative to its teacher, and on fields that differ."""
-    network = _build_network(student, run.tokenizer)
     student_size, teacher_size = network.num_parameters, run.metadata.get("parameters") or Run(run).num_parameters
-    values = asdict(student.spec).items()
-    changed = {name: value for name, value in values if run.metadata["fields"].get(name) != value}
-    description = ", ".join(f"{name} {value}" for name, value in changed.items()) or "as the teacher"
-    description = description if init_from is None else init_from.run
+    teacher_fields = run.metadata["fields"]
+    changed = [f"{name} {value}" for name, value in asdict(student.spec).items() if teacher_fields.get(name) != value]
+    description = student.init_from.run if student.init_from else ", ".join(changed) or "as the teacher"
     warning = "; it is the larger of the two: --size or --width make it smaller" if student_size > teacher_size else ""
     sizes = f"{student_size:,} parameters, {student_size / teacher_size:.0%} of the teacher's"
     return f"the student ({description}) has {sizes}{warning}"
 
 
-def _build_network(student: planning.PretrainPlan | planning.AdaptPlan, tokenizer: Tokenizer) -> Any:
-    """The network of the student, uninitialized."""
-    if isinstance(student, planning.AdaptPlan):
-        return build_task_model(student.spec, student.tokenizer, student.task, student.adaptation)
-    return student.spec.build(tokenizer)
-
-
 def smaller_spec(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
     """The same model with at most half the parameters: fewer layers, or half the hidden size, or both."""
-    values, max_parameters = asdict(spec), num_encoder_parameters(spec, tokenizer) / 2
-    candidates = [
+    values = asdict(spec)
+    changes: list[dict[str, Any]] = [
         {"depth": values["depth"] // by} for by in DEPTH_DIVISORS if "depth" in values and values["depth"] % by == 0
     ]
-    specs = [
-        replace(spec, **fields) for fields in (*candidates, *(_halve_fields(values, names) for names in HALVED_FIELDS))
-    ]
-    return next(
-        (candidate for candidate in specs if num_encoder_parameters(candidate, tokenizer) <= max_parameters), specs[-1]
+    for names in HALVED_FIELDS:
+        halves = {name: max(1, values[name] // 2) for name in names if name in values}
+        if "width" in halves:  # with the hidden size also the heads, whose size stays the same
+            halves |= {name: max(1, values[name] // 2) for name in ("heads", "inner") if values.get(name)}
+            halves["width"] -= halves["width"] % halves.get("heads", 1)
+        changes.append(halves)
+    max_parameters = num_encoder_parameters(spec, tokenizer) / 2
+    candidates = (replace(spec, **change) for change in changes)
+    small_enough = (
+        candidate for candidate in candidates if num_encoder_parameters(candidate, tokenizer) <= max_parameters
     )
-
-
-def _halve_fields(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
-    """Halves these fields; with the hidden size also the heads, whose size stays the same."""
-    halves = {name: max(1, values[name] // 2) for name in names if name in values}
-    if "width" in halves:
-        halves |= {name: max(1, values[name] // 2) for name in ("heads", "inner") if values.get(name)}
-        halves["width"] -= halves["width"] % halves.get("heads", 1)
-    return halves
+    return next(small_enough, replace(spec, **changes[-1]))
 
 
 def num_encoder_parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
@@ -258,18 +249,14 @@ def num_encoder_parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
 
 def _can_inherit(run: RunFolder, plan: planning.PretrainPlan, layers: str | None) -> bool:
     """Whether the student can and should start with layers of the teacher."""
-    teacher_fields, student_fields = asdict(run.spec), asdict(plan.spec)
-    differing = [
-        name
-        for name in student_fields
-        if name not in ("depth", "context", "dropout") and student_fields[name] != teacher_fields.get(name)
-    ]
-    can_inherit = plan.init_from is None and type(plan.spec) is type(run.spec) and not differing
+    teacher, student = asdict(run.spec), asdict(plan.spec)
     can_inherit = (
-        can_inherit
-        and "depth" in student_fields
-        and teacher_fields["depth"] % student_fields["depth"] == 0
-        and student_fields["context"] <= teacher_fields["context"]
+        plan.init_from is None
+        and type(plan.spec) is type(run.spec)
+        and all(student[name] == teacher[name] for name in student if name not in ("depth", "context", "dropout"))
+        and "depth" in student
+        and teacher["depth"] % student["depth"] == 0
+        and student["context"] <= teacher["context"]
     )
     if layers == "every-second" and not can_inherit:
         message = "the teacher's layers do not fit the student"
@@ -280,9 +267,8 @@ def _can_inherit(run: RunFolder, plan: planning.PretrainPlan, layers: str | None
 def _plan_task_student(
     run: RunFolder,
     text_plan: planning.PretrainPlan,
-    init_from: InitFrom | None,
     inherits: bool,
-    data: Sequence[str],
+    files: Sequence[str],
     settings: Mapping[str, Any],
     reader_options: Mapping[str, Any],
 ) -> planning.AdaptPlan:
@@ -291,114 +277,91 @@ def _plan_task_student(
         hint = "adapt a run here, and distil that"
         raise InputError("was imported: nobody knows what it learned from", file=run.path, hint=hint)
     source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
-    if len(data) > 1:
-        raise InputError(f"{len(data)} files of examples", hint="give one, or none for those the teacher learned from")
-    if data:
-        source = replace(source, train=data[0], dev=None, test=None)
+    if len(files) > 1:
+        raise InputError(f"{len(files)} files of examples", hint="give one, or none for those the teacher learned from")
+    if files:
+        source = replace(source, train=files[0], dev=None, test=None)
     for path in source.split_paths().values():
         if not Path(path).is_file():
             raise InputError("these examples are not there", file=path, hint="give others: forebear distil RUN DATA")
-    labeled_data = read_labeled(source)
-    task = run.task
+    data, spec, init_from, task = read_labeled(source), text_plan.spec, text_plan.init_from, run.task
     assert task is not None
     if isinstance(task, SequenceTagging):  # the student predicts the teacher's marginals of single words
         task = replace(task, crf=False)
     elif isinstance(task, Classification | MultipleChoice):
         task = replace(task, temperature=1.0)
     recipe_settings = {name: value for name, value in settings.items() if name in RECIPE_FIELDS}
-    check_unused_settings(model_name(text_plan.spec), "descending", recipe_settings)
-    adaptation_options = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
-    adaptation_options |= {"reader": run.adaptation.reader} if text_plan.spec.needs_task_encoder else {}
-    adaptation = choose_adaptation(
-        text_plan.spec, init_from, len(labeled_data.train), {**adaptation_options, **reader_options}
-    )
-    tokenizer = text_plan.spec.task_tokenizer(base_tokenizer(run.tokenizer))
+    check_unused_settings(model_name(spec), "descending", recipe_settings)
+    options = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
+    options |= {"reader": run.adaptation.reader} if spec.needs_task_encoder else {}
+    adaptation = choose_adaptation(spec, init_from, len(data.train), {**options, **reader_options})
+    tokenizer = spec.task_tokenizer(base_tokenizer(run.tokenizer))
     if init_from is not None:
-        tokenizer = adaptation_tokenizer(text_plan.spec, init_from, adaptation, source.task, labeled_data)
+        tokenizer = adaptation_tokenizer(spec, init_from, adaptation, source.task, data)
     from_scratch = init_from is None and not inherits
-    recipe = adaptation_recipe(
-        text_plan.spec, tokenizer, task, adaptation, labeled_data, recipe_settings, from_scratch=from_scratch
-    )
-    return planning.AdaptPlan(
-        text_plan.spec, text_plan.size, tokenizer, init_from, source, labeled_data, task, adaptation, recipe
-    )
+    recipe = adaptation_recipe(spec, tokenizer, task, adaptation, data, recipe_settings, from_scratch=from_scratch)
+    return planning.AdaptPlan(spec, text_plan.size, tokenizer, init_from, source, data, task, adaptation, recipe)
 
 
-def _read_unlabeled(run: RunFolder, texts: str | None, config: DistillationConfig) -> tuple[Any, ...]:
+def _read_unlabeled(run: RunFolder, texts: PathLike | None, config: DistillationConfig) -> tuple[Any, ...]:
     """Unlabeled examples from the lines of a file; texts of one example are separated by tabs."""
     if texts is None:
         return ()
     if not config.share:
         raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", hint="leave one out")
     teacher, examples = Run(run), []
+    parsers: dict[str, Callable[[list[str]], Sequence[Any]]] = {
+        "classify": lambda columns: predict.labeled_examples(teacher, [tuple(columns)]),  # pyright: ignore[reportArgumentType]
+        "tag": lambda columns: predict.tagged_examples(teacher, " ".join(columns)),
+        "answer": lambda columns: predict.question_examples(*columns),
+        "choose": lambda columns: predict.choice_examples(columns[0], columns[1:]),
+    }
+    assert run.task is not None
     for source in find_sources([texts]):
         for number, line, _ in numbered_lines(TextBlocks(source, "utf-8", "fail", Ledger())):
+            columns = line.strip().split("\t")
+            if columns == [""]:
+                continue
             try:
-                examples += _unlabeled_examples(teacher, line.strip().split("\t")) if line.strip() else []
+                examples += parsers[run.task.verb](columns)
             except (InputError, TypeError) as error:
-                message = (
-                    error.message
-                    if isinstance(error, InputError)
-                    else f"is no example for {run.metadata['task']['name']}"
-                )
+                message = getattr(error, "message", f"is no example for {run.task.name}")
                 hint = "write a text a line, with tabs between those that belong together"
                 raise InputError(message, file=source.name, line=number, hint=hint) from error
     return tuple(examples)
 
 
-def _unlabeled_examples(run: Run, columns: Sequence[str]) -> Sequence[Any]:
-    assert run.task is not None
-    match run.task.verb:
-        case "classify":
-            return predict.labeled_examples(run, [tuple(columns)])  # pyright: ignore[reportArgumentType]
-        case "tag":
-            return predict.tagged_examples(run, " ".join(columns))
-        case "answer":
-            return predict.question_examples(*columns)
-    return predict.choice_examples(columns[0], columns[1:])
-
-
-def _check_compatible(
-    run: RunFolder, student: planning.PretrainPlan | planning.AdaptPlan, config: DistillationConfig
-) -> None:
+def _check_compatible(run: RunFolder, student: StudentPlan, network: Any, config: DistillationConfig) -> None:
     """Refuses a student whose outputs or layers cannot be compared with the teacher's."""
     from forebear.nn.heads import LMHead
     from forebear.training.distillation import layer_distillations
 
     if run.task is not None and run.task.name != "answering" and not config.layer_losses:
         return
-    tokenizer: Any = run.tokenizer if student.tokenizer is None else student.tokenizer
-    network, teacher = _build_network(student, tokenizer), Run(run).network
-    shared_heads = {*TOKEN_HEADS} & {*network.heads} & {*teacher.heads}
-    if run.task is None and not shared_heads:
-        teacher_heads = ", ".join(teacher.heads) or "none"
-        message = f"the student has the heads {', '.join(network.heads)}, the teacher {teacher_heads}: "
-        message += "none predicts tokens in both"
-        raise InputError(message, file=run.path, hint="choose a student and a teacher that predict the same")
-    heads = [model.heads[name] for model in (network, teacher) for name in shared_heads]
-    if run.task is None and not all(isinstance(head, LMHead) for head in heads):
-        message = "only a Transformer that predicts tokens can teach them, and only to another"
-        raise InputError(message, file=run.path, hint="choose such a teacher and such a student, or distil a task")
+    tokenizer: Any = student.tokenizer
+    teacher = Run(run).network
+    if run.task is None:
+        shared_heads = {*TOKEN_HEADS} & {*network.heads} & {*teacher.heads}
+        if not shared_heads:
+            message = f"the student has the heads {', '.join(network.heads)}, the teacher "
+            message += f"{', '.join(teacher.heads) or 'none'}: none predicts tokens in both"
+            raise InputError(message, file=run.path, hint="choose a student and a teacher that predict the same")
+        if not all(isinstance(model.heads[name], LMHead) for model in (network, teacher) for name in shared_heads):
+            message = "only a Transformer that predicts tokens can teach them, and only to another"
+            raise InputError(message, file=run.path, hint="choose such a teacher and such a student, or distil a task")
     teacher_format, student_format = run.spec.input_format(run.tokenizer), student.spec.input_format(tokenizer)
-    if tokenizer.digest != run.tokenizer.digest or replace(student_format, max_length=None) != replace(
-        teacher_format, max_length=None
-    ):
+    max_length, teacher_max_length = student_format.max_length, teacher_format.max_length
+    has_same_layout = replace(student_format, max_length=teacher_max_length) == teacher_format
+    if tokenizer.digest != run.tokenizer.digest or not has_same_layout:
         message = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
         raise InputError(message, hint="take a student with the teacher's tokenizer, and of its kind")
-    if teacher_format.max_length is not None and (
-        student_format.max_length is None or student_format.max_length > teacher_format.max_length
-    ):
-        message = (
-            f"the student reads rows of {student_format.max_length} tokens, the teacher of {teacher_format.max_length}"
-        )
-        raise InputError(message, hint=f"--context {teacher_format.max_length}")
+    if teacher_max_length is not None and (max_length is None or max_length > teacher_max_length):
+        message = f"the student reads rows of {max_length} tokens, the teacher of {teacher_max_length}"
+        raise InputError(message, hint=f"--context {teacher_max_length}")
     layer_distillations(config, network.encoder, teacher.encoder)
 
 
 # --- Training the student ---
-
-PathLike = str | os.PathLike[str]
-SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder while it is trained
 
 
 def distill(
@@ -435,15 +398,14 @@ def distill(
         reader: Task encoder (mean, convolution, recurrent) if the student has word vectors only.
         settings: Settings of the recipe (time="5m", epochs=, …) and fields of the model (width=, depth=, …).
     """
-    paths = [data] if isinstance(data, str | os.PathLike) else data
     plan = plan_distillation(
-        os.fspath(teacher),
-        [os.fspath(path) for path in paths],
+        teacher,
+        [os.fspath(path) for path in ([data] if isinstance(data, str | os.PathLike) else data)],
         config=DistillationConfig(float(temperature), float(share), float(hidden), float(attention)),
         student=None if student is None else os.fspath(student),
         size=size,
         layers=layers,
-        texts=None if texts is None else os.fspath(texts),
+        texts=texts,
         reading=reading,
         reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
@@ -464,7 +426,7 @@ def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = 
     config = DistillationConfig(**{field.name: entry[field.name] for field in fields(DistillationConfig)})
     arguments["reading"] = arguments["reading"] and TextFormat(**arguments["reading"])
     plan = plan_distillation(entry["teacher"], arguments.pop("data"), config=config, **arguments)
-    if plan.request(plan.corpus()) != run.metadata["asked"]:
+    if plan.request != run.metadata["asked"]:
         hint = "put back what it was, or distil anew into another folder"
         raise InputError("its teacher or what it learns from has changed since it began", file=run.path, hint=hint)
     return record_cost(plan, run_distillation(plan, folder, watcher=watcher), None)
@@ -479,51 +441,30 @@ def run_distillation(
     watcher: TrainingCallback | None = None,
 ) -> RunFolder:
     """Trains a planned student; a folder that holds the same run, finished or not, is resumed."""
-    watcher, corpus = watcher or TrainingCallback(), plan.corpus()
-    request = plan.request(corpus)
-
+    watcher, corpus, request = watcher or TrainingCallback(), plan.corpus, plan.request
     folder, run, replaced = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
     if run is not None and run.is_finished:
         watcher.on_note(pipeline.FINISHED_NOTE)
         return run
+    student = plan.student if run is None else replace(plan.student, recipe=run.recipe)
     # before anything is written: most mistakes show here
-    setup = _build_setup(plan, corpus, plan.student.recipe if run is None else run.recipe)
-    if run is None:
-        with replace_run(replaced):
-            ledger = None if corpus is None else corpus.ledger.to_dict()
-            tokenizer: Any = plan.student.tokenizer if corpus is None else corpus.tokenizer
-            metadata = _distill_metadata(plan, corpus, request, folder, command)
-            run = RunFolder.create(folder, metadata, tokenizer, ledger)
-    if corpus is not None:
-        return pipeline.train_pretraining(run, _distill_on_text(plan, setup), watcher)
-    pipeline.train_adaptation(run, _distill_on_examples(plan, setup, run), watcher)
-    (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
-    return run
-
-
-def _build_setup(plan: DistillPlan, corpus: Corpus | None, recipe: Recipe) -> Any:
-    """The setup of training without a teacher, with the notes of this plan."""
-    student = replace(plan.student, recipe=recipe)
     if isinstance(student, planning.AdaptPlan):
-        setup = pipeline.AdaptSetup.from_plan(student)
+        setup: Any = pipeline.AdaptSetup.from_plan(student)
     else:
         assert corpus is not None
         with student.error_context():
-            split = corpus.split(student.recipe.held_out)
-            setup = pipeline.PretrainSetup.from_plan(student.spec, corpus, student.recipe, split, student.init_from)
-    return replace(setup, notes=[*plan.notes, *setup.notes])
-
-
-def _distill_metadata(
-    plan: DistillPlan, corpus: Corpus | None, request: dict[str, Any], folder: Path, command: str | None
-) -> dict[str, Any]:
-    student = plan.student
-    if isinstance(student, planning.AdaptPlan):
-        metadata = pipeline.adapt_metadata(student, request, folder, command)
-    else:
-        assert corpus is not None
-        metadata = pipeline.pretrain_metadata(student, corpus, request, folder, command)
-    return metadata | {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
+            setup = pipeline.PretrainSetup.from_plan(student.spec, corpus, student.recipe, student.init_from)
+    setup = replace(setup, notes=[*plan.notes, *setup.notes])
+    if run is None:
+        with replace_run(replaced):
+            tokenizer: Any = student.tokenizer if corpus is None else corpus.tokenizer
+            metadata = pipeline.new_metadata(student, request, folder, command, corpus)
+            metadata |= {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
+            run = RunFolder.create(folder, metadata, tokenizer, None if corpus is None else corpus.ledger.to_dict())
+    setup = _distill_on_examples(plan, setup, run) if corpus is None else _distill_on_text(plan, setup)
+    pipeline.train_run(run, setup, watcher)
+    (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
+    return run
 
 
 def _distill_on_text(plan: DistillPlan, setup: Any) -> Any:
@@ -533,13 +474,10 @@ def _distill_on_text(plan: DistillPlan, setup: Any) -> Any:
     config, network = plan.distillation, setup.learner.model
     teacher = Run(plan.teacher.folder).network
     heads = layer_distillations(config, network.encoder, teacher.encoder)
-    mixed_targets = tuple(
-        name for name in TOKEN_HEADS if config.share and name in network.heads and name in teacher.heads
-    )
-    heads |= {
-        name + TEACHER_TARGET: TokenDistillation(network.heads[name], teacher.heads[name], config)
-        for name in mixed_targets
-    }
+    shared_heads = [name for name in TOKEN_HEADS if name in network.heads and name in teacher.heads]
+    mixed_targets = tuple(shared_heads) if config.share else ()
+    for name in mixed_targets:
+        heads[name + TEACHER_TARGET] = TokenDistillation(network.heads[name], teacher.heads[name], config)
     objective = DistillationObjective(
         setup.objective, setup.split.train, mixed_targets, tuple(config.layer_losses), config.layer_losses
     )
@@ -562,18 +500,13 @@ def _distill_on_examples(plan: DistillPlan, setup: Any, run: RunFolder) -> Any:
     weights = dict(config.layer_losses)
     if config.share:
         soft_targets = _load_soft_targets(run, teacher, examples, rows)
-        heads |= {
-            name + TEACHER_TARGET: LogitDistillation(network.heads[name], config.temperature) for name in rows.targets
-        }
+        for name in rows.targets:
+            heads[name + TEACHER_TARGET] = LogitDistillation(network.heads[name], config.temperature)
         weights |= dict.fromkeys(rows.targets, 1 - config.share) | dict.fromkeys(soft_targets, config.share)
         rows = replace(rows, targets={**rows.targets, **soft_targets})
+    objective = DistillationObjective(setup.objective, rows, (), tuple(config.layer_losses), weights)
     learner = _distillation_learner(plan, setup.learner, heads, teacher.network if config.layer_losses else None)
-    return replace(
-        setup,
-        train=rows,
-        objective=DistillationObjective(setup.objective, rows, (), tuple(config.layer_losses), weights),
-        learner=learner,
-    )
+    return replace(setup, train=rows, objective=objective, learner=learner)
 
 
 def _load_soft_targets(
@@ -622,8 +555,7 @@ def _train_baseline(
     plan: DistillPlan, run: RunFolder, *, overwrite: bool, watcher: TrainingCallback | None
 ) -> RunFolder:
     """Trains the same student with the same start and budget on the labels alone, in a folder next to it."""
-    student = plan.student
-    recipe = student.recipe
+    recipe = plan.student.recipe
     if plan.extra_texts and recipe.epochs is not None:  # fewer examples: keep the number of steps
         other_settings = {name: value for name, value in recipe.to_dict().items() if name not in BUDGETS}
         recipe = merge_recipe(other_settings, {"steps": run.metadata["pace"]["total"]})
@@ -631,7 +563,7 @@ def _train_baseline(
         plan,
         distillation=plan.distillation.soft_targets_only(),
         extra_texts=(),
-        student=replace(student, recipe=recipe),
+        student=replace(plan.student, recipe=recipe),
         notes=(),
     )
     watcher = watcher or TrainingCallback()
@@ -642,27 +574,21 @@ def _train_baseline(
 def record_cost(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
     """Compares size, speed and score of teacher and student, and records them in run.json of the student."""
     folders = {"teacher": plan.teacher.folder, "student": run} | ({"student alone": baseline} if baseline else {})
-    corpus, rows = plan.corpus(), []
+    corpus, rows = plan.corpus, []
     for role, folder in folders.items():
         opened = Run(folder)
-        file = folder.verified_weights()[0]
-        entry = {"who": role, "run": str(folder.path), "parameters": opened.num_parameters}
-        metrics = (
-            measure_on_examples(opened, plan.student)
-            if corpus is None
-            else measure_on_text(opened, corpus, plan.student.recipe)
-        )
-        rows.append({**entry, "megabytes": round(file.stat().st_size / 1e6, 3), **metrics})
+        row = {"who": role, "run": str(folder.path), "parameters": opened.num_parameters}
+        row["megabytes"] = round(folder.verified_weights()[0].stat().st_size / 1e6, 3)
+        if corpus is None:
+            row |= measure_on_examples(opened, plan.student)
+        else:
+            row |= measure_on_text(opened, corpus, plan.student.recipe)
+        rows.append(row)
     for row in rows:
-        scores = {side: (row[side], rows[0][side]) for side in ("dev", "test", "held_out") if row.get(side) is not None}
-        student_score, teacher_score = next(reversed(scores.values()), (None, None))
-        is_lower_better = row["score"] == "bits_per_byte"
-        row["kept"] = (
-            None
-            if not student_score or not teacher_score
-            else teacher_score / student_score
-            if is_lower_better
-            else student_score / teacher_score
-        )
+        row["kept"] = None
+        split = next((name for name in ("held_out", "test", "dev") if row.get(name) is not None), "")
+        if row.get(split) and rows[0][split]:
+            score, teacher_score = row[split], rows[0][split]
+            row["kept"] = teacher_score / score if row["score"] == "bits_per_byte" else score / teacher_score
     run.update(price=rows)
     return Run(run)

@@ -13,11 +13,12 @@ from forebear.data.labeled.source import LabeledSource
 from forebear.errors import ForebearError
 from forebear.experiments.plan import AdaptPlan
 from forebear.inference.measure import TextEvaluation
+from forebear.inference.predict import predict
 from forebear.inference.run import Run
 from forebear.tasks.baselines import TaskBaseline
 from forebear.tasks.metrics import oov_tagging_accuracy
 from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import Task, predict_logits
+from forebear.tasks.task import Task
 from forebear.training.run_folder import RunFolder
 
 MEASURED_BYTES = 1_000_000  # of held-out text in the final measurement
@@ -26,8 +27,7 @@ NUM_TIMED_EXAMPLES = 30  # whose latency is measured
 
 def already_trained_on(parent: str | None, source: LabeledSource, digests: Mapping[str, str]) -> list[str]:
     """Splits whose files an ancestor of the run was trained on, and from which examples are evaluated now."""
-    known_digests: set[str] = set()
-    visited: set[str] = set()
+    known_digests, visited = set[str](), set[str]()
     while parent and parent not in visited:
         visited.add(parent)
         try:
@@ -44,21 +44,18 @@ def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
     """Notes that the pre-trained run was trained on held-out examples."""
     if "distilled" in run.metadata:  # its teacher held out the same examples
         return []
-    files, parent = source.split_paths(), run.metadata.get("parent")
-    leaked_files = dict.fromkeys(
-        files[split] for split in already_trained_on(parent, source, run.metadata["labelled"]["digests"])
-    )
+    files = source.split_paths()
+    splits = already_trained_on(run.metadata.get("parent"), source, run.metadata["labelled"]["digests"])
     return [
         f"the run it begins with has learned from {file} already: figures on held-out parts of it say too much"
-        for file in leaked_files
+        for file in dict.fromkeys(files[split] for split in splits)
     ]
 
 
 def baseline_notes(plan: AdaptPlan, baseline: TaskBaseline, metrics: Mapping[str, Any]) -> list[str]:
     """A note if the run does not beat a baseline without learning."""
     score = float(metrics[plan.task.score])
-    nothing_to_find = metrics.get("entities") == 0
-    if score > baseline.score or score == 1 or nothing_to_find:
+    if score > baseline.score or score == 1 or metrics.get("entities") == 0:
         return []
     hint = "more examples may help"
     if plan.spec.learning != "counting":
@@ -77,20 +74,16 @@ def task_metrics(plan: AdaptPlan, task: Task, examples: Sequence[Any], predictio
 
 def measure_on_examples(run: Run, student: Any) -> dict[str, Any]:
     """The task metric on each labeled split, and the latency of a single text."""
-    task, input_format = run.task, run.folder.spec.input_format(run.tokenizer)
+    task = run.task
     assert task is not None
     metrics: dict[str, Any] = {"score": task.score}
     for split in ("dev", "test"):
-        examples = [example for example in getattr(student.labeled_data, split) if is_labeled(example)]
-        if examples:
-            rows = task.encode(examples, run.tokenizer, input_format)
-            predictions = task.predictions(examples, rows, predict_logits(run.network, rows))
-            metrics[split] = float(task.evaluate(examples, predictions)[task.score])
+        if examples := [example for example in getattr(student.labeled_data, split) if is_labeled(example)]:
+            metrics[split] = float(task.evaluate(examples, list(predict(run, examples)))[task.score])
     seconds = []
     for example in student.labeled_data.dev[:NUM_TIMED_EXAMPLES]:
         began = time.perf_counter()
-        rows = task.encode([example], run.tokenizer, input_format)
-        task.predictions([example], rows, predict_logits(run.network, rows))
+        list(predict(run, [example]))
         seconds.append(time.perf_counter() - began)
     return metrics | {"milliseconds": round(1000 * median(seconds), 3) if seconds else None}
 
@@ -100,9 +93,8 @@ def measure_on_text(run: Run, corpus: Corpus, recipe: Any) -> dict[str, Any]:
     held_out = corpus.split(recipe.held_out).held_out.first(MEASURED_BYTES)
     evaluation = run.measure(held_out)
     assert isinstance(evaluation, TextEvaluation)  # a student trained on text predicts it
+    # short durations are measured again: the first is slow
     seconds = evaluation.seconds if evaluation.seconds > 1 else min(run.measure(held_out).seconds for _ in range(3))
     score = "accuracy" if evaluation.is_pseudo_likelihood else "bits_per_byte"
-    milliseconds = round(
-        1000 * seconds / max(1, evaluation.units), 3
-    )  # short durations are measured again: the first is slow
+    milliseconds = round(1000 * seconds / max(1, evaluation.units), 3)
     return {"score": score, "held_out": evaluation.to_dict()[score], "milliseconds": milliseconds}

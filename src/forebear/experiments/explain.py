@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +31,11 @@ from forebear.objectives.cooccurrence import Cooccurrences
 from forebear.registry import LINEAGE, LineageEntry, model_spec
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task_batches import FullBatch
-from forebear.training.settings import BUDGETS, Recipe, merge_recipe
+from forebear.training.settings import BUDGETS, merge_recipe
 
 if TYPE_CHECKING:
     from forebear.nn.encoder import Encoder
     from forebear.nn.model import Model
-
-# --- Size of a network, computed without building it ---
 
 BYTES_PER_NUMBER = 4  # float32
 SHORT_ROW_TOKENS = 8  # of a sample row
@@ -65,10 +64,6 @@ class ModelSize:
     cache: int = 0  # keys and values of a full row, or the state of a recurrent network, while generating
 
     @property
-    def to_train(self) -> int:
-        return self.weights + self.gradients + self.moments + self.activations
-
-    @property
     def to_use(self) -> int:
         return self.weights + self.cache
 
@@ -78,7 +73,7 @@ class ModelSize:
             "parameters": self.parameters,
             "longest_input": self.longest,
             "flops_per_token": self.flops,
-            "memory_to_train": self.to_train,
+            "memory_to_train": sum(parts.values()),
             "memory_to_train_parts": parts | {"batch_tokens": self.batch},
             "memory_to_use": self.to_use,
         }
@@ -111,14 +106,15 @@ def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int
     assert row_length is not None
     # Without a maximum length every token costs the same, so a short row is enough: each step takes milliseconds.
     row = row_length if max_length else min(row_length, SHORT_ROW_TOKENS)
+    flops, activation_bytes = _row_costs(network, row)
     return ModelSize(
         parameters,
         max_length,
-        _flops(network, row) / row,
+        flops / row,
         weights,
         moments=2 * weights,
         gradients=weights,
-        activations=round(_activation_bytes(network, row) * max(batch, row_length) / row),
+        activations=round(activation_bytes * max(batch, row_length) / row),
         batch=max(batch, row_length),
         cache=_decoding_state_bytes(network.encoder, row_length),
     )
@@ -134,20 +130,18 @@ def _decoding_state_bytes(encoder: Encoder, length: int) -> int:
     return 2 * keys_and_values if encoder.has_decoder else keys_and_values  # of the target and of the source
 
 
-def _flops(network: Model, length: int) -> int:
-    """FLOPs of one full row, as torch counts them."""
+def _row_costs(network: Model, length: int) -> tuple[int, int]:
+    """FLOPs of one full row, as torch counts them, and the bytes it keeps for the backward pass.
+
+    Each storage is counted once, without weights.
+    """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), _parallel_lstm():
-        network.logits(_full_row(network, length))
-    return counter.get_total_flops()
-
-
-def _activation_bytes(network: Model, length: int) -> int:
-    """Bytes that one full row keeps for the backward pass: each storage once, without weights."""
-    import torch
-
+    row = _full_row(network, length)
+    # torch counts no FLOPs of the fused attention
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), _whole_row_kernels(attention=False):
+        network.logits(row)
     weight_storages = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
     saved: dict[int, int] = {}
 
@@ -157,11 +151,9 @@ def _activation_bytes(network: Model, length: int) -> int:
             saved[memory._cdata] = memory.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), _fused_attention(), _parallel_lstm():
-        states = network.encoder(**_full_row(network, length))
-    retained = saved.copy()
-    retained[states.last.untyped_storage()._cdata] = states.last.untyped_storage().nbytes()
-    return sum(retained.values())
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), _whole_row_kernels():
+        record(network.encoder(**row).last)
+    return counter.get_total_flops(), sum(saved.values())
 
 
 def _full_row(network: Model, length: int) -> dict[str, Any]:
@@ -173,68 +165,46 @@ def _full_row(network: Model, length: int) -> dict[str, Any]:
     return {"tokens": tokens, "lengths": [length], **source}
 
 
-def _fused_attention() -> Any:
-    """A context in which attention on the meta device has the shapes of fused attention.
+def _whole_row_kernels(*, attention: bool = True) -> Any:
+    """A context in which torch runs an LSTM, and attention, over a row as one operation on the meta device.
 
-    Otherwise torch would materialize the attention weights there, which it never does on real devices.
+    Otherwise it would run the LSTM token by token, at a millisecond per operation (sizes and saved memory are the
+    same), and materialize the attention weights, which it never does on real devices.
     """
     import torch
-    from torch.nn import functional
+    from torch.nn.functional import linear, scaled_dot_product_attention
+    from torch.overrides import TorchFunctionMode
 
-    def fused(query: Any, key: Any, value: Any, *_: Any, is_causal: bool = False, **__: Any) -> Any:
-        attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return attend(query, key, value, is_causal=is_causal)[0]
+    def attend(query: Any, key: Any, value: Any, *_: Any, is_causal: bool = False, **__: Any) -> Any:
+        flash_attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        return flash_attention(query, key, value, is_causal=is_causal)[0]
 
-    return _replacement_context(functional.scaled_dot_product_attention, fused)
-
-
-def _parallel_lstm() -> Any:
-    """A context in which an LSTM on the meta device is one product over all tokens.
-
-    Otherwise torch would run it token by token, at a millisecond per operation. Sizes and saved memory are the same.
-    """
-    import torch
-    from torch.nn.functional import linear
-
-    def at_once(x: Any, state: Any, weights: Any, *_: Any, **__: Any) -> Any:
+    def lstm(x: Any, state: Any, weights: Any, *_: Any, **__: Any) -> Any:
         (h, c), (by_input, by_state, bias, _) = state, weights
         i, f, g, o = (linear(x, by_input, bias) + linear(h.expand(len(x), -1, -1), by_state)).chunk(4, -1)
         cells = f.sigmoid() * c + i.sigmoid() * g.tanh()
         out = o.sigmoid() * cells.tanh()
         return out, out[-1:], cells[-1:]
 
-    return _replacement_context(torch.lstm, at_once)
+    kernels: dict[Any, Any] = {torch.lstm: lstm} | ({scaled_dot_product_attention: attend} if attention else {})
 
-
-def _replacement_context(original: Any, replacement: Callable[..., Any]) -> Any:
-    """A context in which a function of torch is replaced by another."""
-    from torch.overrides import TorchFunctionMode
-
-    class Replacement(TorchFunctionMode):
+    class WholeRowKernels(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return (replacement if func is original else func)(*args, **(kwargs or {}))
+            return kernels.get(func, func)(*args, **(kwargs or {}))
 
-    return Replacement()
+    return WholeRowKernels()
 
 
 SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence per line
 SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
 SHOWN_SETTINGS = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # of the recipe
 MAX_SHOWN_TOKENS = 12  # of the first row
-SUMMARY_TEMPLATE = (
-    "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
-    "{answering}; the losses add up."
-)
-NGRAM_SIZE_REMARK = (
-    "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of each"
-    " length for every token of the text; a prediction costs one search for each length."
-)
-
-
-TAGGER_SIZE_REMARK = (
-    "Its size follows from the examples: a weight for each feature and each label that it was seen with, and for each"
-    " move from label to label; to tag a word costs as many moves as there are pairs of labels."
-)
+SIZE_REMARKS = {  # of counting models, by what they learn from
+    "text": "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of"
+    " each length for every token of the text; a prediction costs one search for each length.",
+    "tags": "Its size follows from the examples: a weight for each feature and each label that it was seen with, and"
+    " for each move from label to label; to tag a word costs as many moves as there are pairs of labels.",
+}
 SAMPLE_TAGGED_SENTENCES = ("the/D cat/N sat/V on/P the/D mat/N ./.", "it/R was/V warm/A ./.")
 
 
@@ -272,11 +242,8 @@ class ModelExplanation:
     remark: str
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        values["fields"] = {
-            name: {"value": value, "meaning": meaning} for name, (value, meaning) in self.fields.items()
-        }
-        return values
+        described = {name: {"value": value, "meaning": meaning} for name, (value, meaning) in self.fields.items()}
+        return asdict(self) | {"fields": described}
 
 
 def explain_model(
@@ -286,53 +253,45 @@ def explain_model(
     spec_class = model_spec(name)
     plan = plan_pretraining(name, (), size=size, settings=settings)
     vocab_size = vocabulary or spec_class.entries  # gives the published numbers of parameters
-    specs = {label: _spec_of_size(spec_class, label) for label in spec_class.sizes}
+    specs = {label: spec_class(**size_fields) for label, size_fields in spec_class.sizes.items()}
     if settings or not specs:
         specs = {"yours": plan.spec, **specs}
     title, changes, meanings = _parse_docstring(spec_class)
     batch, tokenizer = sample_batch(plan.spec)
     encoder, heads = _component_names(plan.spec, tokenizer)
     objective = FullBatch() if spec_class.learns_from == "tags" else plan.spec.objective(tokenizer)
-    values = asdict(plan.spec)
+    learner = settings_kind(spec_class)
+    unused, _ = UNUSED_BY_LEARNER[learner]
+    recipe = plan.recipe.to_dict()
+    sizes = [(label, _cached_model_size(spec, vocab_size)) for label, spec in specs.items()]
+    grows_with_text = spec_class.learning == "counting" and not spec_class.counts_again
     return ModelExplanation(
         entry=LINEAGE[name],
         paper=title,
         changed=changes,
-        sentence=_summary_sentence(type(objective).__name__, batch, encoder, heads, settings_kind(spec_class)),
+        sentence=_summary_sentence(type(objective).__name__, batch, encoder, heads, learner),
         learning=spec_class.learning,
         tokenizer=spec_class.tokenizer,
         encoder=encoder,
         heads=heads,
         verbs=_capabilities(spec_class, heads),
         example=_example_row(batch, tokenizer, objective),
-        fields={field: (values[field], meanings.get(field, "")) for field in values},
-        recipe=_shown_settings(plan.recipe, spec_class),
+        fields={field: (value, meanings.get(field, "")) for field, value in asdict(plan.spec).items()},
+        recipe={name: recipe[name] for name in SHOWN_SETTINGS if name in recipe and name not in unused},
         size=plan.size,
         vocabulary=vocab_size,
-        sizes={label: _size_entry(spec, vocab_size) for label, spec in specs.items()},
-        remark=_size_remark(spec_class),
+        sizes={label: {"fields": asdict(specs[label]), "figures": size and size.to_dict()} for label, size in sizes},
+        remark=SIZE_REMARKS[spec_class.learns_from] if grows_with_text else "",
     )
-
-
-def _size_remark(spec_class: type[ModelSpec]) -> str:
-    """A remark for models whose size depends on the data."""
-    if spec_class.learning != "counting" or spec_class.counts_again:
-        return ""
-    return NGRAM_SIZE_REMARK if spec_class.learns_from == "text" else TAGGER_SIZE_REMARK
-
-
-def _shown_settings(recipe: Recipe, spec_class: type[ModelSpec]) -> dict[str, Any]:
-    """The main settings of a recipe, without those that have no effect on this model."""
-    unused, _ = UNUSED_BY_LEARNER[settings_kind(spec_class)]
-    values = recipe.to_dict()
-    return {name: values[name] for name in SHOWN_SETTINGS if name in values and name not in unused}
 
 
 def model_capabilities(name: str) -> tuple[tuple[str, ...], str]:
     """The commands that a run of this model supports, or an error message; does not load torch."""
     try:
         spec_class = model_spec(name)
-        heads = _target_names(_spec_of_size(spec_class, spec_class.size))
+        spec = spec_class(**spec_class.sizes.get(spec_class.size, {}))
+        objective = spec.objective(_in_memory_corpus(SAMPLE_TEXTS).tokenizer) if spec.learns_from == "text" else None
+        heads = objective.target_heads if isinstance(objective, Cooccurrences) else sample_batch(spec)[0].targets
     except Exception as error:  # noqa: BLE001 - a broken model must not break the list of models
         return (), f"{type(error).__name__}: {error}"
     return _capabilities(spec_class, heads), ""
@@ -340,21 +299,6 @@ def model_capabilities(name: str) -> tuple[tuple[str, ...], str]:
 
 def _capabilities(spec_class: type[ModelSpec], heads: Iterable[str]) -> tuple[str, ...]:
     return head_capabilities(heads, encodes=spec_class.learning != "counting", words=spec_class.tokenizer == "words")
-
-
-def _target_names(spec: ModelSpec) -> Iterable[str]:
-    """The names of an objective's targets."""
-    if spec.learns_from == "tags":
-        return ("tag",)
-    if spec.learns_from == "text":
-        objective = spec.objective(_in_memory_corpus(SAMPLE_TEXTS).tokenizer)
-        if isinstance(objective, Cooccurrences):
-            return objective.target_heads
-    return sample_batch(spec)[0].targets
-
-
-def _spec_of_size(spec_class: type[ModelSpec], size: str) -> ModelSpec:
-    return spec_class(**spec_class.sizes.get(size, {}))
 
 
 def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:
@@ -368,10 +312,9 @@ def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:
     if spec.learns_from == "pairs":
         source_corpus, target_corpus = (_in_memory_corpus(texts) for texts in (SAMPLE_SOURCES, SAMPLE_TEXTS))
         tokenizers = TokenizerPair(source_corpus.tokenizer, target_corpus.tokenizer)
-        pairs = ParallelSubset(
-            source_corpus.all_documents(), target_corpus.all_documents(), np.arange(len(SAMPLE_TEXTS))
-        )
-        size = sum(len(corpus) + len(SAMPLE_TEXTS) for corpus in (source_corpus, target_corpus))
+        documents = source_corpus.all_documents(), target_corpus.all_documents()
+        pairs = ParallelSubset(*documents, np.arange(len(SAMPLE_TEXTS)))
+        size = len(source_corpus) + len(target_corpus) + 2 * len(SAMPLE_TEXTS)
         return spec.objective(tokenizers).batch(pairs, size, BatchKey(0, 0)), tokenizers
     corpus = _in_memory_corpus(SAMPLE_TEXTS)
     tokenizer, size = corpus.tokenizer, len(corpus) + len(corpus.sizes)
@@ -382,20 +325,19 @@ def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
     """A corpus in memory: documents of a sentence per line, tokenized into words."""
     tokenizer = train_tokenizer("words", texts)
     documents = [text.split("\n") for text in texts]
-    token_ids = [tokenizer.encode(sentence).ids for sentences in documents for sentence in sentences]
-    starts = np.cumsum([0, *map(len, token_ids)])
-    sizes = np.array([len(sentence) for sentences in documents for sentence in sentences])
-    arrays = {
-        "ids": np.concatenate(token_ids),
-        "sentences": starts,
-        "documents": np.cumsum([0, *map(len, documents)]),
-        "hashes": np.arange(len(documents), dtype=np.uint64),
-        "sizes": sizes,
-        "unknown": np.zeros_like(sizes),
-        "words": None,
-    }
-    key = hashlib.sha256(repr(texts).encode()).hexdigest()
-    corpus = Corpus(folder=Path(), metadata={"key": key}, **arrays)
+    sentences = list(chain.from_iterable(documents))
+    token_ids = [tokenizer.encode(sentence).ids for sentence in sentences]
+    corpus = Corpus(
+        folder=Path(),
+        metadata={"key": hashlib.sha256(repr(texts).encode()).hexdigest()},
+        ids=np.concatenate(token_ids),
+        sentences=np.cumsum([0, *map(len, token_ids)]),
+        documents=np.cumsum([0, *map(len, documents)]),
+        hashes=np.arange(len(documents), dtype=np.uint64),
+        sizes=np.array([len(sentence) for sentence in sentences]),
+        unknown=np.zeros(len(sentences), int),
+        words=None,
+    )
     corpus.__dict__["tokenizer"] = tokenizer  # a corpus on disk loads it from its folder
     return corpus
 
@@ -407,12 +349,13 @@ def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping
     if not heads:
         clause = "nothing is learned, and nothing answered"
     elif not encoder:
-        verb = {"counting": "counts what follows what", "recounting": "counts the states it expects"}
-        verb = verb.get(learning, "moves the vectors of words")
+        verbs = {"counting": "counts what follows what", "recounting": "counts the states it expects"}
+        verb = verbs.get(learning, "moves the vectors of words")
         verb = "weighs what is seen of each word and what follows what" if "tag" in heads else verb
         clause = " and ".join(f"{component} {verb} and answers {name}" for name, component in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
-    return SUMMARY_TEMPLATE.format(objective=objective, inputs=inputs, targets=targets, answering=clause)
+    batch_text = f"a batch of inputs ({inputs}) and named targets ({targets})"
+    return f"An objective ({objective}) turns text into {batch_text}; {clause}; the losses add up."
 
 
 def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
@@ -427,30 +370,28 @@ def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, st
 
 def _example_row(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, list[str]]:
     """The first row, token by token: inputs, and labels of each target; labels of the row are at its first token."""
-    length = min(int(batch.inputs["lengths"][0]), MAX_SHOWN_TOKENS)
-    per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.num_target_tokens}
+    inputs, lines = batch.inputs, {}
+    length = min(int(inputs["lengths"][0]), MAX_SHOWN_TOKENS)
 
     def texts(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
         return [tokenizer.id_to_token(token_id) if token_id >= 0 else "" for token_id in ids.tolist()]
 
-    lines = {}
     if isinstance(tokenizer, TokenizerPair):
-        lines["source"] = texts(tokenizer.source, batch.inputs["source"][: int(batch.inputs["source_lengths"][0])])
+        lines["source"] = texts(tokenizer.source, inputs["source"][: int(inputs["source_lengths"][0])])
         tokenizer = tokenizer.target
-    lines["seen"] = texts(tokenizer, batch.inputs["tokens"][:length])
-    if "beside" in batch.inputs:
-        lines["beside"] = texts(tokenizer, batch.inputs["beside"][:length])
-    for name, target in per_token.items():
-        if target.dtype.kind == "f":
+    lines["seen"] = texts(tokenizer, inputs["tokens"][:length])
+    if "beside" in inputs:
+        lines["beside"] = texts(tokenizer, inputs["beside"][:length])
+    for name, target in batch.targets.items():
+        if len(target) != batch.num_target_tokens:  # a label of the row
+            answer = answers_of(objective)[int(target[0])] if target[0] >= 0 else ""
+            lines[name] = [answer, *[""] * (length - 1)]
+        elif target.dtype.kind == "f":
             lines[name] = [f"{number:.2f}" for number in target[:length].tolist()]
         elif name == "tag":
             lines[name] = [*parse_slash_tags(SAMPLE_TAGGED_SENTENCES[0])[1]][:length]
         else:
             lines[name] = texts(tokenizer, target[:length])
-    answers = answers_of(objective)
-    for name in batch.targets.keys() - per_token.keys():
-        number = int(batch.targets[name][0])
-        lines[name] = [answers[number] if number >= 0 else "", *[""] * (length - 1)]
     return lines
 
 
@@ -460,11 +401,6 @@ def _cached_model_size(spec: ModelSpec, vocab_size: int) -> ModelSize | None:
     tokenizer = NominalTokenizer(train_tokenizer("words", SAMPLE_TEXTS), vocab_size)
     tokenizers = TokenizerPair(tokenizer, tokenizer) if spec.learns_from == "pairs" else tokenizer
     return model_size(spec, tokenizers, merge_recipe(spec.default_recipe()).batch)
-
-
-def _size_entry(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    size = _cached_model_size(spec, vocab_size)
-    return {"fields": asdict(spec), "figures": size.to_dict() if size is not None else None}
 
 
 def _parse_docstring(spec_class: type[ModelSpec]) -> tuple[str, str, dict[str, str]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
@@ -18,14 +17,15 @@ from forebear.data.io.atomic import explain_disk_errors
 from forebear.data.labeled.examples import example_texts, is_labeled
 from forebear.data.labeled.source import LabeledSource, count_form_mismatches, read_labeled
 from forebear.data.source import ProgressFn, TextSource, reopen_corpus, reopen_parallel_corpus
-from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, truncation_stats
+from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, CharIds, truncation_stats
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import MAX_EVAL_EXAMPLES
 from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leakage_notes, task_metrics
-from forebear.experiments.plan import AdaptPlan, PretrainPlan, plan_adaptation
+from forebear.experiments.plan import AdaptPlan, PretrainPlan
+from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
-from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, VectorCoverage
+from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, pretrained_rows, vector_coverage
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective, PrepassObjective
@@ -54,13 +54,11 @@ from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from forebear.nn.encoder import TokenVectors
-
 # --- Output folder ---
 
 
 def output_folder(
-    request: dict[str, Any], to: str | os.PathLike[str] | None, default_name: str, overwrite: bool
+    request: dict[str, Any], to: PathLike | None, default_name: str, overwrite: bool
 ) -> tuple[Path, RunFolder | None, RunFolder | None]:
     """The folder of a run, the same run in it (to be resumed), and another run in it (to be replaced).
 
@@ -118,7 +116,7 @@ MEASURED_PAIRS = 500  # held-out pairs in the final measurement of translation
 
 def run_pretraining(
     plan: PretrainPlan,
-    to: str | Path | None = None,
+    to: PathLike | None = None,
     *,
     overwrite: bool = False,
     workers: int | None = None,
@@ -131,17 +129,8 @@ def run_pretraining(
 ) -> RunFolder:
     """Train a planned pre-training run; a folder that holds the same run, finished or not, is resumed.
 
-    Args:
-        plan: What to train on what.
-        to: The run folder; by default in runs/.
-        overwrite: Replace another run in this folder.
-        workers: Processes that prepare the text.
-        command: The command line, for the card.
-        watcher: Receives progress and notes.
-        learning_progress: Receives the progress of training the tokenizer.
-        progress: Receives the progress of preparing the text.
-        corpus: The prepared text, if known.
-        group: The processes that train.
+    Without `to` the folder is one in runs/. The text is prepared by `workers` processes, unless `corpus` is given;
+    `learning_progress` is that of training the tokenizer. `command` is the command line, for the card.
     """
     watcher, name = watcher or TrainingCallback(), model_name(plan.spec)
     group.validate(name, plan.spec.learning, is_stateful=plan.spec.is_stateful)
@@ -150,60 +139,53 @@ def run_pretraining(
         if plan.recipe.time is not None and not plan.spec.counts_again:
             watcher.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
     corpus = corpus or plan.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
-    request = {
-        "milestone": name,
-        "fields": asdict(plan.spec),
-        "recipe": plan.recipe.to_dict(),
-        "corpus": corpus.key,
-    }
-    if plan.init_from is not None:
-        request["beginning"] = asdict(plan.init_from) | {"words": list(plan.init_from.words)}
-
+    request = plan.request(corpus)
     folder, resumed, replaced = output_folder(request, to, name, overwrite)
     if resumed is not None and resumed.is_finished:
         watcher.on_note(FINISHED_NOTE)
         return resumed
     recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
-    with plan.error_context():
-        split = corpus.split(recipe.held_out)
-        # before anything is written: most mistakes show here
-        setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, split, plan.init_from, progress)
+    with plan.error_context():  # before anything is written: most mistakes show here
+        setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, plan.init_from, progress)
     if resumed is not None:
-        return train_pretraining(resumed, setup, watcher, group)
+        return train_run(resumed, setup, watcher, group)
     for note in plan.notes:
         watcher.on_note(note)
-    for stage in pipeline_stages(plan, corpus, split, setup.objective, setup.learner, try_loss=False):
+    for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, try_loss=False):
         watcher.on_stage(stage.number, stage.name, stage.words)
     with replace_run(replaced):
-        metadata = pretrain_metadata(plan, corpus, request, folder, command)
+        metadata = new_metadata(plan, request, folder, command, corpus)
         run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
-    return train_pretraining(run, setup, watcher, group)
+    return train_run(run, setup, watcher, group)
 
 
-def pretrain_metadata(
-    plan: PretrainPlan, corpus: Corpus | ParallelCorpus, request: dict[str, Any], folder: Path, command: str | None
+def new_metadata(
+    plan: PretrainPlan | AdaptPlan,
+    request: dict[str, Any],
+    folder: Path,
+    command: str | None,
+    corpus: Corpus | ParallelCorpus | None = None,
 ) -> dict[str, Any]:
     """The entries of run.json of a new run."""
-    return {
-        "name": folder.name,
-        "milestone": request["milestone"],
-        "size": plan.size,
-        "fields": request["fields"],
-        "parent": None if plan.init_from is None else plan.init_from.run,
-        "beginning": request.get("beginning"),
-        "recipe": request["recipe"],
-        "data": {
-            "source": plan.source.to_dict(),
-            "corpus": corpus.key,
-            "folder": str(corpus.folder.absolute()),
-            **{name: corpus.metadata["counts"][name] for name in ("documents", "tokens", "bytes")},
-        },
-        "asked": request,
-        "command": command or plan.command_line(folder),
-    }
+    metadata = {"name": folder.name, **{name: request[name] for name in ("milestone", "fields", "recipe")}}
+    metadata |= {"size": plan.size, "asked": request, "command": command}
+    metadata["parent"] = None if plan.init_from is None else plan.init_from.run
+    if isinstance(plan, AdaptPlan):
+        labelled = {"source": request["examples"], "digests": request["digests"], "sides": plan.labeled_data.metadata}
+        return metadata | {
+            "task": request["task"],
+            "adaptation": request["adaptation"],
+            "labelled": labelled,
+            "data": None,
+        }
+    assert corpus is not None
+    data = {"source": plan.source.to_dict(), "corpus": corpus.key, "folder": str(corpus.folder.absolute())}
+    data |= {name: corpus.metadata["counts"][name] for name in ("documents", "tokens", "bytes")}
+    command = command or plan.command_line(folder)
+    return metadata | {"beginning": request.get("beginning"), "data": data, "command": command}
 
 
-def _open_resumable(folder: str | Path, watcher: TrainingCallback) -> RunFolder:
+def _open_resumable(folder: PathLike, watcher: TrainingCallback) -> RunFolder:
     """A run to be resumed, or one that is finished, with a note."""
     run = RunFolder.open(folder)
     run.require_trainable()
@@ -215,13 +197,8 @@ def _open_resumable(folder: str | Path, watcher: TrainingCallback) -> RunFolder:
     return run
 
 
-def _has_checkpoint(run: RunFolder) -> bool:
-    """Whether training goes on from a checkpoint; then the run it began with is not needed any more."""
-    return run.checkpoints.newest_valid()[0] is not None
-
-
 def resume_pretraining(
-    folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted pre-training run."""
     watcher = watcher or TrainingCallback()
@@ -231,16 +208,14 @@ def resume_pretraining(
     if run.metadata.get("data") is None:
         message = "was imported, not trained here: there is nothing to go on with"
         raise InputError(message, file=run.path, hint="train a run of your own: forebear pretrain MILESTONE TEXT")
-    corpus = _reopen_run_corpus(run)
-    split = corpus.split(run.recipe.held_out)
-    beginning = None if _has_checkpoint(run) else InitFrom.from_dict(run.metadata.get("beginning"))
+    corpus, recipe = reopen_run_corpus(run), run.recipe_for(group.size)
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
-    recipe = run.recipe_for(group.size)
-    return train_pretraining(run, PretrainSetup.from_plan(run.spec, corpus, recipe, split, beginning), watcher, group)
+    init_from = None if run.checkpoints.newest_valid()[0] else InitFrom.from_dict(run.metadata.get("beginning"))
+    return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), watcher, group)
 
 
 def repeat_run(
-    folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: TrainingCallback | None = None
+    folder: PathLike, to: PathLike, *, overwrite: bool = False, watcher: TrainingCallback | None = None
 ) -> RunFolder:
     """Repeat a finished pre-training run step by step in another folder."""
     run = RunFolder.open(folder)
@@ -248,35 +223,29 @@ def repeat_run(
     if run.metadata.get("data") is None:
         raise InputError("was imported: there is no training to repeat", file=run.path, hint="repeat a run made here")
     if "distilled" in run.metadata or "task" in run.metadata:
-        plan = "only pre-training is repeated step by step; the same command makes this run again"
-        raise InputError(plan, file=run.path, hint=run.metadata.get("command") or "call it again")
+        message = "only pre-training is repeated step by step; the same command makes this run again"
+        raise InputError(message, file=run.path, hint=run.metadata.get("command") or "call it again")
     if not run.is_finished:
         hint = f"finish it first: forebear pretrain --resume {run.path}"
         raise InputError("only a finished run can be repeated", file=run.path, hint=hint)
-    schedule = run.metadata["pace"]
     settings = {name: value for name, value in run.metadata["recipe"].items() if name not in BUDGETS}
-    exact = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
-    processes = run.metadata.get("processes", 1)  # one process sums micro-batches as several do
-    exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     if run.spec.learning == "counting":
         exact = {"steps": run.metadata["step"]}
-    plan = PretrainPlan(
-        run.spec,
-        run.metadata["size"],
-        TextSource.from_dict(run.metadata["data"]["source"]),
-        run.tokenizers,
-        None,
-        merge_recipe(settings, exact),
-        InitFrom.from_dict(run.metadata.get("beginning")),
-    )
-    corpus = _reopen_run_corpus(run)  # the same text, or an error if it has changed
-    return run_pretraining(
-        plan, to, overwrite=overwrite, command=run.metadata.get("command"), watcher=watcher, corpus=corpus
-    )
+    else:
+        schedule, processes = run.metadata["pace"], run.metadata.get("processes", 1)
+        exact = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
+        # one process sums micro-batches as several do
+        exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
+    source = TextSource.from_dict(run.metadata["data"]["source"])
+    init_from = InitFrom.from_dict(run.metadata.get("beginning"))
+    recipe = merge_recipe(settings, exact)
+    plan = PretrainPlan(run.spec, run.metadata["size"], source, run.tokenizers, None, recipe, init_from)
+    corpus, command = reopen_run_corpus(run), run.metadata.get("command")
+    return run_pretraining(plan, to, overwrite=overwrite, command=command, watcher=watcher, corpus=corpus)
 
 
-def _reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
-    """The corpus of a run."""
+def reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
+    """The corpus of a run; an error if the text has changed."""
     tokenizers = run.tokenizers
     if isinstance(tokenizers, TokenizerPair):
         return reopen_parallel_corpus(run.metadata["data"], tokenizers, run.recipe.held_out)
@@ -300,16 +269,15 @@ class PretrainSetup:
         spec: ModelSpec,
         corpus: Corpus | ParallelCorpus,
         recipe: Recipe,
-        split: CorpusSplit,
         init_from: InitFrom | None,
         progress: ProgressFn | None = None,
     ) -> PretrainSetup:
         tokenizer: Any = corpus.tokenizer
+        split = corpus.split(recipe.held_out)
         notes = list(diagnostics.text_warnings(corpus, spec.min_word_count))
         if split.method == "position":
-            notes.append(
-                "there are too few documents to hold some out by what they say: the end of the text is held out"
-            )
+            few = "there are too few documents to hold some out by what they say"
+            notes.append(f"{few}: the end of the text is held out")
         objective = spec.objective(tokenizer)
         objective.check(split.train)
         if isinstance(objective, PrepassObjective):
@@ -318,36 +286,68 @@ class PretrainSetup:
         notes += _dropped_pairs_notes(corpus, split, objective)
         initial_tensors, init_notes = init_from.initial_tensors(spec, tokenizer) if init_from else (None, [])
         learner = learner_for(spec, tokenizer, recipe, initial_tensors)
-        is_neural = spec.learning == "descending"
-        truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding if is_neural else None, corpus)
-        notes += truncation_notes
+        truncation, truncation_notes = {}, []
+        if spec.learning == "descending" and isinstance(corpus, Corpus):
+            truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.spelling, corpus)
         prepass(learner, objective, split.train)
-        eos_id = tokenizer.special_roles.get("end")
+        eos_id, unk_id = (tokenizer.special_roles.get(role) for role in ("end", "unknown"))
         unigram = None
         if eos_id is not None and spec.learning != "sweeping" and len(split.held_out):
             subsets = split.train.targets_only, split.held_out.targets_only
-            unigram = diagnostics.unigram_entropy(
-                *subsets, tokenizer.vocab_size, eos_id, tokenizer.special_roles.get("unknown")
-            )
-        return cls(split, objective, learner, unigram, [*notes, *init_notes], truncation)
+            unigram = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
+        return cls(split, objective, learner, unigram, [*notes, *truncation_notes, *init_notes], truncation)
+
+    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+        split, learning = self.split, run.spec.learning
+        shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
+        run.update(data=run.metadata["data"] | {"split": shares}, unigram_nats=self.unigram_loss)
+        counts_once = learning == "counting" and not run.spec.counts_again
+        with spill_to_run_folder(self.learner.model, run), group.wrap_learner(self.learner) as learner:
+            Trainer(
+                run,
+                learner,
+                self.objective,
+                split,
+                single_pass=counts_once or not self.learner.model.heads,  # without a head nothing can improve
+                keep_last=learning == "sweeping",
+                by_epoch=run.spec.counts_again,
+                unigram=self.unigram_loss,
+                watcher=watcher,
+            ).run()
+
+    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+        """The final measurement on held-out text, the same documents for every model."""
+        from forebear.inference.run import Run
+        from forebear.inference.translate import evaluate_translations
+
+        opened_run, held_out = Run(run), self.split.held_out
+        results: dict[str, Any] = {"parameters": opened_run.num_parameters}
+        if not len(held_out):
+            pass  # nothing is held out
+        elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
+            metrics = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
+            results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
+            results["example"] = opened_run.word_table.example
+        elif "measure" in head_capabilities(opened_run.heads, encodes=False):
+            began = time.monotonic()
+            if isinstance(held_out, ParallelSubset):
+                measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts())
+            else:
+                measured = opened_run.measure(held_out.first(MEASURED_BYTES))
+            results["metrics"] = {"held_out": measured.to_dict()}
+            results["measuring_seconds"] = round(time.monotonic() - began, 3)
+        return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
 
 
-def _truncated_words(
-    embedding: TokenVectors | None, corpus: Corpus | ParallelCorpus
-) -> tuple[dict[str, Any], list[str]]:
+def _truncated_words(char_ids: CharIds | None, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
     """Statistics and a note on words longer than a character-level model reads."""
-    char_ids = None if embedding is None else embedding.spelling
-    if char_ids is None or not isinstance(corpus, Corpus):
+    if char_ids is None:
         return {}, []
     stats = truncation_stats(char_ids, corpus.tokenizer.vocabulary(), corpus.ids)
-    if not stats["words"]:
-        return {"spelling": stats}, []
-    max_bytes = char_ids.longest - NUM_WORD_MARKERS
-    message = f"{stats['words']:,} words are longer than {max_bytes} bytes, "
-    message += f"and {stats['tokens']:,} tokens of the text are such"
-    return {"spelling": stats}, [
-        f"{message}: they are read as far as that (--longest reads more); ledger.json names some"
-    ]
+    message = f"{stats['words']:,} words are longer than {char_ids.longest - NUM_WORD_MARKERS} bytes, "
+    message += f"and {stats['tokens']:,} tokens of the text are such: they are read as far as that "
+    message += "(--longest reads more); ledger.json names some"
+    return {"spelling": stats}, [message] if stats["words"] else []
 
 
 def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, objective: Objective) -> list[str]:
@@ -363,100 +363,14 @@ def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, ob
     return notes
 
 
-def _train_and_measure(
-    run: RunFolder,
-    notes: Sequence[str],
-    watcher: TrainingCallback,
-    train: Callable[[], None],
-    measure: Callable[[], tuple[dict[str, Any], list[str]]],
-) -> RunFolder:
-    """Trains unless done before, then measures (entries of run.json, and notes) and writes the card."""
-    with explain_disk_errors(run.path), run.lock():
-        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
-        if run.is_finished:
-            return run
-        for note in notes:
-            watcher.on_note(note)
-        if run.metadata["state"] != "trained":
-            train()
-        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-        entries, new_notes = measure()
-        for note in new_notes:
-            watcher.on_note(note)
-        run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
-        write_card(run)
-        run.update(state="finished")  # last: a finished run is complete
-    return run
-
-
-def train_pretraining(
-    run: RunFolder, setup: PretrainSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
-) -> RunFolder:
-    def train() -> None:
-        split = setup.split
-        shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
-        metadata = {"notes": setup.notes, "unigram_nats": setup.unigram_loss, "processes": group.size}
-        run.update(data=run.metadata["data"] | {"split": shares}, **metadata)
-        learning = run.spec.learning
-        repeats_counting = run.spec.counts_again
-        single_pass = learning == "counting" and not repeats_counting
-        single_pass = single_pass or not setup.learner.model.heads  # without a head there is nothing to improve
-        options: dict[str, Any] = {
-            "single_pass": single_pass,
-            "keep_last": learning == "sweeping",
-            "by_epoch": repeats_counting,
-            "unigram": setup.unigram_loss,
-        }
-        with spill_to_run_folder(setup.learner.model, run), group.wrap_learner(setup.learner) as learner:
-            Trainer(run, learner, setup.objective, split, **options, watcher=watcher).run()
-
-    return _train_and_measure(run, setup.notes, watcher, train, lambda: _measure_pretrained(run, setup.split.held_out))
-
-
-def _measure_pretrained(run: RunFolder, held_out: Subset | ParallelSubset) -> tuple[dict[str, Any], list[str]]:
-    """The final measurement on held-out text, the same documents for every model."""
-    from forebear.inference.run import Run
-    from forebear.inference.translate import evaluate_translations
-
-    opened_run = Run(run)
-    results: dict[str, Any] = {"parameters": opened_run.num_parameters}
-    if not len(held_out):
-        pass  # nothing is held out
-    elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
-        metrics = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
-        results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
-        results["example"] = opened_run.word_table.example
-    elif "measure" in head_capabilities(opened_run.heads, encodes=False):
-        began = time.monotonic()
-        if isinstance(held_out, ParallelSubset):
-            measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts()).to_dict()
-        else:
-            measured = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
-        results["metrics"] = {"held_out": measured}
-        results["measuring_seconds"] = round(time.monotonic() - began, 3)
-    return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
-
-
 # --- Adaptation to a task ---
-
-__all__ = ["AdaptPlan", "plan_adaptation", "resume_adaptation", "run_adaptation"]
-
-
-class RunOptions(TypedDict, total=False):
-    """Options of `run_adaptation`, to be passed on."""
-
-    overwrite: bool
-    command: str | None
-    watcher: TrainingCallback | None
-    group: ProcessGroup
-
 
 FULLWIDTH_ONE = "１"  # which NFKC maps to "1"
 
 
 def run_adaptation(
     plan: AdaptPlan,
-    to: str | Path | None = None,
+    to: PathLike | None = None,
     *,
     overwrite: bool = False,
     command: str | None = None,
@@ -474,10 +388,10 @@ def run_adaptation(
     recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
     setup = AdaptSetup.from_plan(replace(plan, recipe=recipe))
     if resumed is not None:
-        return train_adaptation(resumed, setup, watcher, group)
+        return train_run(resumed, setup, watcher, group)
     with replace_run(replaced):
-        run = RunFolder.create(folder, adapt_metadata(plan, request, folder, command), plan.tokenizer, None)
-    return train_adaptation(run, setup, watcher, group)
+        run = RunFolder.create(folder, new_metadata(plan, request, folder, command), plan.tokenizer, None)
+    return train_run(run, setup, watcher, group)
 
 
 def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
@@ -499,7 +413,7 @@ def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, comma
 
 
 def resume_adaptation(
-    folder: str | Path, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted adaptation."""
     watcher = watcher or TrainingCallback()
@@ -515,21 +429,13 @@ def resume_adaptation(
     if source.digests() != run.metadata["labelled"]["digests"]:
         hint = "put the old files back, or adapt anew with the new ones"
         raise InputError("the examples of this run have changed since it began", file=source.train, hint=hint)
-    parent = run.metadata["parent"]
-    init_from = InitFrom(parent, run.metadata["asked"]["beginning"]) if parent and not _has_checkpoint(run) else None
-    plan = AdaptPlan(
-        run.spec,
-        run.metadata["size"],
-        run.tokenizer,
-        init_from,
-        source,
-        read_labeled(source),
-        run.task,
-        run.adaptation,
-        run.recipe_for(group.size),
-    )
+    parent, size, recipe = run.metadata["parent"], run.metadata["size"], run.recipe_for(group.size)
+    needs_parent = parent and not run.checkpoints.newest_valid()[0]
+    init_from = InitFrom(parent, run.metadata["asked"]["beginning"]) if needs_parent else None
+    data = read_labeled(source)
+    plan = AdaptPlan(run.spec, size, run.tokenizer, init_from, source, data, run.task, run.adaptation, recipe)
     group.validate(run.metadata["milestone"], run.spec.task_learner)
-    return train_adaptation(run, AdaptSetup.from_plan(plan), watcher, group)
+    return train_run(run, AdaptSetup.from_plan(plan), watcher, group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -543,52 +449,76 @@ class AdaptSetup:
     objective: ExampleEpochs | FullBatch
     learner: Learner
     notes: list[str]
-    vector_coverage: VectorCoverage | None = None  # for pre-trained word vectors
+    vector_coverage: dict[str, Any] | None = None  # words without a pre-trained vector
 
     @classmethod
     def from_plan(cls, plan: AdaptPlan) -> AdaptSetup:
-        input_format = plan.spec.input_format(plan.tokenizer)
-        train = plan.task.encode(plan.labeled_data.train, plan.tokenizer, input_format, is_training=True)
-        dev = plan.labeled_data.dev
-        held_out = plan.task.encode(dev, plan.tokenizer, input_format)
-        eval_rows = (
-            held_out
-            if len(dev) <= MAX_EVAL_EXAMPLES
-            else plan.task.encode(dev[:MAX_EVAL_EXAMPLES], plan.tokenizer, input_format)
-        )
-        notes = list(plan.labeled_data.notes)
-        normalize, _ = preprocessing_steps(plan.tokenizer.spec["normalizer"], None)
-        if plan.task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
-            notes += count_form_mismatches(plan.labeled_data)
+        task, tokenizer, data = plan.task, plan.tokenizer, plan.labeled_data
+        input_format = plan.spec.input_format(tokenizer)
+        train = task.encode(data.train, tokenizer, input_format, is_training=True)
+        held_out = eval_rows = task.encode(data.dev, tokenizer, input_format)
+        if len(data.dev) > MAX_EVAL_EXAMPLES:
+            eval_rows = task.encode(data.dev[:MAX_EVAL_EXAMPLES], tokenizer, input_format)
+        notes = list(data.notes)
+        normalize, _ = preprocessing_steps(tokenizer.spec["normalizer"], None)
+        if task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
+            notes += count_form_mismatches(data)
         if train.num_truncated:
             share = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
             rows = f"rows of {input_format.max_length}"
             notes.append(f"{train.num_truncated:,} tokens ({share:.1%}) do not fit into {rows} and are not read")
-        pretrained, coverage = _pretrained_tensors(plan, train)
-        notes += coverage.notes() if coverage is not None else []
-        weights = balanced_label_weights(plan.task, plan.labeled_data.train) if plan.adaptation.balanced else None
+        pretrained, coverage, coverage_notes = _pretrained_tensors(plan, train)
+        notes += coverage_notes
+        weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
         learner = task_learner(
-            plan.spec,
-            plan.tokenizer,
-            plan.task,
-            plan.adaptation,
-            plan.recipe,
-            pretrained=pretrained,
-            label_weights=weights,
+            plan.spec, tokenizer, task, plan.adaptation, plan.recipe, pretrained=pretrained, label_weights=weights
         )
-        objective = ExampleEpochs(plan.adaptation.language, length_grouping=_is_recurrent(plan, learner))
-        objective = FullBatch() if uses_full_batch(plan.spec, plan.task) else objective
+        if uses_full_batch(plan.spec, task):
+            objective = FullBatch()
+        else:
+            objective = ExampleEpochs(plan.adaptation.language, length_grouping=_is_recurrent(plan, learner))
         objective.check(train)
         return cls(plan, train, held_out, eval_rows, objective, learner, notes, coverage)
 
     def evaluate(self) -> tuple[dict[str, float], float]:
         """The task metric on held-out examples, and its distance from 1."""
         task, examples = self.plan.task, self.plan.labeled_data.dev[:MAX_EVAL_EXAMPLES]
-        predictions = task.predictions(
-            examples, self.eval_examples, predict_logits(self.learner.model, self.eval_examples)
-        )
+        logits = predict_logits(self.learner.model, self.eval_examples)
+        predictions = task.predictions(examples, self.eval_examples, logits)
         score = float(task.evaluate(examples, predictions)[task.score])
         return {task.score: score}, 1.0 - score
+
+    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+        if self.vector_coverage is not None:
+            run.update(without_vectors=self.vector_coverage)
+        single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, self.plan.task)
+        with group.wrap_learner(self.learner) as learner:
+            judge = replace(self, learner=learner).evaluate
+            Trainer(run, learner, self.objective, self, single_pass=single_pass, judge=judge, watcher=watcher).run()
+
+    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+        """Calibrates on the dev set, and measures on all labeled splits."""
+        from forebear.inference.run import Run
+
+        opened_run, plan, data = Run(run), self.plan, self.plan.labeled_data
+        network = opened_run.network
+        logits = predict_logits(network, self.held_out)
+        task = plan.task.calibrate(data.dev, self.held_out, logits)
+        metrics = {"dev": task_metrics(plan, task, data.dev, task.predictions(data.dev, self.held_out, logits))}
+        split, eval_examples = "test", [example for example in data.test if is_labeled(example)]
+        if eval_examples:
+            rows = task.encode(eval_examples, plan.tokenizer, plan.spec.input_format(plan.tokenizer))
+            predictions = task.predictions(eval_examples, rows, predict_logits(network, rows))
+            metrics["test"] = task_metrics(plan, task, eval_examples, predictions)
+        else:
+            split, eval_examples = "dev", [example for example in data.dev if is_labeled(example)]
+            if data.test:
+                command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
+                watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
+        baseline = task_baseline(task, data.train, eval_examples)
+        entries = {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
+        entries["baseline"] = asdict(baseline) | {"side": split}
+        return entries, [*opened_run.notes, *baseline_notes(plan, baseline, metrics[split])]
 
 
 def _is_recurrent(plan: AdaptPlan, learner: Learner) -> bool:
@@ -599,60 +529,44 @@ def _is_recurrent(plan: AdaptPlan, learner: Learner) -> bool:
     return any(isinstance(module, RecurrentLayer) for module in learner.model.modules())
 
 
-def _pretrained_tensors(plan: AdaptPlan, train: ExampleRows) -> tuple[dict[str, Tensor] | None, VectorCoverage | None]:
-    """The pre-trained tensors; for word vectors also which words have none."""
+def _pretrained_tensors(
+    plan: AdaptPlan, train: ExampleRows
+) -> tuple[dict[str, Tensor] | None, dict[str, Any] | None, list[str]]:
+    """The pre-trained tensors; for word vectors also which words have none, and a note on them."""
     init_from = plan.init_from
     if init_from is None or init_from.folder.spec.learning == "counting":
-        return None, None
+        return None, None, []
     if init_from.folder.spec.needs_task_encoder:
-        from forebear.experiments.warm_start import pretrained_rows
-
-        rows = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
+        tensors, is_pretrained = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
         texts = [text for example in plan.labeled_data.train[:MAX_TEXTS] for text in example_texts(example)]
-        return rows.tensors, VectorCoverage.count(train.tokens, rows.is_pretrained, plan.tokenizer, texts)
+        return tensors, *vector_coverage(train.tokens, is_pretrained, plan.tokenizer, texts)
     from safetensors.torch import load_file
 
-    return load_file(init_from.folder.verified_weights()[0]), None
+    return load_file(init_from.folder.verified_weights()[0]), None, []
 
 
-def train_adaptation(
-    run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
+# --- Training and measurement ---
+
+
+def train_run(
+    run: RunFolder, setup: PretrainSetup | AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
-    notes = [*setup.notes, *leakage_notes(run, setup.plan.source)]
-
-    def train() -> None:
-        coverage = setup.vector_coverage
-        run.update(
-            notes=notes, processes=group.size, **({} if coverage is None else {"without_vectors": coverage.to_dict()})
-        )
-        single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, setup.plan.task)
-        with group.wrap_learner(setup.learner) as learner:
-            judge = replace(setup, learner=learner).evaluate
-            Trainer(run, learner, setup.objective, setup, single_pass=single_pass, judge=judge, watcher=watcher).run()
-
-    return _train_and_measure(run, notes, watcher, train, lambda: _measure_adapted(run, setup, watcher))
-
-
-def _measure_adapted(run: RunFolder, setup: AdaptSetup, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
-    """Calibrates on the dev set, and measures on all labeled splits."""
-    from forebear.inference.run import Run
-
-    opened_run = Run(run)
-    plan, data, network = setup.plan, setup.plan.labeled_data, opened_run.network
-    logits = predict_logits(network, setup.held_out)
-    task = plan.task.calibrate(data.dev, setup.held_out, logits)
-    metrics = {"dev": task_metrics(plan, task, data.dev, task.predictions(data.dev, setup.held_out, logits))}
-    split, eval_examples = "test", [example for example in data.test if is_labeled(example)]
-    if eval_examples:
-        rows = task.encode(eval_examples, plan.tokenizer, plan.spec.input_format(plan.tokenizer))
-        predictions = task.predictions(eval_examples, rows, predict_logits(network, rows))
-        metrics["test"] = task_metrics(plan, task, eval_examples, predictions)
-    else:
-        split, eval_examples = "dev", [example for example in data.dev if is_labeled(example)]
-        if data.test:
-            command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
-            watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
-    baseline = task_baseline(task, data.train, eval_examples)
-    entries = {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
-    entries["baseline"] = asdict(baseline) | {"side": split}
-    return entries, [*opened_run.notes, *baseline_notes(plan, baseline, metrics[split])]
+    """Trains unless done before, then measures and writes the card."""
+    with explain_disk_errors(run.path), run.lock():
+        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
+        if run.is_finished:
+            return run
+        notes = [*setup.notes, *(leakage_notes(run, setup.plan.source) if isinstance(setup, AdaptSetup) else ())]
+        for note in notes:
+            watcher.on_note(note)
+        if run.metadata["state"] != "trained":
+            run.update(notes=notes, processes=group.size)
+            setup.train_model(run, watcher, group)
+        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
+        entries, new_notes = setup.measure(run, watcher)
+        for note in new_notes:
+            watcher.on_note(note)
+        run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
+        write_card(run)
+        run.update(state="finished")  # last: a finished run is complete
+    return run

@@ -29,29 +29,16 @@ from forebear.data.source import (
 )
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from forebear.experiments.adapt_defaults import (
-    adaptation_recipe,
-    adaptation_tokenizer,
-    choose_adaptation,
-    uses_task_encoder,
-)
-from forebear.experiments.unused_settings import (
-    check_unused_entities,
-    check_unused_fields,
-    check_unused_settings,
-    settings_kind,
-)
-from forebear.experiments.warm_start import InitFrom
+from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
+from forebear.experiments.unused_settings import check_unused_fields, check_unused_settings, flag_name, settings_kind
+from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
 from forebear.models.spec import ModelSpec
 from forebear.registry import LINEAGE, model_name, model_spec, suggest
 from forebear.settings.units import parse_count
 from forebear.tasks.task import Task, task_class
 from forebear.training.adaptation import Adaptation
 from forebear.training.load_model import uses_full_batch
-from forebear.training.run_folder import RunFolder
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
-
-# --- Kinds of text that a model learns from ---
 
 
 def has_field(model: str | None, name: str) -> bool:
@@ -68,7 +55,14 @@ def validate_parallel(
             message = f"{model} learns from texts and their translations"
             hint = f"give two files, line by line, a table or JSONL: forebear pretrain {model} --pairs A B"
             raise InputError(message, file=source.paths[0], hint=hint)
-        _reject_text_options(source)
+        if source.paths and is_corpus(source):
+            message = "is a corpus of plain text"
+            raise InputError(message, file=source.paths[0], hint="give the parallel text itself: --pairs A B")
+        plain = TextFormat(encoding=source.reading.encoding, on_bad_bytes=source.reading.on_bad_bytes)
+        if replace(source, paths=(), columns="", pairs=True) != TextSource((), plain, pairs=True):
+            options = "--documents, --format, --field, --column, --sentences and what concerns words"
+            hint = "leave them out; --columns names the two sides in one file"
+            raise InputError(f"{options} mean nothing to --pairs", hint=hint)
         return
     if spec_class.learns_from == "tags" and source.paths:
         message = f"{model} learns from words with their tags, not from plain text"
@@ -82,41 +76,17 @@ def validate_parallel(
         raise InputError(f"{flags[0]} means nothing without --pairs", hint="leave it out")
 
 
-def _reject_text_options(source: TextSource) -> None:
-    """Refuses options of plain text for parallel text."""
-    if source.paths and is_corpus(source):
-        message = "is a corpus of plain text"
-        raise InputError(message, file=source.paths[0], hint="give the parallel text itself: --pairs A B")
-    plain = TextFormat(encoding=source.reading.encoding, on_bad_bytes=source.reading.on_bad_bytes)
-    if replace(source, paths=(), columns="", pairs=True) != TextSource((), plain, pairs=True):
-        message = (
-            "--documents, --format, --field, --column, --sentences and what concerns words mean nothing to --pairs"
-        )
-        raise InputError(message, hint="leave them out; --columns names the two sides in one file")
-
-
 CONTINUED_RATE_FACTOR = 0.3  # of the default rate, in continued pre-training
 DEFAULT_TIME = 300.0  # seconds, without a budget
 COMMAND_OPTIONS = (
-    "to",
-    "size",
-    "tokenizer",
-    "vocabulary",
-    "recipe",
-    "resume",
-    "overwrite",
-    "sentences",
-    "segment",
-    "workers",
+    *("to", "size", "tokenizer", "vocabulary", "recipe", "resume", "overwrite", "sentences", "segment", "workers"),
+    *("from", "add_words", "entities", "pairs", "columns", "target_tokenizer", "target_vocabulary"),
+    *("processes", "shard"),
 )
-COMMAND_OPTIONS += ("from", "add_words", "entities", "pairs", "columns", "target_tokenizer", "target_vocabulary")
-COMMAND_OPTIONS += ("processes", "shard")
 ERROR_POLICIES = ("on_bad_rows", "on_bad_tags")  # of tagged files
 LINES_NOTE = (
-    "the text is cut into words already, so it is taken as programs for n-grams take it: spaces part words, each "
-)
-LINES_NOTE += (
-    "line is a text, and all of it is counted (otherwise: --tokenizer words, --unit document, --held-out 0.05)"
+    "the text is cut into words already, so it is taken as programs for n-grams take it: spaces part words, each line"
+    " is a text, and all of it is counted (otherwise: --tokenizer words, --unit document, --held-out 0.05)"
 )
 RECIPE_FILE_KEYS = ("milestone", "size", "tokenizer", "vocabulary")  # at the top level of a recipe file
 
@@ -144,39 +114,30 @@ class PretrainPlan:
         progress: ProgressFn | None = None,
     ) -> Corpus | ParallelCorpus:
         """The tokenized corpus, from the cache or prepared now."""
+        options: dict[str, Any] = {"default": self.spec.tokenizer, "held_out": self.recipe.held_out, "workers": workers}
+        options |= {"learning_progress": learning_progress, "progress": progress}
         with self.error_context():
             if self.source.pairs:
                 assert not isinstance(self.tokenizer, Tokenizer)
-                return prepare_parallel_corpus(
-                    self.source,
-                    TokenizerPairOptions(
-                        self.tokenizer, self.vocab_size, self.target_tokenizer, self.target_vocab_size
-                    ),
-                    default=self.spec.tokenizer,
-                    held_out=self.recipe.held_out,
-                    workers=workers,
-                    learning_progress=learning_progress,
-                    progress=progress,
-                )
+                targets = self.target_tokenizer, self.target_vocab_size
+                tokenizers = TokenizerPairOptions(self.tokenizer, self.vocab_size, *targets)
+                return prepare_parallel_corpus(self.source, tokenizers, **options)
             assert not isinstance(self.tokenizer, TokenizerPair)
-            corpus = prepare_source(
-                self.source,
-                self.tokenizer,
-                default=self.spec.tokenizer,
-                needs=self.spec.needs,
-                least_count=self.spec.min_word_count,
-                vocabulary=self.vocab_size,
-                held_out=self.recipe.held_out,
-                workers=workers,
-                learning_progress=learning_progress,
-                progress=progress,
-            )
-            min_count, tokenizer = self.spec.min_word_count, corpus.tokenizer
-            if min_count is not None and tokenizer.vocab_size <= len(tokenizer.special_ids):
-                raise InputError(
-                    f"no word of this text is seen {min_count} times", hint="give more text, or --min-count 1"
-                )
+            min_count = self.spec.min_word_count
+            options |= {"needs": self.spec.needs, "least_count": min_count, "vocabulary": self.vocab_size}
+            corpus = prepare_source(self.source, self.tokenizer, **options)
+            if min_count is not None and corpus.tokenizer.vocab_size <= len(corpus.tokenizer.special_ids):
+                message = f"no word of this text is seen {min_count} times"
+                raise InputError(message, hint="give more text, or --min-count 1")
             return corpus
+
+    def request(self, corpus: Corpus | ParallelCorpus) -> dict[str, Any]:
+        """Everything that the result depends on, as JSON, to be compared with run.json."""
+        request = {"milestone": model_name(self.spec), "fields": asdict(self.spec)}
+        request |= {"recipe": self.recipe.to_dict(), "corpus": corpus.key}
+        if self.init_from is not None:
+            request["beginning"] = asdict(self.init_from) | {"words": list(self.init_from.words)}
+        return request
 
     @contextlib.contextmanager
     def error_context(self) -> Iterator[None]:
@@ -188,52 +149,41 @@ class PretrainPlan:
                 error.file = self.source.paths[0]
             raise
 
-    def _written_tokenizer(self, to: Path) -> str | Path | None:
-        if self.init_from is not None:  # it is that of the run
-            return None
-        return to / TOKENIZER_FILE if isinstance(self.tokenizer, Tokenizer | TokenizerPair) else self.tokenizer
-
-    def _written_target(self, to: Path) -> str | Path | None:
-        if self.init_from is None and isinstance(self.tokenizer, TokenizerPair) and not self.tokenizer.is_shared:
-            return to / TARGET_TOKENIZER_FILE
-        return self.target_tokenizer
-
     def command_line(self, to: Path) -> str:
         """The command line of the same training."""
-        spec_class = type(self.spec)
+        spec_class, init_from = type(self.spec), self.init_from
         size = self.size or spec_class.size
-        default_fields, default_recipe = (
-            asdict(spec_class(**spec_class.sizes.get(size, {}))),
-            _default_recipe(self.spec).to_dict(),
-        )
-        default_source = asdict(TextSource(()))
-        source = asdict(replace(self.source, paths=()))
-        changed = {
+        tokenizer, target_tokenizer = self.tokenizer, self.target_tokenizer
+        if init_from is not None:  # it is that of the run
+            tokenizer = None
+        elif isinstance(tokenizer, Tokenizer | TokenizerPair):
+            has_two = isinstance(tokenizer, TokenizerPair) and not tokenizer.is_shared
+            target_tokenizer = to / TARGET_TOKENIZER_FILE if has_two else target_tokenizer
+            tokenizer = to / TOKENIZER_FILE
+        options: dict[str, Any] = {
             "size": None if size == spec_class.size else size,
-            "tokenizer": self._written_tokenizer(to),
+            "tokenizer": tokenizer,
             "vocabulary": self.vocab_size,
-            "target_tokenizer": self._written_target(to),
+            "target_tokenizer": target_tokenizer,
             "target_vocabulary": self.target_vocab_size,
-            **_non_default(asdict(self.spec), default_fields),
-            **_non_default(self.recipe.to_dict(), default_recipe),
-            **_non_default(source.pop("reading"), default_source.pop("reading")),
-            **_non_default(source, default_source),
-            "from": None if self.init_from is None else self.init_from.run,
-            "add_words": None if self.init_from is None else self.init_from.words_file,
-            "to": to,
         }
-        changed.pop("pairs", None)
+        source, default_source = asdict(replace(self.source, paths=())), asdict(TextSource(()))
+        for values, defaults in (
+            (asdict(self.spec), asdict(spec_class(**spec_class.sizes.get(size, {})))),
+            (self.recipe.to_dict(), _default_recipe(self.spec).to_dict()),
+            (source.pop("reading"), default_source.pop("reading")),
+            (source, default_source),
+        ):
+            options |= {name: value for name, value in values.items() if value != defaults.get(name)}
+        options.pop("pairs", None)
+        if init_from is not None:
+            options |= {"from": init_from.run, "add_words": init_from.words_file}
         pairs_flag = ["--pairs"] if self.source.pairs else []
         words = ["forebear", "pretrain", model_name(self.spec), *pairs_flag, *self.source.paths]
-        for name, value in changed.items():
+        for name, value in (options | {"to": to}).items():
             if value is not None:
-                flag = f"--{_flag_name(name)}"
-                words += [flag] if value is True and name == "segment" else [flag, str(value)]
+                words += [flag_name(name)] if value is True and name == "segment" else [flag_name(name), str(value)]
         return shlex.join(words)
-
-
-def _non_default(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value != defaults.get(name)}
 
 
 def plan_pretraining(
@@ -241,77 +191,64 @@ def plan_pretraining(
     texts: Sequence[str],
     *,
     size: str | None = None,
-    tokenizer: str | os.PathLike[str] | Tokenizer | TokenizerPair | None = None,
+    tokenizer: PathLike | Tokenizer | TokenizerPair | None = None,
     vocabulary: int | None = None,
-    target_tokenizer: str | os.PathLike[str] | None = None,
+    target_tokenizer: PathLike | None = None,
     target_vocabulary: int | None = None,
     source: TextSource | None = None,
     recipe: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     init_from: InitFrom | None = None,
 ) -> PretrainPlan:
-    """Plan a pre-training.
+    """Plan a pre-training on text files, folders, or one prepared corpus.
 
-    Args:
-        model: The name of the model.
-        texts: Text files, folders, or one prepared corpus.
-        size: The name of a size.
-        tokenizer: A kind, a file or a tokenizer.
-        vocabulary: The vocabulary size of a tokenizer to be trained.
-        target_tokenizer: The tokenizer of translations, if it differs.
-        target_vocabulary: Its vocabulary size.
-        source: How the text is read.
-        recipe: The content of a recipe file; it takes precedence over the defaults.
-        settings: Fields of the model and of the recipe; they take precedence over `recipe`.
-        init_from: A run to continue from; fields and tokenizer are those of the run.
+    `settings`, fields of the model and of the recipe, take precedence over `recipe`, the content of a recipe file, and
+    that over the defaults. `tokenizer` is a kind, a file or a tokenizer, `vocabulary` the size of one to be trained;
+    `target_tokenizer` is that of translations, if it differs. A run to continue from has its own fields and tokenizer.
     """
     spec_class = model_spec(model)
     recipe_file = dict(recipe or {})
     if init_from is not None:
         recipe_file, tokenizer = _merge_run_fields(init_from, model, recipe_file, size, tokenizer or vocabulary), None
-    if recipe_file.get("milestone", model) != model:
-        recipe_model = recipe_file["milestone"]
-        raise InputError(
-            f"the recipe is for {recipe_model}, not for {model}", hint=f"forebear pretrain {recipe_model} …"
-        )
+    check_recipe_model(recipe_file, model)
     own_fields, recipe_settings = split_settings(model, spec_class, settings or {})
+    fields_of_file, recipe_of_file = recipe_file.get("fields", {}), recipe_file.get("recipe", {})
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     notes: tuple[str, ...] = ()
     has_default_tokenizer = init_from is None and not (tokenizer or recipe_file.get("tokenizer"))
-    if (
-        has_default_tokenizer
-        and "unit" not in {**recipe_file.get("fields", {}), **own_fields}
-        and _is_pretokenized_lines(spec_class, source)
-    ):
+    has_default_unit = "unit" not in {**fields_of_file, **own_fields}
+    if has_default_tokenizer and has_default_unit and _is_pretokenized_lines(spec_class, source):
         notes, tokenizer, source = (LINES_NOTE,), "spaces", replace(source, sentences="lines")
-        own_fields, recipe_settings = (
-            {**own_fields, "unit": "sentence"},
-            {"held_out": 0.0, **recipe_file.get("recipe", {}), **recipe_settings},
-        )
+        own_fields["unit"] = "sentence"
+        recipe_settings = {"held_out": 0.0, **recipe_of_file, **recipe_settings}
     size = size or recipe_file.get("size") or (spec_class.size if init_from is None else None) or None
-    spec = build_model_spec(model, spec_class, size, {**recipe_file.get("fields", {}), **own_fields})
+    spec = build_model_spec(model, spec_class, size, {**fields_of_file, **own_fields})
     check_unused_fields(spec, [*(recipe or {}).get("fields", {}), *own_fields])
-    check_unused_settings(model, settings_kind(spec_class), {**recipe_file.get("recipe", {}), **recipe_settings})
-    is_continued = (
-        init_from is not None and spec_class.learning == "descending"
-    )  # in word vectors, rows of new words need the full rate
+    check_unused_settings(model, settings_kind(spec_class), {**recipe_of_file, **recipe_settings})
+    # in word vectors, rows of new words need the full rate
+    is_continued = init_from is not None and spec_class.learning == "descending"
     rate_default = {"rate": CONTINUED_RATE_FACTOR * spec.default_recipe()["rate"]} if is_continued else {}
-    merged_recipe = _default_recipe(spec, rate_default, recipe_file.get("recipe", {}), recipe_settings)
+    merged_recipe = _default_recipe(spec, rate_default, recipe_of_file, recipe_settings)
     if init_from is not None and spec.min_word_count is not None and init_from.words_file is None and texts:
         init_from = init_from.with_new_words(source, spec.min_word_count, merged_recipe.held_out)
     tokenizer = tokenizer or recipe_file.get("tokenizer") or (init_from.tokenizers if init_from else None)
     vocabulary = _parse_vocab_size(tokenizer, vocabulary or recipe_file.get("vocabulary"))
-    _require_held_out(model, spec_class, merged_recipe)
+    if not merged_recipe.held_out and not spec_class.takes_lines:
+        message = f"--held-out 0: how well {model} has learned is told by text that it has not seen"
+        raise InputError(message, hint="give a share above 0, such as 0.05")
     validate_parallel(model, spec_class, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         message = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
         raise InputError(message, file=source.paths[0], hint="leave out those options, or give the text instead")
-    check_unused_entities(model, spec, source.entities)
+    if source.entities is not None and not spec.uses_entities:
+        message = f"--entities means nothing to {model}, which hides no names"
+        raise InputError(message, hint="leave it out, or choose ernie")
     if spec.needs_word_boundaries and not is_corpus(source):
         source = replace(source, segment=True)
+    size_name = next((name for name, preset in spec_class.sizes.items() if spec_class(**preset) == spec), None)
     return PretrainPlan(
         spec,
-        _size_name(spec),
+        size_name,
         source,
         os.fspath(tokenizer) if isinstance(tokenizer, os.PathLike) else tokenizer,
         vocabulary,
@@ -336,23 +273,12 @@ def _parse_vocab_size(tokenizer: Any, vocabulary: Any) -> int | None:
     return entries
 
 
-def _require_held_out(model: str, spec_class: type[ModelSpec], recipe: Recipe) -> None:
-    """Refuses to hold out nothing, except for models that take text line by line."""
-    if not recipe.held_out and not spec_class.takes_lines:
-        message = f"--held-out 0: how well {model} has learned is told by text that it has not seen"
-        raise InputError(message, hint="give a share above 0, such as 0.05")
-
-
 def _is_pretokenized_lines(spec_class: type[ModelSpec], source: TextSource) -> bool:
     """Whether the text is pre-tokenized, a sentence per line, and the model takes it so by default."""
-    if (
-        not spec_class.takes_lines
-        or not source.paths
-        or is_corpus(source)
-        or source != TextSource(source.paths, source.reading)
-    ):
+    if not (spec_class.takes_lines and source.paths) or is_corpus(source):
         return False
-    return source.reading.documents == "blank" and is_pretokenized(source.paths, source.reading)
+    is_default = source == TextSource(source.paths, source.reading) and source.reading.documents == "blank"
+    return is_default and is_pretokenized(source.paths, source.reading)
 
 
 def _merge_run_fields(
@@ -360,22 +286,20 @@ def _merge_run_fields(
 ) -> dict[str, Any]:
     """The recipe file merged with the fields of the run that training continues from."""
     run = init_from.folder
-    run_model = run.metadata["milestone"]
-    if run_model != model:
-        raise InputError(
-            f"is a run of {run_model}, not of {model}", file=run.path, hint=f"forebear pretrain {run_model} …"
-        )
+    if (run_model := run.metadata["milestone"]) != model:
+        message = f"is a run of {run_model}, not of {model}"
+        raise InputError(message, file=run.path, hint=f"forebear pretrain {run_model} …")
     for name, value in (("size", size or recipe_file.get("size")), ("tokenizer or --vocabulary", tokenizer_option)):
         if value is not None:
-            message = f"--{name} means nothing beside --from: that of the run is taken"
-            raise InputError(message, hint="leave it out")
+            raise InputError(f"--{name} means nothing beside --from: that of the run is taken", hint="leave it out")
     return {**recipe_file, "fields": {**run.metadata["fields"], **recipe_file.get("fields", {})}}
 
 
-def _size_name(spec: ModelSpec) -> str | None:
-    """The name of the size with these fields; None for custom fields."""
-    spec_class = type(spec)
-    return next((name for name, size_fields in spec_class.sizes.items() if spec_class(**size_fields) == spec), None)
+def check_recipe_model(recipe_file: Mapping[str, Any], model: str) -> None:
+    """Refuses the recipe file of another model."""
+    if (recipe_model := recipe_file.get("milestone", model)) != model:
+        message = f"the recipe is for {recipe_model}, not for {model}"
+        raise InputError(message, hint=f"forebear pretrain {recipe_model} …")
 
 
 def _default_recipe(spec: ModelSpec, *layers: Mapping[str, Any]) -> Recipe:
@@ -393,25 +317,15 @@ def split_settings(
     names = [*own_names, *(field.name for field in fields(Recipe))]
     for name in settings:
         if name in ERROR_POLICIES:
-            message = f"--{_flag_name(name)} is for words with their tags, and {model} learns from plain text here"
+            message = f"{flag_name(name)} is for words with their tags, and {model} learns from plain text here"
             raise InputError(message, hint="leave it out")
         if name not in names:
-            close_matches = difflib.get_close_matches(name, [*names, *COMMAND_OPTIONS], n=1, cutoff=0.7)
-            hint = (
-                f"did you mean --{_flag_name(close_matches[0])}?"
-                if close_matches
-                else f"its own are: --{', --'.join(map(_flag_name, own_names))}"
-            )
-            raise InputError(f"--{_flag_name(name)} is no setting of {model} or of training", hint=hint)
-    given_settings = {name: value for name, value in settings.items() if value is not None}
-    return (
-        {name: value for name, value in given_settings.items() if name in own_names},
-        {name: value for name, value in given_settings.items() if name not in own_names},
-    )
-
-
-def _flag_name(name: str) -> str:
-    return name.replace("_", "-")
+            hint = f"its own are: {', '.join(map(flag_name, own_names))}"
+            if close_matches := difflib.get_close_matches(name, [*names, *COMMAND_OPTIONS], n=1, cutoff=0.7):
+                hint = f"did you mean {flag_name(close_matches[0])}?"
+            raise InputError(f"{flag_name(name)} is no setting of {model} or of training", hint=hint)
+    own_fields = {name: value for name, value in settings.items() if value is not None and name in own_names}
+    return own_fields, {name: value for name, value in settings.items() if value is not None and name not in own_names}
 
 
 def build_model_spec(
@@ -444,7 +358,7 @@ def _parse_field(name: str, type_name: str, value: Any) -> Any:
         if type(parsed).__name__ != type_name or (type_name == "float" and not math.isfinite(parsed)):
             raise ValueError
     except (ValueError, KeyError) as error:
-        raise InputError(f"--{_flag_name(name)} is {value!r}", hint=f"give a value of type {type_name}") from error
+        raise InputError(f"{flag_name(name)} is {value!r}", hint=f"give a value of type {type_name}") from error
     return parsed
 
 
@@ -493,25 +407,22 @@ def plan_adaptation(
     data: LabeledData | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> AdaptPlan:
-    """Plan an adaptation.
+    """Plan an adaptation of `start`: a run folder, or the name of a model to be trained from scratch.
 
-    Args:
-        start: A run folder, or the name of a model to be trained from scratch.
-        source: The labeled files.
-        how: Fields of `Adaptation`.
-        options: Fields of the task.
-        settings: Settings of the recipe.
-        size: The size of a model from scratch.
-        dropout: Dropout of the encoder, or of the task encoder above it; None: as in the run.
-        data: The examples, if they are read already.
-        fields: Fields of a model from scratch.
+    `how` are fields of `Adaptation`, `options` those of the task, `settings` those of the recipe; `size` and `fields`
+    are for a model from scratch. `dropout` is that of the encoder, or of the task encoder above it; None: as in the
+    run. `data` are the examples, if they are read already.
     """
+    how, settings = how or {}, settings or {}
     if start in LINEAGE and not Path(start).is_dir():
         spec_class, init_from = model_spec(start), None
         size_name = size or spec_class.size or None
         spec = build_model_spec(start, spec_class, size_name, fields or {})
     else:
-        init_from = _init_from_run(start)
+        if not Path(start).exists():
+            message = "there is no such run, and no milestone of that name"
+            raise InputError(message, file=start, hint=f"{suggest(start, LINEAGE)} (forebear runs lists the runs)")
+        init_from = InitFrom.of(open_finished(start))
         spec, size_name = init_from.folder.spec, init_from.folder.metadata.get("size")
         if size is not None:
             raise InputError("--size means nothing beside a run: it has its own", hint="leave it out")
@@ -522,41 +433,30 @@ def plan_adaptation(
         message = f"{model_name(spec)} learns to tag words and nothing else; these examples are of {source.task}"
         hint = "give words with their tags, or choose another milestone, such as ngram"
         raise InputError(message, file=source.train, hint=hint)
-    reads_features = (how or {}).get("how") == "features"
-    if dropout is not None and (spec.learning == "counting" or reads_features):
+    counts, reads_features = spec.learning == "counting", how.get("how") == "features"
+    if dropout is not None and (counts or reads_features):
         where = "where the encoder only gives features" if reads_features else "to a model that counts"
         raise InputError(f"--dropout means nothing {where}", hint="leave it out")
-    if dropout is not None and uses_task_encoder(spec, init_from, how or {}):
-        how = {**(how or {}), "reader_dropout": dropout}
-    elif dropout is not None or (reads_features and spec.dropout is not None):
-        spec = replace(spec, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labeled(source)
     task_options = {**({"scheme": data.tag_scheme} if data.tag_scheme else {}), **(options or {})}
     if spec.learns_tags and source.task == "tagging":
         task_options["crf"] = True  # it is a chain model
     task = task_class(source.task).from_examples(data.train, **task_options)
-    adaptation = choose_adaptation(spec, init_from, len(data.train), how or {})
+    adaptation = choose_adaptation(spec, init_from, len(data.train), how)
+    if dropout is not None and adaptation.reader is not None:
+        adaptation = replace(adaptation, reader_dropout=dropout)
+    elif dropout is not None or (reads_features and spec.dropout is not None):
+        spec = replace(spec, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     tokenizer = adaptation_tokenizer(spec, init_from, adaptation, source.task, data)
-    learner = "only counts" if spec.learning == "counting" else "descending"
-    check_unused_settings(model_name(spec), "searching" if uses_full_batch(spec, task) else learner, settings or {})
-    for flag, reason in _unused_settings(task, adaptation, settings or {}, counts=spec.learning == "counting"):
+    learner = "only counts" if counts else "descending"
+    check_unused_settings(model_name(spec), "searching" if uses_full_batch(spec, task) else learner, settings)
+    for flag, reason in _unused_options(task, adaptation, settings, counts=counts):
         raise InputError(f"--{flag} means nothing here: {reason}", hint="leave it out")
-    recipe = adaptation_recipe(spec, tokenizer, task, adaptation, data, settings or {}, from_scratch=init_from is None)
+    recipe = adaptation_recipe(spec, tokenizer, task, adaptation, data, settings, from_scratch=init_from is None)
     return AdaptPlan(spec, size_name, tokenizer, init_from, source, data, task, adaptation, recipe)
 
 
-def _init_from_run(run: str) -> InitFrom:
-    if not Path(run).exists():
-        message = "there is no such run, and no milestone of that name"
-        raise InputError(message, file=run, hint=f"{suggest(run, LINEAGE)} (forebear runs lists the runs)")
-    folder = RunFolder.open(run)
-    folder.require_trainable()
-    if "weights" not in folder.metadata:
-        raise InputError("is not finished", file=run, hint=f"finish it first: {folder.resume_command}")
-    return InitFrom(str(folder.path.absolute()), folder.metadata["weights"]["sha256"])
-
-
-def _unused_settings(
+def _unused_options(
     task: Task, adaptation: Adaptation, settings: Mapping[str, Any], *, counts: bool
 ) -> Iterator[tuple[str, str]]:
     """Settings that have no effect, with the reason."""

@@ -13,9 +13,9 @@ from forebear.data.labeled.source import labeled_source
 from forebear.data.source import TextSource
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.experiments import pipeline
-from forebear.experiments.plan import RECIPE_FILE_KEYS, AdaptPlan, has_field, plan_pretraining
+from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_adaptation, plan_pretraining
 from forebear.experiments.tag_plans import implied_task, is_tagged_training, plan_tagging, resume_any
-from forebear.experiments.warm_start import init_from
+from forebear.experiments.warm_start import PathLike, init_from
 from forebear.inference.run import Run
 from forebear.interop import convert
 from forebear.interop.word_vectors import VectorFileOptions
@@ -24,7 +24,6 @@ from forebear.training.settings import read_recipe
 from forebear.training.trainer import TrainingCallback
 from forebear.training.worker_processes import ProcessGroup, launch_processes
 
-PathLike = str | os.PathLike[str]
 FORMAT_OPTIONS = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")
 READ_OPTIONS = ("dev_share", "on_bad_rows", "on_bad_tags")
 TASK_OPTIONS = ("crf", "ordered")
@@ -83,20 +82,23 @@ def pretrain(
     """
     if pairs is not None and isinstance(pairs, str) and has_field(milestone, "pairs"):
         settings["pairs"], pairs = pairs, None  # BERT's field of this name
+    watcher = watcher or TrainingCallback()
     with _launch_group(processes, shard) as group:
         text_format = TextFormat(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
         dictionary, entities_file = (None if file is None else os.fspath(file) for file in (user_dict, entities))
         segments = segment or dictionary is not None or entities_file is not None
         source = TextSource((), text_format, sentences, segments, dictionary, entities_file, pairs is not None, columns)
-        files = _paths(texts if pairs is None else pairs)
+        files = texts if pairs is None else pairs
+        files = [os.fspath(path) for path in ([files] if isinstance(files, str | os.PathLike) else files)]
         recipe_file = read_recipe(os.fspath(recipe), RECIPE_FILE_KEYS) if recipe is not None else None
         options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_file, "settings": settings}
-        folder = os.fspath(to) if to is not None else None
+        running: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
         if is_tagged_training(milestone, files, text_format):
             unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
-            return _run_tagging(
-                plan_tagging(milestone, files, **options, unused=unused), folder, overwrite, watcher, group
-            )
+            tag_plan, notes = plan_tagging(milestone, files, **options, unused=unused)
+            for note in notes:
+                watcher.on_note(note)
+            return Run(pipeline.run_adaptation(tag_plan, to, **running))
         plan = plan_pretraining(
             milestone,
             files,
@@ -107,26 +109,8 @@ def pretrain(
             target_vocabulary=target_vocabulary,
             init_from=init_from(from_run, add_words),
         )
-        run = pipeline.run_pretraining(plan, folder, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
+        run = pipeline.run_pretraining(plan, to, workers=workers, **running)
     return Run(run)
-
-
-def _paths(paths: PathLike | Sequence[PathLike]) -> list[str]:
-    return [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-
-
-def _run_tagging(
-    plan_and_notes: tuple[AdaptPlan, list[str]],
-    to: str | None,
-    overwrite: bool,
-    watcher: TrainingCallback | None,
-    group: ProcessGroup,
-) -> Run:
-    """Trains a tagger on tagged text."""
-    plan, notes = plan_and_notes
-    for note in notes:
-        (watcher or TrainingCallback()).on_note(note)
-    return Run(pipeline.run_adaptation(plan, to, overwrite=overwrite, watcher=watcher, group=group))
 
 
 @contextmanager
@@ -148,7 +132,7 @@ def resume(
 
 def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, watcher: TrainingCallback | None = None) -> Run:
     """Repeat a finished pre-training run step by step in another folder."""
-    return Run(pipeline.repeat_run(os.fspath(folder), os.fspath(to), overwrite=overwrite, watcher=watcher))
+    return Run(pipeline.repeat_run(folder, to, overwrite=overwrite, watcher=watcher))
 
 
 def load(folder: PathLike) -> Run:
@@ -206,6 +190,7 @@ def adapt(
     Returns:
         The adapted run.
     """
+    watcher = watcher or TrainingCallback()
     with _launch_group(processes, shard) as group:
         dropout = settings.pop("dropout", None)  # of the encoder; heads have their own
         task_settings = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
@@ -219,9 +204,8 @@ def adapt(
         task = task or implied_task(start, data)
         source, notes = labeled_source(os.fspath(data), task=task, form=format_options, **files, **read_options)
         for note in notes:
-            (watcher or TrainingCallback()).on_note(note)
-        plan = pipeline.plan_adaptation(
+            watcher.on_note(note)
+        plan = plan_adaptation(
             start, source, how=adaptation, options=options, settings=task_settings, size=size, dropout=dropout
         )
-        folder = None if to is None else os.fspath(to)
-        return Run(pipeline.run_adaptation(plan, folder, overwrite=overwrite, watcher=watcher, group=group))
+        return Run(pipeline.run_adaptation(plan, to, overwrite=overwrite, watcher=watcher, group=group))

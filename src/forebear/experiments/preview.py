@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
+from forebear.data.corpus.subset import CorpusSplit, Subset
 from forebear.data.labeled.examples import TaggedExample
 from forebear.data.source import ProgressFn
+from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.inference.stream_decode import readable_token
@@ -23,16 +26,8 @@ from forebear.objectives.next_token import BidirectionalLM, NextToken
 from forebear.objectives.sentence_pairs import DocSentences
 from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.tasks.task_batches import FullBatch
+from forebear.training.learners import Learner
 from forebear.training.load_model import learner_for, prepass
-
-if TYPE_CHECKING:
-    from forebear.data.corpus.corpus import Corpus
-    from forebear.data.corpus.subset import CorpusSplit, Subset
-    from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.training.learners import Learner
-    from forebear.training.settings import Recipe
-
-# --- Statistics of masked batches ---
 
 
 def mask_actions(batch: Batch, mask: int) -> np.ndarray:
@@ -52,35 +47,27 @@ def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict
     """Masking statistics of a batch, and sentences of the whole text that are too long."""
     assert batch.positions is not None
     actions = mask_actions(batch, objective.mask)
-    num_masked = max(1, int(np.count_nonzero(actions != "")))
-    num_text_tokens = int(np.count_nonzero(batch.positions != IGNORE_INDEX))
+    num_masked = int(np.count_nonzero(actions != ""))
+    inside = batch.positions != IGNORE_INDEX
+    document = np.searchsorted(source.corpus.document_starts, np.maximum(batch.positions, 0), side="right")
+    crosses_documents = inside[1:] & inside[:-1] & (document[1:] != document[:-1])  # within a span of a row
     stats: dict[str, Any] = {
-        "hidden_share": float(np.count_nonzero(actions != "") / max(1, num_text_tokens)),
+        "hidden_share": num_masked / max(1, int(np.count_nonzero(inside))),
         "fates": {
-            action: float(np.count_nonzero(actions == action) / num_masked) for action in ("masked", "random", "kept")
+            action: int(np.count_nonzero(actions == action)) / max(1, num_masked)
+            for action in ("masked", "random", "kept")
         },
-        "mixed_halves": _count_cross_document_spans(batch, source),
+        "mixed_halves": int(np.count_nonzero(crosses_documents)),
         "words_half_hidden": _count_partially_masked_words(batch, source),
     }
-    answers = answers_of(objective)
     if "pair" in batch.targets:
-        pairs = batch.targets["pair"]
+        pairs, answers = batch.targets["pair"], answers_of(objective)
         stats["pairs"] = {answer: int(np.count_nonzero(pairs == number)) for number, answer in enumerate(answers)}
         stats["pairs_unasked"] = int(np.count_nonzero(pairs == IGNORE_INDEX))
     if isinstance(objective.inner, DocSentences):
         chunks = objective.inner.sentence_chunks(source)
         stats |= {"long_sentences": chunks.num_split, "tokens_left_away": chunks.num_dropped}
     return stats
-
-
-def _count_cross_document_spans(batch: Batch, source: Subset) -> int:
-    """Spans between special tokens of a row that cross a document boundary."""
-    assert batch.positions is not None
-    inside = batch.positions != IGNORE_INDEX
-    starts = source.corpus.document_starts
-    document = np.searchsorted(starts, np.maximum(batch.positions, 0), side="right")
-    is_adjacent = inside[1:] & inside[:-1]
-    return int(np.count_nonzero(is_adjacent & (document[1:] != document[:-1])))
 
 
 def _count_partially_masked_words(batch: Batch, source: Subset) -> int | None:
@@ -107,18 +94,25 @@ class PipelineStage:
         return asdict(self)
 
 
-def pipeline_summary(
-    plan: PretrainPlan, *, workers: int | None = None, progress: ProgressFn | None = None
-) -> list[PipelineStage]:
-    """All nine steps, without training: the losses are those of the initial weights."""
-    corpus = plan.prepare_corpus(workers=workers, learning_progress=progress, progress=progress)
+def _prepare_objective(
+    plan: PretrainPlan, progress: ProgressFn | None
+) -> tuple[Corpus | ParallelCorpus, CorpusSplit, Objective]:
+    """The corpus of a plan, its split, and the objective, ready for batches."""
+    corpus = plan.prepare_corpus(learning_progress=progress, progress=progress)
     with plan.error_context():
-        split = corpus.split(plan.recipe.held_out)
-        objective = plan.spec.objective(corpus.tokenizer)
+        split, objective = corpus.split(plan.recipe.held_out), plan.spec.objective(corpus.tokenizer)
         objective.check(split.train)
-        tokenizer: Any = corpus.tokenizer
-        initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
-    learner = learner_for(plan.spec, corpus.tokenizer, plan.recipe, initial_tensors)
+        if isinstance(objective, PrepassObjective):
+            objective.prepass(split.train, progress)
+    return corpus, split, objective
+
+
+def pipeline_summary(plan: PretrainPlan, *, progress: ProgressFn | None = None) -> list[PipelineStage]:
+    """All nine steps, without training: the losses are those of the initial weights."""
+    corpus, split, objective = _prepare_objective(plan, progress)
+    tokenizer: Any = corpus.tokenizer
+    initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
+    learner = learner_for(plan.spec, tokenizer, plan.recipe, initial_tensors)
     prepass(learner, objective, split.train)
     return pipeline_stages(plan, corpus, split, objective, learner, try_loss=True)
 
@@ -133,43 +127,36 @@ def pipeline_stages(
     try_loss: bool,
 ) -> list[PipelineStage]:
     """All nine steps; with `try_loss` a batch goes through the untrained network."""
-    recipe, learner_kind = plan.recipe, "recounting" if plan.spec.counts_again else plan.spec.learning
-    is_counting = learner_kind == "counting"
+    recipe = plan.recipe
     batch = objective.batch(split.train, recipe.batch, BatchKey(recipe.seed, 0))
     steps = objective.steps(split.train, recipe.batch)
     batch_text = f"{batch.num_tokens:,} {batch_unit(objective)}"
-    init_text = f"those of {plan.init_from.run}" if plan.init_from else f"drawn by chance, from seed {recipe.seed}"
     stages = [
-        ("prepare", *_prepare_stage(corpus)),
-        ("tokenise", *_tokenize_stage(corpus)),
+        *_corpus_stages(corpus),
         ("mask", *_mask_stage(batch, split, objective)),
         ("pack", *_pack_stage(batch)),
         ("batch", f"{batch_text} a step, {steps:,} steps show everything once", {"steps": steps}),
-        ("initialise", *_initialize_stage(learner, init_text, is_counting)),
-        ("loss", *_loss_stage(learner, batch, corpus.tokenizer.vocab_size, learner_kind, try_loss)),
-        ("descent" if learner_kind == "sweeping" else "Adam", *_update_stage(learner, recipe, learner_kind)),
+        *_learner_stages(plan, learner, batch, corpus.tokenizer.vocab_size, try_loss),
         ("evaluate", *_evaluate_stage(split)),
     ]
     return [PipelineStage(number, name, words, figures) for number, (name, words, figures) in enumerate(stages, 1)]
 
 
 StageText = tuple[str, dict[str, Any]]
+NamedStage = tuple[str, str, dict[str, Any]]
 
 
-def _prepare_stage(corpus: Corpus | ParallelCorpus) -> StageText:
+def _corpus_stages(corpus: Corpus | ParallelCorpus) -> list[NamedStage]:
     counts = {name: corpus.metadata["counts"][name] for name in ("documents", "bytes")}
     if isinstance(corpus, ParallelCorpus):
-        return f"{counts['documents']:,} pairs, {counts['bytes']:,} bytes", counts
-    counts |= {"sentences": len(corpus.sizes)}
-    words = f"{counts['documents']:,} documents of {counts['sentences']:,} sentences, {counts['bytes']:,} bytes"
-    return words, counts
-
-
-def _tokenize_stage(corpus: Corpus | ParallelCorpus) -> StageText:
+        units = f"{counts['documents']:,} pairs"
+    else:
+        counts["sentences"] = len(corpus.sizes)
+        units = f"{counts['documents']:,} documents of {counts['sentences']:,} sentences"
     tokenizer, unknown = corpus.tokenizer, corpus.metadata["counts"]["unknown"]
     stats = {"kind": tokenizer.kind, "entries": tokenizer.vocab_size, "tokens": len(corpus), "unknown": unknown}
     words = f"{tokenizer.kind} of {tokenizer.vocab_size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
-    return words, stats
+    return [("prepare", f"{units}, {counts['bytes']:,} bytes", counts), ("tokenise", words, stats)]
 
 
 def _mask_stage(batch: Batch, split: CorpusSplit, objective: Objective) -> StageText:
@@ -180,59 +167,66 @@ def _mask_stage(batch: Batch, split: CorpusSplit, objective: Objective) -> Stage
         pairs = ", ".join(f"{count:,} {answer}" for answer, count in stats.get("pairs", {}).items())
         words = f"{stats['hidden_share']:.1%} of the tokens are asked for, {actions} masked / random / shown"
         return words + (f"; halves: {pairs}" if pairs else ""), stats
-    if isinstance(objective, SequenceToSequence):
-        words = f"nothing is hidden: {counts['translation']:,} tokens of translations are asked"
-        return f"{words}, seen the source and those before", {"asked": counts}
     if not counts:
         return "nothing is asked: which words there are is all there is to know", {}
-    if isinstance(objective, ContextWindows):
-        words = f"nothing is hidden: each of {counts['around']:,} words is asked with those around it"
-        return words, {"asked": counts}
-    if isinstance(objective, Cooccurrences):
-        return (
-            f"nothing is hidden: of {counts['together']:,} pairs of words it is asked how often they stand together",
-            {"asked": counts},
-        )
-    if isinstance(objective, BidirectionalLM):
-        words = (
-            f"nothing is hidden: {counts['next']:,} tokens are asked, seen only those before, and as many, seen only"
-        )
-        return f"{words} those behind", {"asked": counts}
-    listed = ", ".join(f"{name} of {count:,}" for name, count in counts.items())
-    return f"nothing is hidden: the {listed} tokens of the first batch is asked, seen only those before", {
-        "asked": counts
-    }
+    match objective:
+        case SequenceToSequence():
+            words = f"{counts['translation']:,} tokens of translations are asked, seen the source and those before"
+        case ContextWindows():
+            words = f"each of {counts['around']:,} words is asked with those around it"
+        case Cooccurrences():
+            words = f"of {counts['together']:,} pairs of words it is asked how often they stand together"
+        case BidirectionalLM():
+            words = f"{counts['next']:,} tokens are asked, seen only those before, and as many, seen only those behind"
+        case _:
+            listed = ", ".join(f"{name} of {count:,}" for name, count in counts.items())
+            words = f"the {listed} tokens of the first batch is asked, seen only those before"
+    return f"nothing is hidden: {words}", {"asked": counts}
 
 
 def _pack_stage(batch: Batch) -> StageText:
+    num_tokens, lengths = batch.num_target_tokens, batch.inputs["lengths"]
     if "beside" in batch.inputs:
-        return f"{batch.num_target_tokens:,} entries of the table of words that stand together", {
-            "entries": batch.num_target_tokens
-        }
-    lengths = batch.inputs["lengths"]
-    padded_size = int(lengths.max()) * len(lengths) if len(lengths) else 0
-    padding_saved = 1 - batch.num_target_tokens / max(1, padded_size)
-    stats = {"rows": len(lengths), "longest": int(lengths.max(initial=0)), "padding_saved": padding_saved}
+        return f"{num_tokens:,} entries of the table of words that stand together", {"entries": num_tokens}
+    longest = int(lengths.max(initial=0))
+    padding_saved = 1 - num_tokens / max(1, longest * len(lengths))
     mean_length = float(np.mean(lengths)) if len(lengths) else 0.0
     words = f"in the first batch {len(lengths):,} rows of {mean_length:.0f} tokens in the mean, "
-    words += "one after the other unpadded"
-    return f"{words} ({padding_saved:.0%} of a padded batch would be nothing)", stats
+    words += f"one after the other unpadded ({padding_saved:.0%} of a padded batch would be nothing)"
+    return words, {"rows": len(lengths), "longest": longest, "padding_saved": padding_saved}
 
 
-def _initialize_stage(learner: Learner, init_text: str, is_counting: bool) -> StageText:
-    if is_counting:
-        return "counts begin at zero", {}
-    count = learner.model.num_parameters
+def _learner_stages(
+    plan: PretrainPlan, learner: Learner, batch: Batch, vocab_size: int, try_loss: bool
+) -> list[NamedStage]:
+    """Initialization, loss and update."""
+    if plan.spec.learning == "counting" and not plan.spec.counts_again:
+        loss = "what is counted has no loss while it is counted"
+        update = "no descent: everything is counted once"
+        return [("initialise", "counts begin at zero", {}), ("loss", loss, {}), ("Adam", update, {})]
+    recipe, model = plan.recipe, learner.model
+    count = model.num_parameters
+    origin = f"those of {plan.init_from.run}" if plan.init_from else f"drawn by chance, from seed {recipe.seed}"
+    init_text = f"{count:,} parameters, {origin}"
     if not count:
-        return "nothing to begin with: a word's place in the vocabulary is its vector", {"parameters": 0}
-    return f"{count:,} parameters, {init_text}", {"parameters": count}
+        init_text = "nothing to begin with: a word's place in the vocabulary is its vector"
+    initialization = ("initialise", init_text, {"parameters": count})
+    if plan.spec.learning == "sweeping":
+        rate = {"rate": recipe.rate} if model.heads else {}
+        update = f"{model.update_rule}, rate {recipe.rate:.2g}" if model.heads else model.update_rule
+        return [initialization, ("loss", model.loss, {}), ("descent", update, rate)]
+    loss = ("loss", *_loss_stage(learner, batch, vocab_size, try_loss))
+    if plan.spec.counts_again:
+        update = "no descent: states are counted as often as they are expected, anew in every epoch"
+        return [initialization, loss, ("Adam", update, {})]
+    cooldown_text = "as 1/√step" if recipe.schedule == "root" else f"over the last {recipe.cooldown:.0%}"
+    update = f"AdamW, rate up to {recipe.rate:.2g}, falling {cooldown_text}; decay {recipe.decay}, β₂ {recipe.memory}, "
+    update += f"gradients clipped at {recipe.clip}"
+    stats = {"rate": recipe.rate, "decay": recipe.decay, "memory": recipe.memory, "clip": recipe.clip}
+    return [initialization, loss, ("Adam", update, stats)]
 
 
-def _loss_stage(learner: Learner, batch: Batch, vocab_size: int, learner_kind: str, try_loss: bool) -> StageText:
-    if learner_kind == "counting":
-        return "what is counted has no loss while it is counted", {}
-    if learner_kind == "sweeping":
-        return learner.model.loss, {}
+def _loss_stage(learner: Learner, batch: Batch, vocab_size: int, try_loss: bool) -> StageText:
     chance_losses = {name: math.log(2 if name == "pair" else vocab_size) for name in batch.targets}
     chance_text = ", ".join(f"{name} {nats:.3f}" for name, nats in chance_losses.items())
     if not try_loss:
@@ -241,34 +235,17 @@ def _loss_stage(learner: Learner, batch: Batch, vocab_size: int, learner_kind: s
     counts = batch.supervised_counts()
     losses = {name: total / max(1, counts[name]) for name, total in learner.evaluate(batch).items()}
     losses_text = ", ".join(f"{name} {loss:.3f}" for name, loss in losses.items())
-    return f"before the first step {losses_text}; by pure chance {chance_text}", {
-        "losses": losses,
-        "chance": chance_losses,
-    }
-
-
-def _update_stage(learner: Learner, recipe: Recipe, learner_kind: str) -> StageText:
-    if learner_kind == "counting":
-        return "no descent: everything is counted once", {}
-    if learner_kind == "recounting":
-        return "no descent: states are counted as often as they are expected, anew in every epoch", {}
-    if learner_kind == "sweeping":
-        if not learner.model.heads:
-            return learner.model.update_rule, {}
-        return f"{learner.model.update_rule}, rate {recipe.rate:.2g}", {"rate": recipe.rate}
-    stats = {"rate": recipe.rate, "decay": recipe.decay, "memory": recipe.memory, "clip": recipe.clip}
-    cooldown_text = f"over the last {recipe.cooldown:.0%}" if recipe.schedule != "root" else "as 1/√step"
-    words = f"AdamW, rate up to {recipe.rate:.2g}, falling {cooldown_text}; decay {recipe.decay}"
-    return f"{words}, β₂ {recipe.memory}, gradients clipped at {recipe.clip}", stats
+    words = f"before the first step {losses_text}; by pure chance {chance_text}"
+    return words, {"losses": losses, "chance": chance_losses}
 
 
 def _evaluate_stage(split: CorpusSplit) -> StageText:
-    if not len(split.held_out):
+    held_out = split.held_out
+    if not len(held_out):
         return "nothing is held out: all of the text teaches (forebear measure tells how well, on other text)", {}
-    stats = {"documents": len(split.held_out), "bytes": split.held_out.num_bytes, "by": split.method}
-    unit = "pairs" if isinstance(split.held_out, ParallelSubset) else "documents"
-    words = f"{len(split.held_out):,} held-out {unit} of {split.held_out.num_bytes:,} bytes, chosen by {split.method}"
-    return words, stats
+    unit = "pairs" if isinstance(held_out, ParallelSubset) else "documents"
+    words = f"{len(held_out):,} held-out {unit} of {held_out.num_bytes:,} bytes, chosen by {split.method}"
+    return words, {"documents": len(held_out), "bytes": held_out.num_bytes, "by": split.method}
 
 
 # --- Preview of a batch ---
@@ -305,76 +282,54 @@ class Preview:
         return asdict(self)
 
 
-def preview_batch(
-    plan: PretrainPlan, *, rows: int = 4, step: int = 0, workers: int | None = None, progress: ProgressFn | None = None
-) -> Preview:
+def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress: ProgressFn | None = None) -> Preview:
     """Batch number `step` of a plan, exactly as training would see it."""
     if rows < 1 or step < 0:
         raise InputError(f"rows is {rows}, step is {step}", hint="give at least one row, and a step of 0 or more")
-    corpus = plan.prepare_corpus(workers=workers, learning_progress=progress, progress=progress)
-    with plan.error_context():
-        split, tokenizers = corpus.split(plan.recipe.held_out), corpus.tokenizer
-        objective = plan.spec.objective(tokenizers)
-        objective.check(split.train)
-        if isinstance(objective, PrepassObjective):
-            objective.prepass(split.train, progress)
-    tokenizer, source_tokenizer = (
-        (tokenizers.target, tokenizers.source) if isinstance(tokenizers, TokenizerPair) else (tokenizers, None)
-    )
+    corpus, split, objective = _prepare_objective(plan, progress)
+    tokenizer = corpus.tokenizer.target if isinstance(corpus.tokenizer, TokenizerPair) else corpus.tokenizer
     batch = objective.batch(split.train, plan.recipe.batch, BatchKey(plan.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
         raise InputError(f"the batch of step {step} has no rows", hint="choose another --step, or a larger --batch")
-    steps = objective.steps(split.train, plan.recipe.batch)
-    eos_id = tokenizer.special_roles.get("end")
-    is_uncut = (
-        isinstance(objective, NextToken) and objective.lead_tokens is not None
-    )  # then max_length truncates no row
+    steps, eos_id = objective.steps(split.train, plan.recipe.batch), tokenizer.special_roles.get("end")
+    # with lead tokens, no row is cut to the maximum length
+    is_uncut = isinstance(objective, NextToken) and objective.lead_tokens is not None
     stats = batch_stats(batch, steps, tokenizer, None if is_uncut else plan.spec.context)
     if isinstance(objective, MaskedTokens):
         stats |= masking_stats(batch, split.train, objective)
-    stats |= {
-        "train_bytes": split.train.num_bytes,
-        "held_out_bytes": split.held_out.num_bytes,
-        "split_by": split.method,
-    }
-    preview_rows = (
-        [] if isinstance(objective, Cooccurrences) else _build_rows(batch, tokenizer, rows, objective, source_tokenizer)
-    )
+    stats |= {"train_bytes": split.train.num_bytes, "held_out_bytes": split.held_out.num_bytes}
+    stats["split_by"] = split.method
+    windows = None
+    if isinstance(objective, ContextWindows):
+        initial_arrays, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
+        network, moment = plan.spec.build(tokenizer), (plan.recipe.seed, step)
+        network.prepass(split.train, initial_arrays)
+        windows = network.windows(batch, rate=plan.recipe.rate, moment=moment, num_windows=NUM_WINDOWS)
+    counts_pairs = isinstance(objective, Cooccurrences)
     return Preview(
-        preview_rows,
+        [] if counts_pairs else _build_rows(batch, corpus.tokenizer, rows, objective),
         stats,
-        {name: tokenizers.describe()[name] for name in ("kind", "size")},
+        {name: corpus.tokenizer.describe()[name] for name in ("kind", "size")},
         None if eos_id is None else tokenizer.id_to_token(eos_id),
-        None if tokenizer.unk_id is None else tokenizer.id_to_token(tokenizer.unk_id),
-        _preview_windows(plan, split.train, tokenizer, batch, step) if isinstance(objective, ContextWindows) else None,
-        _preview_cooccurrences(batch, tokenizer) if isinstance(objective, Cooccurrences) else None,
+        _unknown_token(tokenizer),
+        windows,
+        _preview_cooccurrences(batch, tokenizer) if counts_pairs else None,
     )
 
 
-def _preview_windows(
-    plan: PretrainPlan, source: Any, tokenizer: Tokenizer, batch: Batch, step: int
-) -> list[dict[str, Any]]:
-    """The first context windows of the batch."""
-    initial_arrays, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
-    network = plan.spec.build(tokenizer)
-    network.prepass(source, initial_arrays)
-    return network.windows(batch, rate=plan.recipe.rate, moment=(plan.recipe.seed, step), num_windows=NUM_WINDOWS)
+def _unknown_token(tokenizer: Tokenizer) -> str | None:
+    return None if tokenizer.unk_id is None else tokenizer.id_to_token(tokenizer.unk_id)
 
 
 def _preview_cooccurrences(batch: Batch, tokenizer: Tokenizer) -> list[dict[str, Any]]:
     """The first entries of the co-occurrence matrix."""
-    words, beside = (batch.inputs[name][:NUM_WINDOWS].tolist() for name in ("tokens", "beside"))
+    words, neighbors = (
+        [tokenizer.id_to_token(token_id) for token_id in batch.inputs[name][:NUM_WINDOWS].tolist()]
+        for name in ("tokens", "beside")
+    )
     counts, weights = np.exp(batch.targets["together"][:NUM_WINDOWS]), batch.inputs["weights"][:NUM_WINDOWS]
-    entries = zip(words, beside, counts.tolist(), weights.tolist(), strict=True)
-    return [
-        {
-            "word": tokenizer.id_to_token(word_id),
-            "beside": tokenizer.id_to_token(neighbor_id),
-            "count": count,
-            "weight": weight,
-        }
-        for word_id, neighbor_id, count, weight in entries
-    ]
+    entries = zip(words, neighbors, counts.tolist(), weights.tolist(), strict=True)
+    return [dict(zip(("word", "beside", "count", "weight"), entry, strict=True)) for entry in entries]
 
 
 def batch_stats(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
@@ -402,70 +357,47 @@ def batch_stats(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | N
     return stats
 
 
-def _build_rows(
-    batch: Batch,
-    tokenizer: Tokenizer,
-    count: int,
-    objective: Objective | None = None,
-    source_tokenizer: Tokenizer | None = None,
-) -> list[PreviewRow]:
-    lengths = batch.inputs["lengths"]
-    actions = (
-        mask_actions(batch, objective.mask)
-        if isinstance(objective, MaskedTokens)
-        else np.full(batch.num_target_tokens, "")
-    )
+def _build_rows(batch: Batch, tokenizer: Any, count: int, objective: Objective | None = None) -> list[PreviewRow]:
+    is_pair = isinstance(tokenizer, TokenizerPair)
+    tokenizer, source_tokenizer = (tokenizer.target, tokenizer.source) if is_pair else (tokenizer, None)
+
+    def readable(ids: np.ndarray, tokenizer: Tokenizer) -> list[Any]:
+        return [None if i == IGNORE_INDEX else readable_token(tokenizer, i) for i in ids.tolist()]
+
+    def per_token(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: array for name, array in arrays.items() if len(array) == batch.num_target_tokens}
+
+    inputs, targets = dict(batch.inputs), per_token(batch.targets)
+    tokens, lengths = inputs.pop("tokens"), inputs.pop("lengths")
+    source_ids: Any = inputs.pop("source", None)
+    ends, source_ends = np.cumsum(lengths), np.cumsum(inputs.pop("source_lengths", ()))
+    row_targets = {name: target for name, target in batch.targets.items() if name not in targets}
+    if isinstance(objective, ContextWindows):  # they are shown as windows
+        targets = {}
+    actions = np.full(batch.num_target_tokens, "")
+    if isinstance(objective, MaskedTokens):
+        actions = mask_actions(batch, objective.mask)
     answers = () if objective is None else answers_of(objective)
-    ends, source_bounds = np.cumsum(lengths), np.cumsum([0, *batch.inputs.get("source_lengths", ())])
-    preview_rows = []
-    for row in range(min(count, len(lengths))):
-        token_slice = slice(int(ends[row] - lengths[row]), int(ends[row]))
-        ids = batch.inputs["tokens"][token_slice].tolist()
-        extra_inputs = _per_token_arrays(batch, batch.inputs, but=("tokens", "lengths", "source", "source_lengths"))
-        source = None
+    label_names = {IGNORE_INDEX: None, **dict(enumerate(answers))}
+    other_inputs, rows = per_token(inputs), []
+    for row, (end, length) in enumerate(zip(ends[:count], lengths[:count], strict=True)):
+        span, source = slice(end - length, end), None
         if source_tokenizer is not None:
-            source = [
-                readable_token(source_tokenizer, i)
-                for i in batch.inputs["source"][source_bounds[row] : source_bounds[row + 1]].tolist()
-            ]
-        targets = {} if isinstance(objective, ContextWindows) else _per_token_arrays(batch, batch.targets)
-        row_targets = {
-            name: int(target[row]) for name, target in batch.targets.items() if len(target) != batch.num_target_tokens
-        }
-        preview_rows.append(
+            source_length = batch.inputs["source_lengths"][row]
+            source = readable(source_ids[source_ends[row] - source_length : source_ends[row]], source_tokenizer)
+        labels = {name: int(target[row]) for name, target in row_targets.items()}
+        rows.append(
             PreviewRow(
-                ids,
-                [readable_token(tokenizer, i) for i in ids],
+                tokens[span].tolist(),
+                readable(tokens[span], tokenizer),
                 source,
-                {name: array[token_slice].tolist() for name, array in extra_inputs.items()},
-                {
-                    name: [_token_text(tokenizer, i) for i in array[token_slice].tolist()]
-                    for name, array in targets.items()
-                },
-                {name: _label_text(value, answers) for name, value in row_targets.items()},
-                actions[token_slice].tolist(),
+                {name: array[span].tolist() for name, array in other_inputs.items()},
+                {name: readable(array[span], tokenizer) for name, array in targets.items()},
+                {name: label_names.get(label, str(label)) for name, label in labels.items()},
+                actions[span].tolist(),
             )
         )
-    return preview_rows
-
-
-def _per_token_arrays(
-    batch: Batch, arrays: Mapping[str, np.ndarray], but: tuple[str, ...] = ()
-) -> dict[str, np.ndarray]:
-    """The arrays with an entry per token; others have one per row."""
-    return {name: array for name, array in arrays.items() if len(array) == batch.num_target_tokens and name not in but}
-
-
-def _token_text(tokenizer: Tokenizer, token_id: int) -> str | None:
-    return None if token_id == IGNORE_INDEX else readable_token(tokenizer, token_id)
-
-
-def _label_text(label_id: int, answers: Sequence[str]) -> str | None:
-    """The label of this id."""
-    return None if label_id == IGNORE_INDEX else answers[label_id] if answers else str(label_id)
-
-
-# --- Preview of tagged sentences ---
+    return rows
 
 
 def preview_tags(plan: AdaptPlan, *, rows: int = 4) -> Preview:
@@ -483,8 +415,7 @@ def preview_tags(plan: AdaptPlan, *, rows: int = 4) -> Preview:
         for example in train[:rows]
     ]
     described = {name: tokenizer.describe()[name] for name in ("kind", "size")}
-    unknown = None if tokenizer.unk_id is None else tokenizer.id_to_token(tokenizer.unk_id)
-    return Preview(preview_rows, stats, described, None, unknown)
+    return Preview(preview_rows, stats, described, None, _unknown_token(tokenizer))
 
 
 def _num_bytes(examples: Sequence[TaggedExample]) -> int:

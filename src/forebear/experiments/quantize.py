@@ -7,22 +7,20 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from forebear.data.corpus.parallel import ParallelFormat, TokenizerPair
+from forebear.data.corpus.parallel import ParallelFormat
 from forebear.data.corpus.subset import Subset
 from forebear.data.io.ledger import Ledger
 from forebear.data.labeled.examples import Example, is_labeled
 from forebear.data.labeled.source import LabeledSource, labeled_source, read_extra_split, read_labeled
-from forebear.data.source import reopen_corpus, reopen_parallel_corpus
 from forebear.embeddings.knn import nearest_rows
 from forebear.errors import ForebearError, InputError
-from forebear.experiments.pipeline import replace_run
+from forebear.experiments.pipeline import reopen_run_corpus, replace_run
 from forebear.inference.measure import prepare_texts
 from forebear.inference.run import Run
 from forebear.inference.translate import evaluate_translations
@@ -32,11 +30,13 @@ from forebear.training.create_run import create_run
 from forebear.training.run_folder import RunFolder
 
 MAX_BYTES, MAX_EXAMPLES, MAX_PAIRS, MAX_SENTENCES = 100_000, 2000, 200, 1000  # default limits of the measurement
-MIN_SENTENCE_LENGTH = (
-    30  # characters; shorter sentences are headings and the like, which have no neighbours to speak of
+MIN_SENTENCE_LENGTH = 30  # characters; shorter sentences are headings and the like, without neighbors to speak of
+UNCOPIED_KEYS = (
+    *("asked", "weights", "tokenizer", "began", "versions", "hardware", "state", "name", "command", "processes"),
+    *("metrics", "baseline", "price"),  # results of the float run
 )
+PathLike = str | os.PathLike[str]
 ProgressFn = Callable[[int, int], object]  # measurements done, of how many
-Measurement = Callable[[Run], Any]
 
 
 def quantization_cost(
@@ -56,21 +56,18 @@ def quantization_cost(
 
 
 def _evaluate_both(
-    run: Run, small: Run, evaluate: Measurement, progress: ProgressFn | None, position: tuple[int, int]
-) -> tuple[Any, Any, dict]:
-    """The result of both runs and their durations; measurement number position[0] of position[1]."""
+    run: Run, small: Run, evaluate: Callable[[Run], Any], progress: ProgressFn | None, number: int = 0, count: int = 1
+) -> tuple[Any, Any, dict[str, float]]:
+    """The results of both runs, and their durations; measurement `number` of `count`."""
     answers, seconds = [], []
-    for number, model in enumerate((run, small)):
+    for model in (run, small):
         model.require(model.capabilities[0])  # loads the model before the clock starts
         began = time.monotonic()
         answers.append(evaluate(model))
         seconds.append(round(time.monotonic() - began, 3))
         if progress is not None:
-            progress(2 * position[0] + number + 1, 2 * position[1])
+            progress(2 * number + len(answers), 2 * count)
     return answers[0], answers[1], {"floats": seconds[0], "integers": seconds[1]}
-
-
-# --- Cost on text ---
 
 
 def _cost_on_text(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
@@ -78,21 +75,26 @@ def _cost_on_text(run: Run, small: Run, on: Sequence[str], limit: int, progress:
     subset = subset.first(limit)
     sentences = _sample_sentences(run, subset)
     can_measure = "measure" in run.capabilities
-    num_questions = int(can_measure) + 1
     results: dict[str, Any] = {"on": name, "text_bytes": subset.num_bytes}
     if can_measure:
-        float_result, int8_result, seconds = _evaluate_both(
-            run, small, lambda model: model.measure(subset), progress, (0, num_questions)
+        float_result, int8_result, results["measuring_seconds"] = _evaluate_both(
+            run, small, lambda model: model.measure(subset), progress, 0, 2
         )
-        results["measuring_seconds"] = seconds
+        float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
         for metric in ("perplexity", "bits_per_byte", "accuracy", "pair_accuracy"):
-            float_value, int8_value = float_result.to_dict()[metric], int8_result.to_dict()[metric]
-            if float_value is not None and int8_value is not None:
-                results[metric] = {"floats": float_value, "integers": int8_value}
+            if float_metrics[metric] is not None and int8_metrics[metric] is not None:
+                results[metric] = {"floats": float_metrics[metric], "integers": int8_metrics[metric]}
         results["pseudo"] = float_result.is_pseudo_likelihood
-        results["metrics"] = {} if on else {"held_out": int8_result.to_dict()}
+        results["metrics"] = {} if on else {"held_out": int8_metrics}
     if len(sentences) > 1:
-        results |= _cost_of_embeddings(run, small, sentences, progress, (num_questions - 1, num_questions))
+        position = (1, 2) if can_measure else (0, 1)
+        *vectors, seconds = _evaluate_both(
+            run, small, lambda model: np.stack([text.vector for text in model.embed(sentences)]), progress, *position
+        )
+        cosines = (vectors[0] * vectors[1]).sum(1)
+        is_same = np.equal(*(_nearest_neighbors(matrix) for matrix in vectors))
+        results["cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
+        results |= {"same_neighbour": float(is_same.mean()), "sentences": len(sentences), "embedding_seconds": seconds}
     return results
 
 
@@ -100,11 +102,10 @@ def _measured_text(run: Run, on: Sequence[str]) -> tuple[Subset, str]:
     """Text to measure on, and its name: the given one, or held-out text, or Python's manual."""
     if on:
         return prepare_texts(run, list(on)), ", ".join(on)
-    data = run.metadata.get("data")
-    if data is not None:
+    if run.metadata.get("data") is not None:
         try:
-            split = reopen_corpus(data, run.tokenizer).split(run.folder.recipe.held_out)
-            return split.held_out, "the text that the run held out"
+            split = reopen_run_corpus(run.folder).split(run.folder.recipe.held_out)
+            return cast("Subset", split.held_out), "the text that the run held out"
         except ForebearError as error:
             run.notes.append(f"not measured on its own held-out text: {error.message}")
     from forebear.demo.demo_text import manual_documents
@@ -119,74 +120,46 @@ def _sample_sentences(run: Run, subset: Subset) -> list[str]:
     """Distinct sentences, evenly spaced over the text."""
     spans = subset.by_sentence().spans
     texts = dict.fromkeys(run.tokenizer.decode(subset.corpus.ids[start:stop]).strip() for start, stop in spans.tolist())
-    long_texts = [
-        text for text in texts if len(text) >= MIN_SENTENCE_LENGTH or len(text.encode()) >= 2 * MIN_SENTENCE_LENGTH
-    ]
+    long_texts = [text for text in texts if max(len(text), len(text.encode()) / 2) >= MIN_SENTENCE_LENGTH]
     candidates = long_texts if len(long_texts) > 1 else [text for text in texts if text]
     return candidates[:: max(1, len(candidates) // MAX_SENTENCES)][:MAX_SENTENCES]
-
-
-def _cost_of_embeddings(
-    run: Run, small: Run, sentences: list[str], progress: ProgressFn | None, at: tuple[int, int]
-) -> dict[str, Any]:
-    def vectors(model: Run) -> np.ndarray:
-        return np.stack([embedding.vector for embedding in model.embed(sentences)])
-
-    float_vectors, int8_vectors, seconds = _evaluate_both(run, small, vectors, progress, at)
-    cosines = (float_vectors * int8_vectors).sum(1)
-    is_same = _nearest_neighbors(float_vectors) == _nearest_neighbors(int8_vectors)
-    return {
-        "cosine": {"mean": float(cosines.mean()), "least": float(cosines.min())},
-        "same_neighbour": float(is_same.mean()),
-        "sentences": len(sentences),
-        "embedding_seconds": seconds,
-    }
 
 
 def _nearest_neighbors(vectors: np.ndarray) -> np.ndarray:
     """(N,) the row of each vector's nearest neighbor."""
     neighbor_rows = nearest_rows(vectors, vectors, 2).rows
-    row_numbers = np.arange(len(vectors))
-    return np.where(neighbor_rows[:, 0] == row_numbers, neighbor_rows[:, 1], neighbor_rows[:, 0])
-
-
-# --- Cost on translations and tasks ---
+    is_itself = neighbor_rows[:, 0] == np.arange(len(vectors))
+    return np.where(is_itself, neighbor_rows[:, 1], neighbor_rows[:, 0])
 
 
 def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
-    sources, references, name = _measured_pairs(run, on, limit)
+    if on:
+        pairs = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
+        sources, references = [source for _, source, _ in pairs], [target for _, _, target in pairs]
+    else:
+        try:
+            corpus = reopen_run_corpus(run.folder)
+        except InputError as error:
+            error.hint = "name pairs to measure on: --on FILE [FILE]"
+            raise
+        held_out: Any = corpus.split(run.folder.recipe.held_out).held_out
+        sources, references = held_out.first(limit).texts()
     float_result, int8_result, seconds = _evaluate_both(
-        run, small, lambda model: evaluate_translations(model, sources, references), progress, (0, 1)
+        run, small, lambda model: evaluate_translations(model, sources, references), progress
     )
     float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
-    results = {
-        metric: {"floats": float_metrics[metric], "integers": int8_metrics[metric]}
-        for metric in ("perplexity", "bleu", "chrf")
-    }
     is_same = [a.text == b.text for a, b in zip(float_result.translations, int8_result.translations, strict=True)]
     return {
-        "on": name,
+        "on": ", ".join(on) or "the pairs that the run held out",
         "metrics": {} if on else {"held_out": int8_metrics},
-        **results,
+        **{
+            metric: {"floats": float_metrics[metric], "integers": int8_metrics[metric]}
+            for metric in ("perplexity", "bleu", "chrf")
+        },
         "same_answers": float(np.mean(is_same)),
         "pairs": len(is_same),
         "measuring_seconds": seconds,
     }
-
-
-def _measured_pairs(run: Run, on: Sequence[str], limit: int) -> tuple[list[str], list[str], str]:
-    if on:
-        pairs = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
-        return [source for _, source, _ in pairs], [target for _, _, target in pairs], ", ".join(on)
-    tokenizers = run.folder.tokenizers
-    assert isinstance(tokenizers, TokenizerPair)
-    try:
-        corpus: Any = reopen_parallel_corpus(run.metadata["data"], tokenizers, run.folder.recipe.held_out)
-    except InputError as error:
-        error.hint = "name pairs to measure on: --on FILE [FILE]"
-        raise
-    held_out: Any = corpus.split(run.folder.recipe.held_out).held_out
-    return *held_out.first(limit).texts(), "the pairs that the run held out"
 
 
 def _cost_on_examples(
@@ -196,22 +169,19 @@ def _cost_on_examples(
     task = run.task
     assert task is not None
     rows = task.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
-
-    def answers(model: Run) -> Any:
-        return task.predictions(examples, rows, predict_logits(model.network, rows))
-
-    float_answers, int8_answers, seconds = _evaluate_both(run, small, answers, progress, (0, 1))
-    metrics = [task.evaluate(examples, answers) for answers in (float_answers, int8_answers)]
-    scores = [float(model_metrics[task.score]) for model_metrics in metrics]
-    predicted = [
-        [task.judge(example, answer).predicted for example, answer in zip(examples, model_answers, strict=True)]
-        for model_answers in (float_answers, int8_answers)
+    *predictions, seconds = _evaluate_both(
+        run, small, lambda model: task.predictions(examples, rows, predict_logits(model.network, rows)), progress
+    )
+    float_metrics, int8_metrics = (task.evaluate(examples, answers) for answers in predictions)
+    is_same = [
+        task.judge(example, a).predicted == task.judge(example, b).predicted
+        for example, a, b in zip(examples, *predictions, strict=True)
     ]
     return {
         "on": name,
-        "metrics": {} if on else {"dev": metrics[1]},
-        task.score: {"floats": scores[0], "integers": scores[1]},
-        "same_answers": float(np.mean([a == b for a, b in zip(*predicted, strict=True)])),
+        "metrics": {} if on else {"dev": int8_metrics},
+        task.score: {"floats": float(float_metrics[task.score]), "integers": float(int8_metrics[task.score])},
+        "same_answers": float(np.mean(is_same)),
         "examples": len(examples),
         "measuring_seconds": seconds,
     }
@@ -237,24 +207,6 @@ def _measured_examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Ex
     return labeled, ", ".join(on) or "the examples that were held out"
 
 
-# --- Quantized run ---
-
-PathLike = str | os.PathLike[str]
-UNCOPIED_KEYS = (
-    "asked",
-    "weights",
-    "tokenizer",
-    "began",
-    "versions",
-    "hardware",
-    "state",
-    "name",
-    "command",
-    "processes",
-)
-RESULT_KEYS = ("metrics", "baseline", "price")  # of the float run
-
-
 def quantize_run(
     run: PathLike | Run,
     *,
@@ -275,45 +227,41 @@ def quantize_run(
         progress: Receives the progress of the measurement.
     """
     source_run = run if isinstance(run, Run) else Run.open(run)
-    target, metadata = Path(to), source_run.metadata
-    if source_run.folder.spec.learning == "counting":
-        raise InputError(
-            "counts: it has no weights to make smaller", file=source_run.folder.path, hint="use it as it is"
-        )
-    if source_run.folder.spec.learning == "sweeping" and source_run.task is None:
-        raise InputError("is a table of words, not a network", file=source_run.folder.path, hint="use it as it is")
-    source_run.folder.require_float_weights("is quantised already", "quantise")
+    source, target, metadata = source_run.folder, Path(to), source_run.metadata
+    if source.spec.learning == "counting":
+        raise InputError("counts: it has no weights to make smaller", file=source.path, hint="use it as it is")
+    if source.spec.learning == "sweeping" and source_run.task is None:
+        raise InputError("is a table of words, not a network", file=source.path, hint="use it as it is")
+    source.require_float_weights("is quantised already", "quantise")
     if "weights" not in metadata:
-        hint = f"finish it first: {source_run.folder.resume_command}"
-        raise InputError(
-            "is not finished: there are no weights to make smaller", file=source_run.folder.path, hint=hint
-        )
-    existing = _check_target(target, source_run.folder.path, overwrite)
-    extra_metadata = {name: value for name, value in metadata.items() if name not in (*UNCOPIED_KEYS, *RESULT_KEYS)}
-    extra_metadata |= {"parent": str(source_run.folder.path.absolute()), "quantised": {"bits": 8}, "notes": []}
+        message = "is not finished: there are no weights to make smaller"
+        raise InputError(message, file=source.path, hint=f"finish it first: {source.resume_command}")
+    existing = _check_target(target, source.path, overwrite)
+    extra_metadata = {name: value for name, value in metadata.items() if name not in UNCOPIED_KEYS}
+    extra_metadata |= {"parent": str(source.path.absolute()), "quantised": {"bits": 8}, "notes": []}
     extra_metadata["size"] = " ".join(filter(None, (metadata.get("size"), "int8")))
     paths = [os.fspath(path) for path in ([on] if isinstance(on, str | os.PathLike) else on)]
+
+    def quantized_tensors() -> dict[str, Any]:
+        from forebear.nn.quantized import quantized_copy
+
+        return quantized_copy(source_run.network).tensors()
+
     with replace_run(existing):
-        name, tokenizers = metadata["milestone"], source_run.folder.tokenizers
-        weights = partial(_quantized_tensors, source_run.network)
-        run_folder = create_run(target, source_run.folder.spec, name, tokenizers, weights, extra_metadata)
-        quantized = Run(run_folder)
+        folder = create_run(
+            target, source.spec, metadata["milestone"], source.tokenizers, quantized_tensors, extra_metadata
+        )
+        quantized = Run(folder)
         try:
             cost = quantization_cost(source_run, quantized, paths, limit, progress)
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
-    cost["bytes"] = {"floats": metadata["weights"]["bytes"], "integers": run_folder.metadata["weights"]["bytes"]}
-    run_folder.update(metrics=cost.pop("metrics", {}), quantised=run_folder.metadata["quantised"] | cost)
-    write_card(run_folder)
+    cost["bytes"] = {"floats": metadata["weights"]["bytes"], "integers": folder.metadata["weights"]["bytes"]}
+    folder.update(metrics=cost.pop("metrics", {}), quantised=folder.metadata["quantised"] | cost)
+    write_card(folder)
     quantized.notes += source_run.notes
     return quantized
-
-
-def _quantized_tensors(network: Any) -> dict[str, Any]:
-    from forebear.nn.quantized import quantized_copy
-
-    return quantized_copy(network).tensors()
 
 
 def _check_target(target: Path, source: Path, overwrite: bool) -> RunFolder | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forebear.data.io.files import OnBadBytes, find_sources
+from forebear.data.io.files import find_sources
 from forebear.data.io.reader import TextFormat
 from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, FileHead
 from forebear.data.labeled.source import labeled_source
@@ -16,6 +15,7 @@ from forebear.data.source import TextSource
 from forebear.errors import InputError
 from forebear.experiments import pipeline, plan
 from forebear.experiments.plan import ERROR_POLICIES, split_settings
+from forebear.experiments.warm_start import PathLike
 from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import RunFolder
 
@@ -27,26 +27,19 @@ def is_tagged_training(model: str | None, texts: Sequence[str], reading: TextFor
     if model not in LINEAGE:
         return False
     spec_class = model_spec(model)
-    return spec_class.learns_from == "tags" or (
-        spec_class.learns_tags and (reading.format == "tagged" or _has_tags(texts, reading))
-    )
-
-
-def _has_tags(texts: Sequence[str], reading: TextFormat) -> bool:
-    """Whether the first file is clearly tagged, without a --format."""
+    if spec_class.learns_from == "tags" or not spec_class.learns_tags:
+        return spec_class.learns_from == "tags"
     if reading.format != "auto" or not texts or not os.path.isfile(texts[0]):  # a pipe can be read only once
-        return False
+        return reading.format == "tagged"
     source = next(find_sources(texts[:1]))
     try:
-        return (
-            reading.format_of(source) == "text"
-            and FileHead.read(source, reading.encoding, "replace").tag_columns() is not None
-        )
+        is_text = reading.format_of(source) == "text"
+        return is_text and FileHead.read(source, reading.encoding, "replace").tag_columns() is not None
     except InputError:  # reported when the text is read
         return False
 
 
-def implied_task(start: str | os.PathLike[str], data: str | os.PathLike[str]) -> str | None:
+def implied_task(start: PathLike, data: PathLike) -> str | None:
     """The task of a model, or of a run, that is trained on tags only; None: it depends on the examples."""
     name = os.fspath(start)
     if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # not a tagged file
@@ -60,11 +53,11 @@ def implied_task(start: str | os.PathLike[str], data: str | os.PathLike[str]) ->
     return "tagging" if spec_class.learns_from == "tags" else None
 
 
-def resume_any(folder: str | os.PathLike[str], **options: Any) -> RunFolder:
+def resume_any(folder: PathLike, **options: Any) -> RunFolder:
     """Resume a run of `pretrain`, which may be a tagger."""
     run = RunFolder.open(folder)
     is_tagging_run = run.task is not None and run.metadata.get("parent") is None and run.spec.learns_tags
-    return (pipeline.resume_adaptation if is_tagging_run else pipeline.resume_pretraining)(os.fspath(folder), **options)
+    return (pipeline.resume_adaptation if is_tagging_run else pipeline.resume_pretraining)(folder, **options)
 
 
 def plan_tagging(
@@ -79,21 +72,11 @@ def plan_tagging(
 ) -> tuple[plan.AdaptPlan, list[str]]:
     """The plan of `adapt MODEL FILE --task tagging`, and notes on what was detected of the file.
 
-    Args:
-        model: The name of the model.
-        texts: The tagged file.
-        source: How it is read.
-        size: The name of a size.
-        recipe: The content of a recipe file.
-        settings: Fields of the model, settings of the recipe, and policies on errors in the file.
-        unused: Options that have no effect here, to be refused if given.
+    `settings` are fields of the model, settings of the recipe, and policies on errors in the file; `unused` are options
+    that have no effect here, to be refused if given.
     """
     recipe_file = dict(recipe or {})
-    if recipe_file.get("milestone", model) != model:
-        recipe_model = recipe_file["milestone"]
-        raise InputError(
-            f"the recipe is for {recipe_model}, not for {model}", hint=f"forebear pretrain {recipe_model} …"
-        )
+    plan.check_recipe_model(recipe_file, model)
     spec_class, reading = model_spec(model), source.reading
     is_guessed = spec_class.learns_from == "text" and reading.format == "auto"
     hint = "leave it out, or have the file learned as it stands: --format text" if is_guessed else "leave it out"
@@ -101,9 +84,9 @@ def plan_tagging(
     if len(texts) != 1:
         message = f"{len(texts)} files: {model} learns from one file of words and their tags"
         raise InputError(message, hint="join them into one")
-    error_policies = {name: value for name, value in (settings or {}).items() if name in ERROR_POLICIES}
-    other_settings = {name: value for name, value in (settings or {}).items() if name not in ERROR_POLICIES}
-    own_fields, recipe_settings = split_settings(model, spec_class, other_settings)
+    settings = dict(settings or {})
+    error_policies = {name: settings.pop(name) for name in ERROR_POLICIES if name in settings}
+    own_fields, recipe_settings = split_settings(model, spec_class, settings)
     recipe_settings = {**recipe_file.get("recipe", {}), **recipe_settings}
     held_out = recipe_settings.pop("held_out", None)
     fields = {**recipe_file.get("fields", {}), **own_fields}
@@ -111,7 +94,7 @@ def plan_tagging(
         message = f"--{unused_fields[0]} means nothing to {model} where tags teach it: its states are the tags"
         raise InputError(message, hint=hint)
     size = size or recipe_file.get("size")
-    with _hints_about_adapt(model, texts[0]):
+    try:
         labeled, notes = labeled_source(
             texts[0],
             task="tagging",
@@ -119,33 +102,27 @@ def plan_tagging(
             dev_share=None if held_out is None else _parse_share(held_out),
             **error_policies,
         )
-        notes = [f"{GUESSED_NOTE} {model} learns to tag (as text: --format text)"] * is_guessed + notes
-        return plan.plan_adaptation(model, labeled, settings=recipe_settings, size=size, fields=fields), notes
-
-
-@contextmanager
-def _hints_about_adapt(model: str, path: str) -> Iterator[None]:
-    """Adds to hints that name an option of `adapt` which command it belongs to."""
-    try:
-        yield
+        adapt_plan = plan.plan_adaptation(model, labeled, settings=recipe_settings, size=size, fields=fields)
     except InputError as error:
-        if any(option in error.hint for option in ("--dev", "--test")):
-            error.hint += f" (of forebear adapt {model} {path} --task tagging)"
+        if "--dev" in error.hint or "--test" in error.hint:  # options of adapt
+            error.hint += f" (of forebear adapt {model} {texts[0]} --task tagging)"
         raise
+    return adapt_plan, [f"{GUESSED_NOTE} {model} learns to tag (as text: --format text)"] * is_guessed + notes
 
 
 def _file_format(model: str, path: str, reading: TextFormat) -> dict[str, Any]:
     """The format options of the file; an error for plain text."""
-    if reading.format in ("auto", "text"):
-        _reject_plain_text(model, path, reading.encoding, reading.on_bad_bytes)
-    is_slash_tagged = reading.format == "tagged" and not _is_in_columns(path, reading)
-    return {"encoding": reading.encoding, **({"kind": "tagged"} if is_slash_tagged else {})}
-
-
-def _is_in_columns(path: str, reading: TextFormat) -> bool:
-    """Whether the file has a word and its tag on each line, not sentences of word/tag."""
+    form = {"encoding": reading.encoding}
+    if reading.format not in ("auto", "text", "tagged"):
+        return form
     head = FileHead.read(next(find_sources([path])), reading.encoding, reading.on_bad_bytes)
-    return head.detect_kind("tagging")[0] == "conll" and not head.is_prose
+    looks_like_columns = head.detect_kind("tagging")[0] == "conll"  # a word and its tag on each line
+    if reading.format == "tagged":
+        return form if looks_like_columns and not head.is_prose else {**form, "kind": "tagged"}
+    if looks_like_columns and head.is_prose:
+        message = f"this looks like plain text, and {model} learns from words with their tags"
+        raise InputError(message, file=path, hint=f"{TAGGED_FORMAT_HELP}; for plain text choose ngram")
+    return form
 
 
 def _parse_share(value: Any) -> float:
@@ -161,18 +138,17 @@ def _parse_share(value: Any) -> float:
 def _reject_text_options(model: str, source: TextSource, hint: str, unused: Mapping[str, Any]) -> None:
     """Refuses options of plain text, which have no effect on tagged text."""
     default_source, reading = TextSource(()), source.reading
-    used_options = {"pairs": source.pairs, "columns": source.columns, "segment": source.segment}
-    used_options |= {"sentences": source.sentences != default_source.sentences, "user-dict": source.user_dict}
-    used_options |= {"documents": reading.documents != TextFormat().documents, "entities": source.entities}
-    for name, value in {**used_options, **unused}.items():
+    options = {
+        "pairs": source.pairs,
+        "columns": source.columns,
+        "segment": source.segment,
+        "sentences": source.sentences != default_source.sentences,
+        "user-dict": source.user_dict,
+        "documents": reading.documents != default_source.reading.documents,
+        "entities": source.entities,
+        **unused,
+    }
+    for name, value in options.items():
         if value:
             message = f"--{name} means nothing to {model}, which learns from words and their tags"
             raise InputError(message, hint=hint)
-
-
-def _reject_plain_text(model: str, path: str, encoding: str, on_bad_bytes: OnBadBytes) -> None:
-    """Refuses text without tags."""
-    head = FileHead.read(next(find_sources([path])), encoding, on_bad_bytes)
-    if head.detect_kind("tagging")[0] == "conll" and head.is_prose:
-        message = f"this looks like plain text, and {model} learns from words with their tags"
-        raise InputError(message, file=path, hint=f"{TAGGED_FORMAT_HELP}; for plain text choose ngram")

@@ -38,29 +38,21 @@ def check_unused_settings(model: str, learner_kind: str, settings: Mapping[str, 
     names, reason = UNUSED_BY_LEARNER[learner_kind]
     for name in names:
         if settings.get(name) is not None:
-            raise InputError(f"{_flag(name)} means nothing to {model}, {reason}", hint="leave it out")
-    if (
-        learner_kind in ("counting", "only counts")
-        and settings.get("epochs") is not None
-        and float(settings["epochs"]) > 1
-    ):
-        raise InputError(f"--epochs {settings['epochs']}: {model} counts every text once", hint="leave it out")
+            raise InputError(f"{flag_name(name)} means nothing to {model}, {reason}", hint="leave it out")
+    counts_once, epochs = learner_kind in ("counting", "only counts"), settings.get("epochs")
+    if counts_once and epochs is not None and float(epochs) > 1:
+        raise InputError(f"--epochs {epochs}: {model} counts every text once", hint="leave it out")
 
 
 def check_unused_fields(spec: ModelSpec, names: Iterable[str]) -> None:
     """Raises InputError for a field that has no effect beside the value of another."""
     for name in names:
         if (other_field := spec.unused_fields.get(name)) is not None:
-            description = f"{_flag(name)} means nothing beside {_flag(other_field)} {getattr(spec, other_field)}"
-            raise InputError(description, hint=f"leave it out, or choose another {_flag(other_field)}")
+            other = flag_name(other_field)
+            description = f"{flag_name(name)} means nothing beside {other} {getattr(spec, other_field)}"
+            raise InputError(description, hint=f"leave it out, or choose another {other}")
 
 
-def check_unused_entities(name: str, spec: ModelSpec, entities: str | None) -> None:
-    """Raises InputError if entities are given to a model that does not use them."""
-    if entities is not None and not spec.uses_entities:
-        description = f"--entities means nothing to {name}, which hides no names"
-        raise InputError(description, hint="leave it out, or choose ernie")
-
-
-def _flag(name: str) -> str:
+def flag_name(name: str) -> str:
+    """The option of the command line for a setting."""
     return f"--{name.replace('_', '-')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,19 @@ if TYPE_CHECKING:
 DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change what weights mean, not their shapes
 DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
 DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
+PathLike = str | os.PathLike[str]
 DEFAULT_PRETOKENIZER = "punctuation"
-OUTPUT_TENSORS = (
-    "heads.next.softmax.scores.weight",
-    "heads.next.softmax.scores.bias",
-)  # if not tied to the embedding
+OUTPUT_TENSORS = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # if not tied to the embedding
 TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with a row per token
+
+
+def open_finished(run: PathLike) -> RunFolder:
+    """A finished run, to be adapted or to teach."""
+    folder = RunFolder.open(run)
+    folder.require_trainable()
+    if "weights" not in folder.metadata:
+        raise InputError("is not finished", file=run, hint=f"finish it first: {folder.resume_command}")
+    return folder
 
 
 @dataclass(frozen=True)
@@ -47,53 +54,48 @@ class InitFrom:
     words_file: str | None = None  # their file; None: found in the training text
 
     @classmethod
-    def for_run(cls, run: str, add_words: str | None = None) -> InitFrom:
+    def for_run(cls, run: PathLike, add_words: PathLike | None = None) -> InitFrom:
         """A finished run to start from; `add_words` is a file with a word per line."""
         folder = RunFolder.open(run)
         folder.require_trainable()
         if folder.spec.learning == "counting":
             raise InputError("counts: there is nothing to go on from", file=run, hint="count all text at once")
         if folder.spec.output == "given":
-            message = (
-                "was imported with one table of vectors; the other, by which words are predicted, is in no such file"
-            )
+            message = "was imported with one table of vectors; the other, by which words are predicted, is in no such "
+            message += "file, and without it there is no learning on"
             hint = f"train anew, without --from; or use it as it is: forebear adapt {run} FILE, neighbours, embed"
-            raise InputError(f"{message}, and without it there is no learning on", file=run, hint=hint)
+            raise InputError(message, file=run, hint=hint)
         if "weights" not in folder.metadata:
             hint = f"finish it first: forebear pretrain --resume {run}"
             raise InputError("is not finished: there are no weights to begin with", file=run, hint=hint)
         if folder.spec.learns_from == "pairs" and add_words is not None:
             message = "translates: words cannot be added to one of its sides"
-            raise InputError(
-                message, file=run, hint="leave out --add-words; bytepair cuts any word into pieces it knows"
-            )
+            hint = "leave out --add-words; bytepair cuts any word into pieces it knows"
+            raise InputError(message, file=run, hint=hint)
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
         file = None if add_words is None else os.path.abspath(add_words)
-        return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"], words, file)
+        return replace(cls.of(folder), words=words, words_file=file)
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> InitFrom:
+        """A run with weights, without new words."""
+        return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"])
 
     def with_new_words(self, source: TextSource, least_count: int, held_out: float) -> InitFrom:
         """The same with the words added that its vocabulary lacks and a text has at least `least_count` times."""
         tokenizer = self.folder.tokenizer
         if tokenizer.kind != "words" or is_corpus(source):
             return self
-        description = tokenizer.describe()
-        training_options = TokenizerTrainingOptions(
+        description, segmenter = tokenizer.describe(), source.segmenter() or tokenizer.segmenter
+        options = TokenizerTrainingOptions(
             MAX_VOCAB_SIZE,
             least_count,
             normalise=description.get("normalise", ()),
             split=description.get("split", DEFAULT_PRETOKENIZER),
         )
-        segmenter = source.segmenter() or tokenizer.segmenter
-        text_tokenizer = tokenizer_for(
-            "words", source.paths, source.reading, training_options, segmenter, held_out=held_out
-        )
-        known_tokens = set(tokenizer.vocabulary())
-        new_tokens = (
-            token
-            for number, token in enumerate(text_tokenizer.vocabulary())
-            if number not in text_tokenizer.special_ids
-        )
-        return replace(self, words=tuple(token for token in new_tokens if token not in known_tokens))
+        trained = tokenizer_for("words", source.paths, source.reading, options, segmenter, held_out=held_out)
+        known_tokens = {*tokenizer.vocabulary(), *(trained.id_to_token(number) for number in trained.special_ids)}
+        return replace(self, words=tuple(token for token in trained.vocabulary() if token not in known_tokens))
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any] | None) -> InitFrom | None:
@@ -104,18 +106,17 @@ class InitFrom:
         folder = RunFolder.open(self.run)
         if folder.metadata["weights"]["sha256"] != self.weights:
             message = "has other weights than when this training was planned"
-            raise InputError(
-                message, file=self.run, hint="put the old run back, or plan anew with the one that is there"
-            )
+            hint = "put the old run back, or plan anew with the one that is there"
+            raise InputError(message, file=self.run, hint=hint)
         return folder
 
     @cached_property
     def _extended_vocabulary(self) -> tuple[Tokenizer, dict[str, list[int]]]:
+        # words from a text are segmented as usual
+        is_from_text = self.words_file is None
+        segmenter = Segmenter() if is_from_text else None
         try:
-            is_from_text = self.words_file is None  # from a text, which is segmented as usual
-            return extend_vocabulary(
-                self.folder.tokenizer, self.words, found=is_from_text, segmenter=Segmenter() if is_from_text else None
-            )
+            return extend_vocabulary(self.folder.tokenizer, self.words, found=is_from_text, segmenter=segmenter)
         except InputError as error:
             error.file = self.words_file
             raise
@@ -165,11 +166,9 @@ class InitFrom:
         """Those of word vectors, to which the model adds new words by itself."""
         from safetensors.numpy import load_file
 
-        mismatches = self._field_mismatches(spec)
-        if mismatches:
-            raise InputError(
-                f"its vectors mean something else: {join_errors(mismatches)}", file=self.run, hint="leave that out"
-            )
+        if mismatches := self._field_mismatches(spec):
+            message = f"its vectors mean something else: {join_errors(mismatches)}"
+            raise InputError(message, file=self.run, hint="leave that out")
         file, notes = self.folder.verified_weights()
         if added := list(self._extended_vocabulary[1]):
             listed = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
@@ -190,14 +189,15 @@ class InitFrom:
         _, new_words = self._extended_vocabulary
         unknown = self.folder.tokenizer.unk_id
         known_pieces = {word: [i for i in pieces if i != unknown] for word, pieces in new_words.items()}
-        group_scores = _rarest_group_scores(saved)  # in which rows of subwords may be missing
+        # New words belong to the rarest cluster of an adaptive softmax; its tensors may lack rows of subwords.
+        groups = {int(match[1]) for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))}
+        rarest = f"heads.next.softmax.groups.{max(groups, default=0)}.scores"
+        group_scores = [f"{rarest}.{part}" for part in ("weight", "bias")] if groups else []
         for name in (*TOKEN_TENSORS, *(group_scores or OUTPUT_TENSORS)):
             if name in saved and new_words:
                 table, uses_pieces = saved[name].float(), name not in group_scores
-                rows = [
-                    table[pieces].mean(0) if pieces and uses_pieces else table.mean(0)
-                    for pieces in known_pieces.values()
-                ]
+                mean = table.mean(0)
+                rows = [table[pieces].mean(0) if pieces and uses_pieces else mean for pieces in known_pieces.values()]
                 saved[name] = torch.cat((table, torch.stack(rows)))
         listed = ", ".join(list(new_words)[:5]) + (" …" if len(new_words) > 5 else "")
         unseen = sum(not pieces for pieces in known_pieces.values())
@@ -205,39 +205,24 @@ class InitFrom:
         return [f"{message}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]
 
 
-def _rarest_group_scores(saved: Mapping[str, Tensor]) -> list[str]:
-    """Output tensors of the rarest cluster of an adaptive softmax, which added words belong to."""
-    groups = {
-        int(match[1]): match[0] for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
-    }
-    return [f"{groups[max(groups)]}.scores.{part}" for part in ("weight", "bias")] if groups else []
-
-
-def init_from(run: str | os.PathLike[str] | None, add_words: str | os.PathLike[str] | None) -> InitFrom | None:
+def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | None:
     """The run to start from, by the options of the command line or of Python."""
-    if run is None and add_words is not None:
+    if run is not None:
+        return InitFrom.for_run(run, add_words)
+    if add_words is not None:
         raise InputError("words are added to the vocabulary of a run", hint="say which: --from RUN (from_run=)")
-    return (
-        None if run is None else InitFrom.for_run(os.fspath(run), None if add_words is None else os.fspath(add_words))
-    )
+    return None
 
 
 # --- Word vectors as the first layer of a task network ---
 
 
-@dataclass(frozen=True, eq=False)
-class PretrainedRows:
-    """Initial tensors of a network, and (V,) which tokens have a pre-trained row."""
+def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
+    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which it had.
 
-    tensors: dict[str, Tensor]
-    is_pretrained: np.ndarray
-
-
-def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> PretrainedRows:
-    """The word vectors of a run as rows for a tokenizer that may have more words.
-
-    If the run was adapted before, its other tensors are taken too. One-hot vectors are as wide as the vocabulary and
-    do not fit: then all rows are initialized randomly.
+    A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
+    standard deviation of all; special tokens with the mean. If the run was adapted before, its other tensors are taken
+    too. One-hot vectors are as wide as the vocabulary and do not fit: then all rows are initialized randomly.
     """
     import torch
 
@@ -245,20 +230,10 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> Pretr
     if run.task is None:
         words = run.network.word_table(run.tokenizer.vocabulary())
         if not isinstance(words.matrix, np.ndarray):
-            return PretrainedRows({}, np.array([words.row_of(token) is not None for token in tokenizer.vocabulary()]))
+            return {}, np.array([words.row_of(token) is not None for token in tokenizer.vocabulary()])
     else:
         tensors = dict(run.network.tensors())
         words = WordVectors(run.tokenizer.vocabulary(), tensors[TOKEN_TABLE_TENSOR].numpy())
-    matrix, known = token_rows(words, tokenizer, seed)
-    return PretrainedRows(tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known)
-
-
-def token_rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(V, D) the vectors of all tokens, and (V,) whether they are pre-trained.
-
-    A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
-    standard deviation of all; special tokens with the mean.
-    """
     mean, std = words.matrix.mean(0, dtype=np.float64), words.matrix.std(0, dtype=np.float64)
     matrix = np.random.default_rng(seed).normal(mean, std, (tokenizer.vocab_size, len(mean))).astype(np.float32)
     matrix[list(tokenizer.special_ids)], known = mean, np.zeros(tokenizer.vocab_size, bool)
@@ -266,7 +241,7 @@ def token_rows(words: WordVectors, tokenizer: Tokenizer, seed: int) -> tuple[np.
         vector = None if number in tokenizer.special_ids and token not in words.rows else words.vector(token)
         if vector is not None:
             matrix[number], known[number] = vector, True
-    return matrix, known
+    return tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known
 
 
 # --- Coverage of the examples by pre-trained vectors ---
@@ -275,40 +250,28 @@ MAX_EXAMPLES_SHOWN = 5  # words without a vector
 MAX_TEXTS = 1000  # in which examples of unknown words are searched
 
 
-@dataclass(frozen=True)
-class VectorCoverage:
-    """Number of words of the examples, counted with repetition, with and without a pre-trained vector."""
+def vector_coverage(
+    tokens: np.ndarray, has_vector: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Words of the examples without a pre-trained vector, as an entry of run.json, and a note on them, if any.
 
-    words: int
-    begun: int  # have a row, initialized randomly
-    unknown: int  # share the row of the unknown token
-    named: tuple[str, ...]
-
-    @classmethod
-    def count(
-        cls, tokens: np.ndarray, has_vector: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str]
-    ) -> VectorCoverage:
-        """`tokens` are those of the texts; `has_vector` is by token id."""
-        counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
-        unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
-        counts[list(tokenizer.special_ids)] = 0
-        without_vector = np.where(has_vector, 0, counts)
-        most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_EXAMPLES_SHOWN].tolist()
-        examples = [tokenizer.id_to_token(number) for number in most_frequent if without_vector[number]]
-        if unknown and len(examples) < MAX_EXAMPLES_SHOWN:
-            examples += missing_words(tokenizer, texts[:MAX_TEXTS], 1)[: MAX_EXAMPLES_SHOWN - len(examples)]
-        return cls(int(counts.sum()) + unknown, int(without_vector.sum()), unknown, tuple(examples))
-
-    def notes(self) -> list[str]:
-        """A note on words without a vector, if any."""
-        num_missing = self.begun + self.unknown
-        if not num_missing:
-            return []
-        causes = ((self.begun, "begin with one by chance"), (self.unknown, "are one unknown word"))
-        listed = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
-        examples = f", such as {', '.join(self.named)}" if self.named else ""
-        summary = f"{num_missing / self.words:.1%} of the words of the training examples"
-        return [f"{summary} ({num_missing:,} of {self.words:,}{examples}) have no vector in the run: {listed}"]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"named": list(self.named)}
+    `tokens` are those of the texts; `has_vector` is by token id. Words are counted with repetition: those `begun` have
+    a row, initialized randomly, and those `unknown` share the row of the unknown token.
+    """
+    counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
+    unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
+    counts[list(tokenizer.special_ids)] = 0
+    without_vector = np.where(has_vector, 0, counts)
+    words, begun = int(counts.sum()) + unknown, int(without_vector.sum())
+    most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_EXAMPLES_SHOWN].tolist()
+    named = [tokenizer.id_to_token(number) for number in most_frequent if without_vector[number]]
+    if unknown and len(named) < MAX_EXAMPLES_SHOWN:
+        named += missing_words(tokenizer, texts[:MAX_TEXTS], 1)[: MAX_EXAMPLES_SHOWN - len(named)]
+    entry = {"words": words, "begun": begun, "unknown": unknown, "named": named}
+    if not begun + unknown:
+        return entry, []
+    causes = ((begun, "begin with one by chance"), (unknown, "are one unknown word"))
+    listed = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
+    examples = f", such as {', '.join(named)}" if named else ""
+    summary = f"{(begun + unknown) / words:.1%} of the words of the training examples"
+    return entry, [f"{summary} ({begun + unknown:,} of {words:,}{examples}) have no vector in the run: {listed}"]
