@@ -217,7 +217,7 @@ class WordProjection:
     notes: tuple[str, ...]
 
     @property
-    def highlighted(self) -> tuple[bool, ...]:
+    def highlights(self) -> tuple[bool, ...]:
         """Which words were given, where they stand among their neighbors."""
         return (False,) * len(self.words) if all(self.query_words) else self.query_words
 
