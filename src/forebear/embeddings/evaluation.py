@@ -16,10 +16,10 @@ import numpy as np
 from forebear.data.io.reader import read_lines
 from forebear.data.segmentation import has_han
 from forebear.embeddings.knn import COSINE_DIGITS
-from forebear.embeddings.lexicon import AnalogyMethod, Lexicon, solve_analogies, unit_rows
+from forebear.embeddings.lexicon import AnalogyMethod, Lexicon, solve_analogies
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
-from forebear.numerics import is_constant, pearson, spearman
+from forebear.numerics import is_constant, pearson, spearman, unit_rows
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset

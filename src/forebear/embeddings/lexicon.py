@@ -27,6 +27,7 @@ from forebear.embeddings.knn import (
 from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError, require_choice
+from forebear.numerics import unit_rows
 
 # --- Spelling suggestions ---
 
@@ -343,11 +344,6 @@ def cos_mul(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndar
 
 def lexicon_notes(matches: Sequence[LexiconMatch]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{match.text!r}: {match.note}" for match in matches if match.note))
-
-
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to unit length; zero rows stay zero."""
-    return vectors / row_norms(vectors)[:, None]
 
 
 def _join_notes(match: LexiconMatch, note: str) -> str:

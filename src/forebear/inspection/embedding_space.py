@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.embeddings.knn import nearest_rows, row_blocks
-from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon, LexiconMatch, lexicon_notes, unit_rows
+from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon, LexiconMatch, lexicon_notes
 from forebear.errors import InputError
-from forebear.numerics import is_constant, spearman
+from forebear.numerics import is_constant, spearman, unit_rows
 
 if TYPE_CHECKING:
     from forebear.inference.run import Run
