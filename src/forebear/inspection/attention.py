@@ -47,8 +47,7 @@ class AttentionMap:
 
     def __post_init__(self) -> None:
         if self.weights.shape[2:] != (len(self.rows), len(self.columns)) or 0 in self.weights.shape:
-            message = f"weights of {self.weights.shape} for {len(self.rows)} × {len(self.columns)} tokens"
-            raise ValueError(message)
+            raise ValueError(f"weights of {self.weights.shape} for {len(self.rows)} × {len(self.columns)} tokens")
         if self.kind != "cross" and len(self.rows) != len(self.columns):
             raise ValueError(f"{self.kind} attention is square, not {len(self.rows)} × {len(self.columns)}")
 
@@ -292,14 +291,16 @@ def attention_view(
     heads: list[HeadChoice] = ["mean"] if head == "mean" else list(range(1, num_heads + 1))
     if isinstance(head, int):
         heads = [resolve_number(head, num_heads, "head", "heads are")]
-    panels = tuple(_panel(attention_map, layer_number, head_choice) for layer_number in layers for head_choice in heads)
+    weights = attention_map.weights
+    panels = tuple(
+        AttentionPanel(
+            number, choice, weights[number - 1].mean(0) if choice == "mean" else weights[number - 1, choice - 1]
+        )
+        for number in layers
+        for choice in heads
+    )
     across = len(heads) if len(layers) > 1 and len(heads) > 1 else round(len(panels) ** 0.5 + 0.4)
     return AttentionView(attention_map, panels, across)
-
-
-def _panel(attention_map: AttentionMap, layer: int, head: HeadChoice) -> AttentionPanel:
-    weights = attention_map.weights[layer - 1]
-    return AttentionPanel(layer, head, weights.mean(0) if head == "mean" else weights[head - 1])
 
 
 def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> np.ndarray:
