@@ -69,11 +69,6 @@ class TokenTrace:
         known = self.word_ids != IGNORE_INDEX
         return np.bincount(self.word_ids[known], values[known], len(self.words)), float(values[~known].sum())
 
-    @property
-    def visible_words(self) -> np.ndarray:
-        """(words,) False for words that were truncated."""
-        return np.isin(np.arange(len(self.words)), self.word_ids)
-
 
 def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_format: InputFormat) -> TokenTrace:
     """Encode an example for its task and align its tokens with words."""
