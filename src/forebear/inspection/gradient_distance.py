@@ -228,16 +228,16 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
     with plot_style([*names, *(reach.conclusion for reach in reaches)]):
         figure = new_figure(10.5, 5.9)
         axes = figure.subplots()
-        lines = [_visible_line(reach) for reach in reaches]
+        ends = [int(np.append(reach.relative > MIN_DRAWN, False).argmin()) for reach in reaches]
+        lines = [reach.relative[:end] for reach, end in zip(reaches, ends, strict=True)]
         style: Any = {"lw": 2, "marker": "o", "ms": 2.6, "zorder": 3}
-        for number, ((distances, sizes), reach, name) in enumerate(zip(lines, reaches, names, strict=True)):
-            axes.plot(distances, sizes, label=f"{name} {reach.conclusion}", color=cluster_color(number), **style)
+        for number, (sizes, reach, name) in enumerate(zip(lines, reaches, names, strict=True)):
+            axes.plot(sizes, label=f"{name} {reach.conclusion}", color=cluster_color(number), **style)
         text_options: Any = {"textcoords": "offset points", "va": "center"}
-        for number, shift in enumerate(_label_shifts([float(sizes[-1]) for _, sizes in lines])):
-            distances, sizes = lines[number]
+        for number, shift in enumerate(_label_shifts([float(sizes[-1]) for sizes in lines])):
             label = f" {names[number]}" + (" ends here" if reaches[number].is_cut_off else "")
-            end = float(distances[-1]), float(sizes[-1])
-            axes.annotate(label, end, (4, shift), color=cluster_color(number), **text_options)
+            end_point = len(lines[number]) - 1, float(lines[number][-1])
+            axes.annotate(label, end_point, (4, shift), color=cluster_color(number), **text_options)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:g}" if share >= 1e-4 else f"{share:.0e}")
         axes.set_xlim(-0.5, max(reach.max_distance for reach in reaches) * 1.02)
@@ -249,13 +249,6 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
         axes.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(0, -0.11), labelcolor=SOFT)
         figure.suptitle("how much a state depends on the token so far back", fontsize=12)
         return figure_bytes(figure, form)
-
-
-def _visible_line(reach: GradientReach) -> tuple[np.ndarray, np.ndarray]:
-    """Distances and relative sizes up to the first value below the minimum."""
-    distances = np.flatnonzero(reach.relative > MIN_DRAWN)
-    distances = distances[distances == np.arange(len(distances))]
-    return distances, reach.relative[distances]
 
 
 def _label_shifts(ends: Sequence[float]) -> list[float]:
