@@ -42,20 +42,20 @@ class GloveModel:
         self._tables = {name: glove_table(vocabulary, self._padded_width) for name in TABLES}
         self.counts = np.zeros(vocabulary, np.int64)
 
-    def _parameters(self) -> dict[str, np.ndarray]:
-        """Views of the vectors and biases of both tables."""
+    def _views(self, first_column: int, bias_column: int, suffix: str = "") -> dict[str, np.ndarray]:
+        """Views of the vectors and the biases of both tables."""
         views: dict[str, np.ndarray] = {}
         for name, table in self._tables.items():
-            views |= {f"{name}.vectors": table[:, : self.width], f"{name}.biases": table[:, 2 * self._padded_width]}
+            views[f"{name}.vectors{suffix}"] = table[:, first_column : first_column + self.width]
+            views[f"{name}.biases{suffix}"] = table[:, bias_column]
         return views
 
+    def _parameters(self) -> dict[str, np.ndarray]:
+        return self._views(0, 2 * self._padded_width)
+
     def _squared_steps(self) -> dict[str, np.ndarray]:
-        """Views of AdaGrad's sums of squared gradients, of vectors and biases."""
-        views: dict[str, np.ndarray] = {}
-        for name, table in self._tables.items():
-            views[f"{name}.vectors.squares"] = table[:, self._padded_width : self._padded_width + self.width]
-            views[f"{name}.biases.squares"] = table[:, 2 * self._padded_width + 1]
-        return views
+        """AdaGrad's sums of squared gradients."""
+        return self._views(self._padded_width, 2 * self._padded_width + 1, ".squares")
 
     # -- training
 

@@ -139,7 +139,11 @@ class Word2VecModel:
     ) -> None:
         self.vocabulary, self.width, self.window = vocabulary, width, window
         self.architecture, self.output, self.negatives = architecture, output, negatives
-        self._validate()
+        for name, choices in CHOICES.items():
+            require_choice(name, getattr(self, name), choices)
+        for name in ("width", "window", "negatives"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}", hint=f"choose a {name} of 1 or more")
         self.sample, self.power, self.subwords = sample, power, subwords
         self.allowed = np.ones(vocabulary, bool)
         self.allowed[list(never)] = False
@@ -150,13 +154,6 @@ class Word2VecModel:
         self._inputs = aligned_table(rows, width)
         self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
         self.prepass(np.zeros(vocabulary, np.int64))
-
-    def _validate(self) -> None:
-        for name, choices in CHOICES.items():
-            require_choice(name, getattr(self, name), choices)
-        for name in ("width", "window", "negatives"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}", hint=f"choose a {name} of 1 or more")
 
     # -- training
 
