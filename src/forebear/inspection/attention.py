@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.run import Run
 
-
 Kind = Literal["self", "masked", "cross"]
 ATTENTION_NAMES: dict[Kind, str] = {
     "self": "self-attention",
@@ -31,11 +30,11 @@ ATTENTION_NAMES: dict[Kind, str] = {
 class AttentionMap:
     """Attention weights of all layers and heads for one input.
 
-    weights       (layers, heads, n, m) from each of n query tokens to each of m key tokens; each row sums to 1
-    rows          the n query tokens
-    columns       the m key tokens: the same ones, unless the kind is "cross"
-    kind          "self" (bidirectional), "masked" (causal) or "cross" (decoder to encoder)
-    word_borders  indices of tokens at which the second text starts
+    weights      (layers, heads, n, m) from each of n query tokens to each of m key tokens; each row sums to 1
+    rows         the n query tokens
+    columns      the m key tokens: the same ones, unless the kind is "cross"
+    kind         "self" (bidirectional), "masked" (causal) or "cross" (decoder to encoder)
+    text_starts  indices of tokens at which the second text starts
     """
 
     weights: np.ndarray
@@ -325,7 +324,6 @@ def attention_rollouts(attention_map: AttentionMap) -> Iterator[np.ndarray]:
 
 
 # --- Encoder–decoder models ---
-
 
 ATTENTION_KINDS = ("cross", "source", "target")  # in this order
 

@@ -339,7 +339,6 @@ def _legend(
 
 # --- HTML page ---
 
-
 ROWS = 20  # rows of the table shown without scripts
 WEIGHT_LEVELS = 65535  # quantization levels of a weight: two bytes
 

@@ -113,23 +113,12 @@ class Attribution:
         return f"{method}: {change}; {sums}, and miss {self.gap or 0:+.2g}."
 
     def to_dict(self) -> dict[str, Any]:
-        def round_value(value: float | None) -> float | None:
-            return None if value is None else round(value, 6)
-
-        return {
-            "texts": list(self.texts),
-            "target": self.target,
-            "said": self.said,
-            "probability": round_value(self.probability),
-            "method": self.method,
-            "score": round_value(self.score),
-            "baseline": round_value(self.baseline),
-            "hidden": self.hidden,
-            "gap": round_value(self.gap),
-            "steps": self.steps,
-            "words": [word.to_dict() for word in self.words],
-            "elsewhere": round_value(self.elsewhere),
-        } | ({"features": [feature.to_dict() for feature in self.features]} if self.features else {})
+        names = ("target", "said", "probability", "method", "score", "baseline", "hidden", "gap", "steps")
+        data: dict[str, Any] = {"texts": list(self.texts)} | {name: getattr(self, name) for name in names}
+        data |= {"words": [word.to_dict() for word in self.words], "elsewhere": self.elsewhere}
+        figures = ("probability", "score", "baseline", "gap", "elsewhere")
+        data |= {name: round(data[name], 6) for name in figures if data[name] is not None}
+        return data | ({"features": [feature.to_dict() for feature in self.features]} if self.features else {})
 
 
 def attribute(
@@ -241,7 +230,6 @@ def _words(trace: TokenTrace, values: np.ndarray) -> tuple[WordAttribution, ...]
 
 
 # --- HTML page: words colored by attribution ---
-
 
 MAX_TABLE_WORDS = 30  # words in the table
 MIN_COLORED_SHARE = 0.02  # share of the strongest word; weaker words are not colored

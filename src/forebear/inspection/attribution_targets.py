@@ -35,7 +35,6 @@ AttributionMethod = Literal["integrated", "gradients"]
 
 # --- Alignment of tokens with words ---
 
-
 APOSTROPHE_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)+")  # "didn't" is one word in any tokenization
 
 

@@ -197,7 +197,6 @@ def _draw_labels(
 
 # --- Word senses: occurrences in a plane, colored by cluster, with a concordance ---
 
-
 MARKS = ("o", "^", "s", "D", "v", "P", "X", "*")  # markers of gold senses
 LINES = 18  # sentences in the concordance
 GAP, FEWEST = 1.6, 14  # line spacing between clusters, and minimum number of lines
@@ -269,15 +268,15 @@ def _plane(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: boo
 
 def _dots(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: bool) -> None:
     """A dot for each occurrence: colors are clusters, markers are gold senses."""
+    points, (first, second) = result.plane
     for sense in analysis.labels or ("",):
         is_shown = np.array([not analysis.labels or occurrence.sense == sense for occurrence in result.occurrences])
         marker = MARKS[analysis.labels.index(sense) % len(MARKS)] if analysis.labels else "o"
         colors = [cluster_color(cluster) for cluster in result.clustering.labels[is_shown]]
         style: Any = {"s": 30 if large else 12, "lw": 0.4, "edgecolors": "white", "alpha": 0.85, "zorder": 3}
-        axes.scatter(*result.points[is_shown].T, c=colors, marker=marker, label=sense, **style)
+        axes.scatter(*points[is_shown].T, c=colors, marker=marker, label=sense, **style)
     axes.margins(0.08)
     axes.set_aspect("equal", adjustable="datalim")
-    first, second = result.explained_variance
     axes.set_xlabel(f"{first:.0%} of the variance" if large else f"{first:.0%}", fontsize=8 if large else 7)
     axes.set_ylabel(f"{second:.0%}", fontsize=8 if large else 7)
     axes.tick_params(length=0, labelsize=6, labelcolor=SOFT)
@@ -295,11 +294,12 @@ def _spellings(axes: Axes, result: RunSenses) -> None:
         span = 1.0
         dots = [(0, 0.0, f"{len(result.occurrences):,} occurrences,\none vector")]
     else:
-        span = float(np.abs(result.points).max())
+        points, _ = result.plane
+        span = float(np.abs(points).max())
         surfaces = [occurrence.surface for occurrence in result.occurrences]
         firsts = {surface: surfaces.index(surface) for surface in surfaces}
         dots = [
-            (first, float(result.points[first, 0]), f"{surfaces.count(surface):,} × {surface}")
+            (first, float(points[first, 0]), f"{surfaces.count(surface):,} × {surface}")
             for surface, first in firsts.items()
         ]
     axes.set_xlim(-2 * span, 2 * span)
@@ -351,7 +351,6 @@ def _annotate_beside(axes: Axes, word: Text, text: str, points: float, color: st
 
 
 # --- HTML pages without scripts: neighbor tables, and planes of labeled dots ---
-
 
 WIDE, HIGH, EDGE = 1000, 680, 40  # size and margin of a plane in SVG units
 PLANE = np.array((WIDE - 2 * EDGE, HIGH - 2 * EDGE))
@@ -502,7 +501,6 @@ def _width(text: str) -> float:
 
 # --- HTML page of word senses: planes of occurrences, and all sentences by cluster ---
 
-
 OPEN = 12  # sentences shown per cluster; the rest is collapsed
 TOOLTIP_COLUMNS = 26  # columns of context in a dot's label
 
@@ -526,7 +524,7 @@ def _senses_plane(analysis: SenseAnalysis, result: RunSenses) -> str:
         return f'{summary}<p class="about">{escape(result.conclusion)}</p>'
     labeled, dots = {group.members[0] for group in result.groups}, []
     for number, (occurrence, position) in enumerate(
-        zip(result.occurrences, _scale_to_plane(result.points), strict=True)
+        zip(result.occurrences, _scale_to_plane(result.plane[0]), strict=True)
     ):
         cluster = int(result.clustering.labels[number])
         sense = "" if occurrence.sense is None else f" ({occurrence.sense})"

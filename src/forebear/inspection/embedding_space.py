@@ -175,7 +175,6 @@ def _neighbor_frequency_correlation(lexicon: Lexicon, counts: np.ndarray) -> flo
 
 # --- Projection to two principal components ---
 
-
 TOP = 100  # default number of words
 LEAST, MOST = 3, 5000  # minimum and maximum number of points
 

@@ -97,20 +97,15 @@ class GradientReach:
         return f"explodes: {rate}" if log_change > math.log(EXPLODED) else f"survives: {rate}"
 
     def to_dict(self) -> dict[str, Any]:
-        factor, sizes = self.factor, zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
-        return {
-            "run": self.name,
-            "verdict": self.conclusion,
-            "places": self.num_positions,
-            "factor_per_token": None if factor is None else float(f"{factor:.6g}"),
-            "left": float(f"{self.remaining_fraction:.4g}"),
-            "reaches": self.farthest,
-            "limit": self.limit,
-            "by_distance": [
-                {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{relative:.6g}")}
-                for distance, (size, relative) in enumerate(sizes)
-            ],
-        }
+        sizes = zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
+        by_distance = [
+            {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{relative:.6g}")}
+            for distance, (size, relative) in enumerate(sizes)
+        ]
+        data: dict[str, Any] = {"run": self.name, "verdict": self.conclusion, "places": self.num_positions}
+        data |= {"factor_per_token": None if self.factor is None else float(f"{self.factor:.6g}")}
+        data |= {"left": float(f"{self.remaining_fraction:.4g}"), "reaches": self.farthest, "limit": self.limit}
+        return data | {"by_distance": by_distance}
 
 
 def gradient_reach(
@@ -217,7 +212,6 @@ def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: i
 
 
 # --- Figure: a line per run, logarithmic axis ---
-
 
 HIGH, LETTERS = 300, 11  # points: approximate height of the lines and of a label
 MIN_DRAWN = 1e-12  # smaller values are not drawn

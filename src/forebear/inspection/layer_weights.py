@@ -81,7 +81,6 @@ def layer_names(mix: LayerWeights) -> list[str]:
 
 # --- Figure: a panel per mix, a bar per layer, on a common scale ---
 
-
 MAX_COLUMNS = 4  # panels per row
 
 

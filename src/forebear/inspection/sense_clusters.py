@@ -1,4 +1,10 @@
-"""Clusters of vectors by Ward's method, compared with random clouds, and their agreement with gold labels."""
+"""Clusters of vectors by Ward's method, compared with random clouds, and their agreement with gold labels.
+
+Any cloud of vectors can be cut in two, so clusters are compared with those of random clouds that have none: samples
+of one normal distribution with the same mean and covariance, cut in the same way (as in Liu et al. 2008). The quality
+of clusters is their silhouette (Rousseeuw 1987). In the directions in which clusters differ it must exceed the 95%
+quantile of the random clouds; in all directions, where noise hides the gap between few vectors, their mean.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +16,6 @@ import numpy as np
 
 from forebear.errors import InputError
 from forebear.numerics import unit_rows
-
-# --- Clustering of vectors by Ward's method, compared with a baseline without clusters ---
-#
-# Any cloud of vectors can be cut in two, so clusters are compared with those of random clouds that have none: samples
-# of one normal distribution with the same mean and covariance, cut in the same way (as in Liu et al. 2008). The quality
-# of clusters is their silhouette (Rousseeuw 1987). In the directions in which clusters differ it must exceed the 95%
-# quantile of the random clouds; in all directions, where noise hides the gap between few vectors, their mean.
 
 NUM_RANDOM_CLOUDS = 40
 BASELINE_QUANTILE = 0.95  # quantile of the random clouds

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 # --- Vectors of occurrences: contextual, or from a word table ---
 
-
 SENTENCES_PER_BATCH = 32  # sentences per batch: one-hot vectors of all their words take much memory
 
 
@@ -50,15 +50,15 @@ class OccurrenceVectors:
     """name         run and layers of the vectors
     occurrences  occurrences that have a vector
     vectors      (n, D), unit length
-    static       whether vectors do not depend on the context
+    is_static    whether vectors do not depend on the context
     """
 
     name: str
     occurrences: tuple[Occurrence, ...]
     vectors: np.ndarray
-    is_static: bool = False
+    is_static: bool
 
-    @property
+    @cached_property
     def is_by_spelling(self) -> bool:
         """Whether the vector depends on the spelling of the word only."""
         firsts: dict[str, np.ndarray] = {}
@@ -173,27 +173,29 @@ class SenseCluster:
 
 
 @dataclass(frozen=True, eq=False)
-class RunSenses:
-    """Clusters of one run.
+class RunSenses(OccurrenceVectors):
+    """Vectors of one run and their clusters.
 
-    points              (n, 2) principal components of the vectors
-    explained_variance  share of variance per component
-    static              whether vectors do not depend on the context
-    spelling_agreement  whether vectors depend on the spelling only
-    similarity          mean cosine of any two occurrences
-    agreement           with gold senses: of these clusters, and of as many clusters as there are senses
+    agreement  with gold senses: of these clusters, and of as many clusters as there are senses
     """
 
-    name: str
-    occurrences: tuple[Occurrence, ...]
     clustering: Clustering
-    groups: tuple[SenseCluster, ...]
-    points: np.ndarray
-    explained_variance: tuple[float, float]
-    is_static: bool
-    is_by_spelling: bool
-    similarity: float
     agreement: tuple[ClusterAgreement, ClusterAgreement] | None
+
+    @cached_property
+    def groups(self) -> list[SenseCluster]:
+        numbers = range(self.clustering.num_clusters)
+        return [SenseCluster.from_vectors(self.vectors, self.clustering.labels == number) for number in numbers]
+
+    @cached_property
+    def similarity(self) -> float:
+        """Mean cosine of any two occurrences."""
+        return mean_cosine(self.vectors)
+
+    @cached_property
+    def plane(self) -> tuple[np.ndarray, tuple[float, float]]:
+        """(n, 2) principal components of the vectors, and the share of variance of each."""
+        return pca_plane(self.vectors)
 
     @property
     def conclusion(self) -> str:
@@ -249,8 +251,9 @@ class RunSenses:
         if self.agreement is not None:
             agreement, gold_agreement = self.agreement
             data |= {"agreement": agreement.to_dict(), "agreement_in_as_many_groups": gold_agreement.to_dict()}
-        data["explained_variance"] = [round(ratio, 4) for ratio in self.explained_variance]
-        figures = zip(*self.points.T.tolist(), self.clustering.silhouettes.tolist(), strict=True)
+        points, explained_variance = self.plane
+        data["explained_variance"] = [round(ratio, 4) for ratio in explained_variance]
+        figures = zip(*points.T.tolist(), self.clustering.silhouettes.tolist(), strict=True)
         occurrences = [
             occurrence.to_dict() | {"x": round(x, 4), "y": round(y, 4), "silhouette": round(own_silhouette, 4)}
             for occurrence, (x, y, own_silhouette) in zip(self.occurrences, figures, strict=True)
@@ -364,10 +367,7 @@ def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, group
     if len(occurrences) < MIN_OCCURRENCES:
         message = f"{word!r} stands in {len(occurrences)} places: too few to be grouped"
         raise InputError(message, hint=f"give text in which it stands at least {MIN_OCCURRENCES} times")
-    is_by_spelling = occurrence_vectors.is_by_spelling
-    clustering = cluster_vectors(vectors, 1 if groups is None and is_by_spelling else groups)
-    members = [clustering.labels == number for number in range(clustering.num_clusters)]
-    points, explained_variance = pca_plane(vectors)
+    clustering = cluster_vectors(vectors, 1 if groups is None and occurrence_vectors.is_by_spelling else groups)
     senses, agreement = [occurrence.sense for occurrence in occurrences if occurrence.sense is not None], None
     if len(senses) == len(vectors):
         tree = ward_tree(cosine_distances(vectors))
@@ -376,18 +376,7 @@ def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, group
             ClusterAgreement.from_clusters(clustering.labels, senses),
             ClusterAgreement.from_clusters(as_many, senses),
         )
-    return RunSenses(
-        name=occurrence_vectors.name,
-        occurrences=occurrences,
-        clustering=clustering,
-        groups=tuple(SenseCluster.from_vectors(vectors, is_member) for is_member in members),
-        points=points,
-        explained_variance=explained_variance,
-        is_static=occurrence_vectors.is_static,
-        is_by_spelling=is_by_spelling,
-        similarity=mean_cosine(vectors),
-        agreement=agreement,
-    )
+    return RunSenses(occurrence_vectors.name, occurrences, vectors, occurrence_vectors.is_static, clustering, agreement)
 
 
 def mean_cosine(vectors: np.ndarray) -> float:
