@@ -367,8 +367,8 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     maps = [AttentionMap(weights["cross"], written, sources, "cross", ATTENTION_NAMES["cross"])]
     if "read" in weights:
         seen = labels(tokenizers.target, decoder_inputs)
-        name = f"{ATTENTION_NAMES['self']} of the source"
-        maps.append(AttentionMap(weights["read"], sources, sources, "self", name))
-        name = f"{ATTENTION_NAMES['masked']} of the translation"
-        maps.append(AttentionMap(weights["written"], seen, seen, "masked", name))
+        maps += [
+            AttentionMap(weights["read"], sources, sources, "self", f"{ATTENTION_NAMES['self']} of the source"),
+            AttentionMap(weights["written"], seen, seen, "masked", f"{ATTENTION_NAMES['masked']} of the translation"),
+        ]
     return maps

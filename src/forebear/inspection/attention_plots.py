@@ -174,7 +174,12 @@ def _plot_single(view: AttentionView, panel: AttentionPanel, title: str) -> Figu
     axes.set_xlabel(view.axis_labels[1], color=SOFT)
     axes.xaxis.set_label_position("top")
     if max(rows, columns) <= MAX_NUMBERED_TOKENS:
-        _draw_numbers(axes, view, panel, size)
+        half = panel.weights.max() * 0.55
+        for row, column in zip(*np.nonzero(view.attention_map.visible_mask), strict=True):
+            weight = float(panel.weights[row, column])
+            color = "white" if weight > half else INK
+            label = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1"
+            axes.text(column, row, label, ha="center", va="center", fontsize=size * 0.85, color=color)
     figure.suptitle(f"{title}\n{view.attention_map.name}, {panel.title}", fontsize=11)
     _legend(figure, view, image, axes)
     return figure
@@ -314,15 +319,6 @@ def _stacks(name: str) -> bool:
     return len(name) <= 4 and bool(is_han(code_points(name)).all())
 
 
-def _draw_numbers(axes: Axes, view: AttentionView, panel: AttentionPanel, size: float) -> None:
-    half = panel.weights.max() * 0.55
-    for row, column in zip(*np.nonzero(view.attention_map.visible_mask), strict=True):
-        weight = float(panel.weights[row, column])
-        color = "white" if weight > half else INK
-        label = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1"
-        axes.text(column, row, label, ha="center", va="center", fontsize=size * 0.85, color=color)
-
-
 def _legend(
     figure: Figure, view: AttentionView, image: AxesImage, axes: Axes | list[Axes], notes: Sequence[str] = ()
 ) -> None:
@@ -355,16 +351,10 @@ def attention_page(views: Sequence[tuple[AttentionView, int | None]], title: str
 def _section(number: int, view: AttentionView, top: int | None) -> str:
     """The part that works without scripts; the script fills the rest."""
     attention_map = view.attention_map
-    rows = (
-        (
-            str(edge.panel.layer),
-            str(edge.panel.head),
-            escape(attention_map.rows[edge.row]),
-            escape(attention_map.columns[edge.column]),
-            f"{edge.weight:.3f}",
-        )
-        for edge in view.strongest_edges(min(top or ROWS, ROWS))
-    )
+    rows = []
+    for edge in view.strongest_edges(min(top or ROWS, ROWS)):
+        tokens = escape(attention_map.rows[edge.row]), escape(attention_map.columns[edge.column])
+        rows.append((str(edge.panel.layer), str(edge.panel.head), *tokens, f"{edge.weight:.3f}"))
     sees = {
         "self": "every token looks at all",
         "masked": "every token looks at itself and at those before it",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExample, QuestionExample, TaggedExample
+from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExample, QuestionExample
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.inspection.attribution_targets import (
@@ -185,15 +185,11 @@ def _example(run: Run, text: str | Sequence[str]) -> Example:
 
 def _part_names(example: Example) -> tuple[str, ...]:
     """Roles of the texts of an example."""
-    match example:
-        case LabeledExample():
-            return ("text",) if len(example.texts) == 1 else ("first", "second")
-        case TaggedExample():
-            return ("text",)
-        case QuestionExample():
-            return ("question", "passage")
-        case ChoiceExample():
-            return ("text", *(f"choice {number}" for number in range(1, len(example.choices) + 1)))
+    if isinstance(example, QuestionExample):
+        return ("question", "passage")
+    if isinstance(example, ChoiceExample):
+        return ("text", *(f"choice {number}" for number in range(1, len(example.choices) + 1)))
+    return ("first", "second") if isinstance(example, LabeledExample) and len(example.texts) == 2 else ("text",)
 
 
 def _explain_target(

@@ -372,32 +372,23 @@ class PlotPoint:
 
 
 def neighbors_page(answers: Sequence[WordNeighbors], title: str) -> str:
-    about = "How near each word is (cosine), and how often it was seen."
-    return _words_page(title, about, "".join(map(_neighbors_section, answers)))
-
-
-def _neighbors_section(answer: WordNeighbors) -> str:
-    rows = (
-        (
-            escape(neighbor.word),
-            f'<span class="bar {"for" if neighbor.cosine >= 0 else "against"}" '
-            f'style="width:{abs(neighbor.cosine):.1%}"></span>',
-            f"{neighbor.cosine:.3f}",
-            _count_text(neighbor.count),
-        )
-        for neighbor in answer.nearest
-    )
-    note = f'<p class="about">{escape(answer.note)}</p>' if answer.note else ""
-    table = html_table(("word", "", "#cosine", "#seen"), rows, "near")
-    return f"<section><h2>{escape(answer.text)}</h2>{note}{table}</section>"
+    body = ""
+    for answer in answers:
+        rows = []
+        for neighbor in answer.nearest:
+            direction = "for" if neighbor.cosine >= 0 else "against"
+            bar = f'<span class="bar {direction}" style="width:{abs(neighbor.cosine):.1%}"></span>'
+            rows.append((escape(neighbor.word), bar, f"{neighbor.cosine:.3f}", _count_text(neighbor.count)))
+        note = f'<p class="about">{escape(answer.note)}</p>' if answer.note else ""
+        table = html_table(("word", "", "#cosine", "#seen"), rows, "near")
+        body += f"<section><h2>{escape(answer.text)}</h2>{note}{table}</section>"
+    return _words_page(title, "How near each word is (cosine), and how often it was seen.", body)
 
 
 def projection_page(projection: WordProjection, title: str) -> str:
     columns = projection.words, projection.points.tolist(), projection.counts
-    rows = (
-        (escape(word), f"{x:+.4f}", f"{y:+.4f}", _count_text(count))
-        for word, (x, y), count in zip(*columns, strict=True)
-    )
+    words = zip(*columns, strict=True)
+    rows = ((escape(word), f"{x:+.4f}", f"{y:+.4f}", _count_text(count)) for word, (x, y), count in words)
     table = html_table(("word", "#first", "#second", "#seen"), rows)
     positions = _scale_to_plane(projection.points)
     dots = [
@@ -440,16 +431,11 @@ def norms_page(norms: VectorNorms, title: str) -> str:
         f"the median. Spearman's correlation of both: {norms.correlations[0]}; of a word's frequency and its "
         f"neighbours': {norms.correlations[1]}."
     )
-    rows = (
-        (
-            f"{band.min_count:,} to {band.max_count:,}",
-            f"{band.words:,}",
-            f"{band.median:.3f}",
-            f"{band.shortest:.3f} to {band.longest:.3f}",
-            "" if band.cosine is None else f"{band.cosine:.3f}",
-        )
-        for band in norms.bands
-    )
+    rows = []
+    for band in norms.bands:
+        counts, quantiles = f"{band.min_count:,} to {band.max_count:,}", f"{band.shortest:.3f} to {band.longest:.3f}"
+        cosine = "" if band.cosine is None else f"{band.cosine:.3f}"
+        rows.append((counts, f"{band.words:,}", f"{band.median:.3f}", quantiles, cosine))
     table = html_table(("#times seen", "#words", "#median length", "#eight of ten", "#mean cosine of two"), rows)
     bands = f"<details open><summary>Bands</summary>{table}</details>"
     return _words_page(title, about, _svg_plane(dots, level) + bands)
@@ -523,9 +509,8 @@ def _senses_plane(analysis: SenseAnalysis, result: RunSenses) -> str:
     if result.is_by_spelling:
         return f'{summary}<p class="about">{escape(result.conclusion)}</p>'
     labeled, dots = {group.members[0] for group in result.groups}, []
-    for number, (occurrence, position) in enumerate(
-        zip(result.occurrences, _scale_to_plane(result.plane[0]), strict=True)
-    ):
+    positions = _scale_to_plane(result.plane[0])
+    for number, (occurrence, position) in enumerate(zip(result.occurrences, positions, strict=True)):
         cluster = int(result.clustering.labels[number])
         sense = "" if occurrence.sense is None else f" ({occurrence.sense})"
         tooltip = f"group {cluster + 1}{sense}: {' '.join(occurrence.sentence.split())}"
@@ -537,9 +522,8 @@ def _senses_plane(analysis: SenseAnalysis, result: RunSenses) -> str:
 
 def _cluster_section(analysis: SenseAnalysis, number: int) -> str:
     group, tint = analysis.result.groups[number], cluster_color(number)
-    summary = (
-        f"{len(group.members):,} occurrences{analysis.label_counts(group.members)}; mean cosine {group.cohesion:.3f}"
-    )
+    summary = f"{len(group.members):,} occurrences{analysis.label_counts(group.members)}"
+    summary += f"; mean cosine {group.cohesion:.3f}"
     lines = [_sentence(analysis.result.occurrences[member]) for member in group.members]
     first, rest = (f'<ul class="sense">{"".join(part)}</ul>' for part in (lines[:OPEN], lines[OPEN:]))
     details = f"<details><summary>{len(lines) - OPEN:,} more</summary>{rest}</details>"

@@ -243,15 +243,11 @@ def project_lexicon(lexicon: Lexicon, words: Sequence[str], top: int, near: int)
     notes = lexicon_notes(matches)
     if lexicon.is_onehot:
         notes += (f"where a word lies here means nothing; {ONEHOT_NOTE}",)
-    return WordProjection(
-        tuple(match.text for match in matches),
-        points,
-        explained_variance,
-        tuple(int(counts[list(match.rows)].min()) if counts is not None and match.rows else None for match in matches),
-        groups,
-        query_words,
-        notes,
-    )
+    match_counts = [
+        int(counts[list(match.rows)].min()) if counts is not None and match.rows else None for match in matches
+    ]
+    texts = tuple(match.text for match in matches)
+    return WordProjection(texts, points, explained_variance, tuple(match_counts), groups, query_words, notes)
 
 
 def pca_plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
