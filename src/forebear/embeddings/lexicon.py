@@ -140,10 +140,7 @@ class LexiconMatch:
 
 @dataclass(frozen=True)
 class NeighborWord:
-    """A word, its cosine with the query, and its count if known.
-
-    For 3CosMul analogies, `cosine` is the 3CosMul score, which may exceed 1.
-    """
+    """A word, its cosine with the query (or its 3CosMul score, which may exceed 1), and its count if known."""
 
     word: str
     cosine: float
@@ -214,8 +211,7 @@ class Lexicon:
         return {_normalize_spelling(word): row for row, word in reversed(list(enumerate(self.table.words)))}
 
     def row_of(self, text: str) -> int | None:
-        """The row of a word as written, lowercased, or with other capitals; words of a phrase may be joined by spaces
-        or by _, as other programs write them."""
+        """The row of a word as written, lowercased, or with other capitals; phrases are joined by spaces or by _."""
         row = self.table.row_of(text)
         if row is not None or not (normalized := _normalize_spelling(text)):
             return row

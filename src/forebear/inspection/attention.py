@@ -100,9 +100,7 @@ def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     with torch.inference_mode():
         inputs = [torch.from_numpy(array.astype(np.int64)).to(run.model.device) for array in (tokens, segments)]
         layer_maps = encoder.attention_maps(inputs[0], [len(tokens)], inputs[1] if has_segments else None)
-        weights = np.empty((len(layer_maps), *layer_maps[0][0].shape), np.float32)
-        for number, (layer,) in enumerate(layer_maps):
-            weights[number] = layer.float().cpu().numpy()
+        weights = np.stack([layer.float().cpu().numpy() for (layer,) in layer_maps])
     if not np.isfinite(weights).all():
         raise non_finite_error()
     names = token_labels(run.tokenizer, tokens.tolist())
@@ -311,8 +309,7 @@ def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> 
 def attention_rollouts(attention_map: AttentionMap) -> Iterator[np.ndarray]:
     """(n, n) attention rollout after each layer (Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers).
 
-    Half of a layer's output is the residual input, the other half is mixed by the mean of its heads; layers are
-    multiplied.
+    A layer is half its residual input and half the mean of its heads; layers are multiplied.
     """
     if attention_map.kind == "cross":
         raise InputError("attention to a source is not rolled out", hint="roll out self-attention")
@@ -331,8 +328,7 @@ ATTENTION_KINDS = ("cross", "source", "target")  # in this order
 def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[AttentionMap]:
     """Three maps: cross-attention, encoder self-attention, decoder self-attention; only the first for recurrent models.
 
-    The translation is the second text, or the run's best one. Row i of the first map belongs to the token to be
-    generated.
+    The translation is the second text, or the run's best one; rows of the first map are the tokens to be generated.
     """
     import torch
 

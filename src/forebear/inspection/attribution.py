@@ -33,10 +33,7 @@ BASELINE_ROLES = ("mask", "unknown", "end")  # baseline token: the first of thes
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """A word (characters start … end of text `text_index`) and its attribution.
-
-    `is_visible` is False if the word was truncated and has no effect.
-    """
+    """A word (characters start … end of text `text_index`) and its attribution; not visible if it was truncated."""
 
     text: str
     text_index: int

@@ -267,10 +267,7 @@ def pca_plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
 
 
 def _find_with_neighbors(lexicon: Lexicon, words: Sequence[str], near: int) -> list[tuple[LexiconMatch, int, bool]]:
-    """Words and their neighbors without duplicates, each with the index of its query word and whether it is one.
-
-    A neighbor of several words belongs to the first.
-    """
+    """Words and neighbors without duplicates, each with the index of its first query word and whether it is one."""
     matches = lexicon.find_all(list(dict.fromkeys(words)))
     members = {match.text: (match, number, True) for number, match in enumerate(matches)}
     for number, answer in enumerate(lexicon.neighbors(list(members), near) if near else ()):

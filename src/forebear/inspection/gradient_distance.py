@@ -169,14 +169,9 @@ def _windows(rows: Sequence[np.ndarray], max_distance: int, max_size: int) -> li
     if not rows:
         return []
     size = min(max_size, int(np.median([len(row) for row in rows])))
-    rows = [row for row in rows if len(row) >= size]
-    ends = np.cumsum([len(row) - size + 1 for row in rows])  # cumulative number of window starts
-    windows = []
-    for position in np.unique(np.linspace(0, ends[-1] - 1, NUM_POSITIONS).round().astype(int)).tolist():
-        number = int(np.searchsorted(ends, position, side="right"))
-        start = position - (int(ends[number - 1]) if number else 0)
-        windows.append(rows[number][start : start + size])
-    return windows
+    starts = [(row, start) for row in rows for start in range(len(row) - size + 1)]
+    numbers = np.unique(np.linspace(0, len(starts) - 1, NUM_POSITIONS).round().astype(int)).tolist()
+    return [row[start : start + size] for row, start in (starts[number] for number in numbers)]
 
 
 def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: int, device: Any = None) -> np.ndarray:

@@ -61,11 +61,7 @@ def integrated_gradients(
     hidden: int | None,
     method: AttributionMethod,
 ) -> TokenAttribution:
-    """Attribution for one example: `inside` (T,) marks text tokens, `hidden` is the id that replaces them in the
-    baseline.
-
-    Without such an id, the baseline is zero vectors.
-    """
+    """Attribution for one example; the baseline replaces its text tokens, `inside` (T,), by `hidden` or zeros."""
     path = _IntegrationPath(model.eval(), inputs, target, inside, hidden)
     if method == "gradients":
         score, slopes = path.slopes(path.real[None])
@@ -75,8 +71,7 @@ def integrated_gradients(
     steps = STEPS
     while True:
         nodes, weights = np.polynomial.legendre.leggauss(steps)
-        shares, weights = (nodes + 1) / 2, weights / 2
-        slope = path.mean_slope(gain, shares, weights)
+        slope = path.mean_slope(gain, (nodes + 1) / 2, weights / 2)
         attribution = TokenAttribution(_products(slope, gain), float(high), float(low), steps)
         if attribution.is_complete or steps >= MAX_STEPS:
             return attribution

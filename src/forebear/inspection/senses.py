@@ -88,9 +88,7 @@ def contextual_vectors(run: Run, sample: OccurrenceSample, layers: LayerChoice |
 
 
 def static_vectors(run: Run, sample: OccurrenceSample) -> OccurrenceVectors:
-    """Rows of the network's token embedding, or its layer 0 where there is no table; layer 0 of a Transformer includes
-    positions.
-    """
+    """Rows of the network's token embedding; without such a table its layer 0, to which positions may be added."""
     table = dict(run.model.named_parameters()).get(TOKEN_TABLE_TENSOR)
     if table is None:
         embedding = run.model.encoder.embedding
