@@ -207,7 +207,7 @@ def _explain_target(
     attribution = integrated_gradients(run.network, inputs, target, trace.text_mask, baseline_id, method)
     values, elsewhere = trace.sum_by_word(attribution.values)
     fields |= {"method": method, "score": attribution.score, "baseline": attribution.baseline}
-    fields |= {"gap": attribution.completeness_gap, "steps": attribution.steps}
+    fields |= {"gap": attribution.gap, "steps": attribution.steps}
     fields |= {"elsewhere": elsewhere, "words": _words(trace, values)}
     if attribution.baseline is not None:
         fields["hidden"] = "zeros" if baseline_id is None else run.tokenizer.id_to_token(baseline_id)
