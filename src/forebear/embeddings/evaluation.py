@@ -446,10 +446,9 @@ def neighbor_eval(table: WordVectors, tokenizer: Tokenizer, subset: Subset, *, s
     step = max(1, BLOCK_NUMBERS // table.matrix.shape[1])
     correct = 0.0
     for start in range(0, len(first), step):
-        word_vectors, neighbor_vectors, random_vectors = (
-            unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows)
-        )
-        near, far = (np.einsum("ij,ij->i", word_vectors, others) for others in (neighbor_vectors, random_vectors))
+        block = (unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows))
+        word_vectors, *other_vectors = block
+        near, far = (np.einsum("ij,ij->i", word_vectors, others) for others in other_vectors)
         correct += float(np.count_nonzero(near > far)) + 0.5 * float(np.count_nonzero(near == far))
     first_tokens, _ = subset.token_slice(0, min(subset.num_tokens, BLOCK_NUMBERS))
     return NeighborEval(

@@ -119,14 +119,9 @@ class GloveModel:
         total_weight, predicted, log_counts, predicted_squared, products, log_counts_squared = moments
         if not total_weight:
             return 0.0, len(entries[0])
-        variance, covariance, log_variance = (
-            total - left * right / total_weight
-            for total, left, right in (
-                (predicted_squared, predicted, predicted),
-                (products, predicted, log_counts),
-                (log_counts_squared, log_counts, log_counts),
-            )
-        )
+        variance = predicted_squared - predicted**2 / total_weight
+        covariance = products - predicted * log_counts / total_weight
+        log_variance = log_counts_squared - log_counts**2 / total_weight
         slope = max(0.0, covariance / variance) if variance > 0 else 0.0  # a negative correlation predicts nothing
         return max(0.0, 0.5 * (log_variance - slope * covariance)), len(entries[0])
 

@@ -366,10 +366,9 @@ def solve_analogies(
             batch = slice(first, first + ANALOGY_BATCH)
             a, b, c = (cosines[word_indices[batch, position]] for position in range(3))
             scores = cos_mul(a, b, c) if method == "multiply" else b - a + c
-            questions_hit, position = np.nonzero(
-                (questions[batch, :3] >= start) & (questions[batch, :3] < start + block_size)
-            )
-            scores[questions_hit, questions[batch][questions_hit, position] - start] = -np.inf
+            excluded = questions[batch, :3] - start
+            hits, position = np.nonzero((excluded >= 0) & (excluded < block_size))
+            scores[hits, excluded[hits, position]] = -np.inf
             winners = scores.argmax(1)
             largest = scores[np.arange(len(scores)), winners]
             better = largest > best[batch]

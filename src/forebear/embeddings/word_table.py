@@ -124,10 +124,8 @@ class PretrainedVectors(_UntrainedModel):
         expected = {"vectors": (vectors, (num_words, self.width), "f"), "counts": (counts, (num_words,), "i")}
         for name, (array, shape, kind) in expected.items():
             if array is not None and (array.shape != shape or array.dtype.kind != kind):
-                description = f"{array.dtype} {list(array.shape)}"
-                raise ForebearError(
-                    f"{name} of {num_words:,} given words are {description}, and should be {list(shape)}"
-                )
+                actual = f"{array.dtype} {list(array.shape)}, and should be {list(shape)}"
+                raise ForebearError(f"{name} of {num_words:,} given words are {actual}")
         self._vectors, self.counts = np.asarray(vectors, np.float32), counts
         vars(self).pop("matrix", None)
 

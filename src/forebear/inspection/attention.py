@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -288,16 +288,12 @@ def attention_view(
     heads: list[HeadChoice] = ["mean"] if head == "mean" else list(range(1, num_heads + 1))
     if isinstance(head, int):
         heads = [resolve_number(head, num_heads, "head", "heads are")]
-    weights = attention_map.weights
-    panels = tuple(
-        AttentionPanel(
-            number, choice, weights[number - 1].mean(0) if choice == "mean" else weights[number - 1, choice - 1]
-        )
-        for number in layers
-        for choice in heads
-    )
+    panels = []
+    for number, choice in product(layers, heads):
+        weights = attention_map.weights[number - 1]
+        panels.append(AttentionPanel(number, choice, weights.mean(0) if choice == "mean" else weights[choice - 1]))
     across = len(heads) if len(layers) > 1 and len(heads) > 1 else round(len(panels) ** 0.5 + 0.4)
-    return AttentionView(attention_map, panels, across)
+    return AttentionView(attention_map, tuple(panels), across)
 
 
 def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> np.ndarray:

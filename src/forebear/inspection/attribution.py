@@ -104,10 +104,8 @@ class Attribution:
         sums = f"words add {sum(word.attribution for word in self.words):+.4g}{rest}"
         if self.method == "weights":
             return f"Weights of a linear model, from no words to these: {change}; {sums}, exactly."
-        method = (
-            f"Integrated gradients in {self.steps} steps, from the same text with every word hidden ({self.hidden})"
-        )
-        return f"{method}: {change}; {sums}, and miss {self.gap or 0:+.2g}."
+        method = f"Integrated gradients in {self.steps} steps, from the same text with every word hidden"
+        return f"{method} ({self.hidden}): {change}; {sums}, and miss {self.gap or 0:+.2g}."
 
     def to_dict(self) -> dict[str, Any]:
         names = ("target", "said", "probability", "method", "score", "baseline", "hidden", "gap", "steps")

@@ -343,10 +343,9 @@ def _crf_scores(scores: Tensor, allowed_transitions: TagTransitions, learned_sco
     """(S, N, K) emissions → marginal log probabilities of a CRF, up to a constant."""
     import torch
 
-    masked_scores = zip(allowed_transitions, learned_scores, strict=True)
     moves, start, end = (
-        scores.new_tensor(np.where(is_allowed, score_values, FORBIDDEN_SCORE))
-        for is_allowed, score_values in masked_scores
+        scores.new_tensor(np.where(is_allowed, learned, FORBIDDEN_SCORE))
+        for is_allowed, learned in zip(allowed_transitions, learned_scores, strict=True)
     )
     words = scores.unbind(1)
     forwards, backwards = [words[0] + start], [end.expand_as(words[0])]

@@ -390,13 +390,10 @@ def projection_page(projection: WordProjection, title: str) -> str:
     words = zip(*columns, strict=True)
     rows = ((escape(word), f"{x:+.4f}", f"{y:+.4f}", _count_text(count)) for word, (x, y), count in words)
     table = html_table(("word", "#first", "#second", "#seen"), rows)
-    positions = _scale_to_plane(projection.points)
-    dots = [
-        PlotPoint(word, *position, f"{word}{_count_suffix(count)}", cluster_color(group), is_highlighted)
-        for word, position, count, group, is_highlighted in zip(
-            projection.words, positions, projection.counts, projection.groups, projection.highlights, strict=True
-        )
-    ]
+    dots = []
+    for number, (word, position) in enumerate(zip(projection.words, _scale_to_plane(projection.points), strict=True)):
+        tooltip, color = word + _count_suffix(projection.counts[number]), cluster_color(projection.groups[number])
+        dots.append(PlotPoint(word, *position, tooltip, color, projection.highlights[number]))
     about = (
         f"{len(dots):,} words: the directions in which their vectors, of length 1, differ most; to the right "
         f"{projection.explained_variance[0]:.1%} of the variance, upwards {projection.explained_variance[1]:.1%}. "

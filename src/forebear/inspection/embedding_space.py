@@ -77,11 +77,9 @@ class VectorNorms:
     @property
     def correlations(self) -> tuple[str, str]:
         """`spearman` and `neighbors` as text, or the reason why there is none."""
-        count_note = "all words were seen equally often" if is_constant(self.counts) else ""
-        reasons = (
-            count_note or "all lengths are equal",
-            count_note or "no word's neighbours are more frequent than another's",
-        )
+        reasons = ("all lengths are equal", "no word's neighbours are more frequent than another's")
+        if is_constant(self.counts):
+            reasons = ("all words were seen equally often",) * 2
         results = zip((self.spearman, self.neighbors), reasons, strict=True)
         first, second = (f"none: {reason}" if value is None else f"{value:+.3f}" for value, reason in results)
         return first, second
@@ -164,9 +162,8 @@ def _neighbor_frequency_correlation(lexicon: Lexicon, counts: np.ndarray) -> flo
     """Correlation for words sampled evenly from all frequency ranks."""
     order = np.argsort(-counts, kind="stable")
     probe_rows = order[:: max(1, len(order) // NUM_PROBES)][:NUM_PROBES]
-    neighbors = nearest_rows(
-        np.asarray(lexicon.table.matrix[probe_rows]), lexicon.table.matrix, NUM_NEIGHBORS + 1, lexicon.norms
-    )
+    matrix = lexicon.table.matrix
+    neighbors = nearest_rows(np.asarray(matrix[probe_rows]), matrix, NUM_NEIGHBORS + 1, lexicon.norms)
     logs = np.log(np.maximum(counts, 1))
     is_self = neighbors.rows == probe_rows[:, None]
     others = np.where(is_self, 0, logs[neighbors.rows]).sum(1) / np.maximum((~is_self).sum(1), 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Clustering:
     @property
     def best(self) -> ClusterCandidate | None:
         """The number of clusters with the highest silhouette."""
-        return _best(self.candidates) if self.candidates else None
+        return max(self.candidates, key=attrgetter("silhouette"), default=None)
 
 
 def cluster_vectors(vectors: np.ndarray, num_clusters: int | None = None) -> Clustering:
@@ -86,9 +87,8 @@ def cluster_vectors(vectors: np.ndarray, num_clusters: int | None = None) -> Clu
     distances = cosine_distances(vectors)
     num_distinct = int((~np.tril(distances <= SAME_VECTOR_DISTANCE**2, -1).any(1)).sum())  # distances are squared
     if num_clusters is not None and not 1 <= num_clusters <= len(vectors):
-        raise InputError(
-            f"--groups is {num_clusters}", hint=f"give from 1 to {len(vectors):,}, as many as there are vectors"
-        )
+        hint = f"give from 1 to {len(vectors):,}, as many as there are vectors"
+        raise InputError(f"--groups is {num_clusters}", hint=hint)
     max_clusters = min(MAX_CLUSTERS, len(vectors) // 2, num_distinct)
     if num_clusters == 1 or max_clusters < 2:
         return Clustering(np.zeros(len(vectors), np.int64), np.zeros(len(vectors)), num_distinct)
@@ -96,7 +96,7 @@ def cluster_vectors(vectors: np.ndarray, num_clusters: int | None = None) -> Clu
     candidates = _score_candidates(vectors, distances, tree, max_clusters)
     baseline = _random_baseline(vectors, max_clusters)
     if num_clusters is None:
-        best = _best(candidates)
+        best = max(candidates, key=attrgetter("silhouette"))
         is_clustered = best.separation > baseline.separation and best.silhouette > baseline.silhouette
         num_clusters = best.num_clusters if is_clustered else 1
     labels = order_by_size(cut_tree(tree, min(num_clusters, num_distinct)))
@@ -144,9 +144,8 @@ def silhouettes(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
     within = sums[rows, labels] / np.maximum(sizes[labels] - 1, 1)
     between = np.where(members > 0, np.inf, sums / sizes)
     nearest_other = between.min(1)
-    return np.where(
-        sizes[labels] > 1, (nearest_other - within) / np.maximum(np.maximum(within, nearest_other), 1e-12), 0.0
-    )
+    values = (nearest_other - within) / np.maximum(np.maximum(within, nearest_other), 1e-12)
+    return np.where(sizes[labels] > 1, values, 0.0)
 
 
 def project_to_means(vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -169,25 +168,20 @@ def _score_candidates(
     return tuple(candidates)
 
 
-def _best(candidates: Sequence[ClusterCandidate]) -> ClusterCandidate:
-    return max(candidates, key=lambda candidate: candidate.silhouette)
-
-
 def _random_baseline(vectors: np.ndarray, max_clusters: int) -> SilhouetteBaseline:
     """Baseline from random unit vectors of a normal distribution with the same mean and covariance."""
     rows = vectors.astype(np.float64)
     center = rows.mean(0)
     _, lengths, directions = np.linalg.svd(rows - center, full_matrices=False)
     scaled_directions = (lengths / np.sqrt(len(rows) - 1))[:, None] * directions
-    rng, best_candidates = np.random.default_rng(0), []
+    rng, best = np.random.default_rng(0), []
     for _ in range(NUM_RANDOM_CLOUDS):
         cloud = unit_rows(center + rng.normal(size=(len(rows), len(scaled_directions))) @ scaled_directions)
         distances = cosine_distances(cloud)
-        best_candidates.append(_best(_score_candidates(cloud, distances, ward_tree(distances), max_clusters)))
-    return SilhouetteBaseline(
-        float(np.mean([candidate.silhouette for candidate in best_candidates])),
-        float(np.quantile([candidate.separation for candidate in best_candidates], BASELINE_QUANTILE)),
-    )
+        candidates = _score_candidates(cloud, distances, ward_tree(distances), max_clusters)
+        best.append(max(candidates, key=attrgetter("silhouette")))
+    scores, separations = np.array([(candidate.silhouette, candidate.separation) for candidate in best]).T
+    return SilhouetteBaseline(float(scores.mean()), float(np.quantile(separations, BASELINE_QUANTILE)))
 
 
 # --- Agreement of clusters with gold senses: purity and the adjusted Rand index ---

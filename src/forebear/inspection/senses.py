@@ -353,9 +353,8 @@ def analyze_occurrences(
     result, *others = [_cluster_occurrences(item, sample.word, groups) for item in vector_sets]
     for item in (result, *others):
         if groups is not None and item.clustering.num_clusters < groups:
-            notes.append(
-                f"{item.name}: no {groups} groups, as there are {item.clustering.num_distinct} different vectors"
-            )
+            reason = f"there are {item.clustering.num_distinct} different vectors"
+            notes.append(f"{item.name}: no {groups} groups, as {reason}")
     labels = dict.fromkeys(item.sense for item in sample.occurrences if item.sense is not None)
     return SenseAnalysis(sample.word, result, tuple(others), tuple(labels), tuple(notes))
 
@@ -370,10 +369,8 @@ def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, group
     if len(senses) == len(vectors):
         tree = ward_tree(cosine_distances(vectors))
         as_many = order_by_size(cut_tree(tree, min(len(set(senses)), clustering.num_distinct)))
-        agreement = (
-            ClusterAgreement.from_clusters(clustering.labels, senses),
-            ClusterAgreement.from_clusters(as_many, senses),
-        )
+        gold_agreement = ClusterAgreement.from_clusters(as_many, senses)
+        agreement = ClusterAgreement.from_clusters(clustering.labels, senses), gold_agreement
     return RunSenses(occurrence_vectors.name, occurrences, vectors, occurrence_vectors.is_static, clustering, agreement)
 
 
