@@ -219,14 +219,13 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
         axes = figure.subplots()
         ends = [int(np.append(reach.relative > MIN_DRAWN, False).argmin()) for reach in reaches]
         lines = [reach.relative[:end] for reach, end in zip(reaches, ends, strict=True)]
+        shifts = _label_shifts([float(sizes[-1]) for sizes in lines])
         style: Any = {"lw": 2, "marker": "o", "ms": 2.6, "zorder": 3}
-        for number, (sizes, reach, name) in enumerate(zip(lines, reaches, names, strict=True)):
-            axes.plot(sizes, label=f"{name} {reach.conclusion}", color=cluster_color(number), **style)
         text_options: Any = {"textcoords": "offset points", "va": "center"}
-        for number, shift in enumerate(_label_shifts([float(sizes[-1]) for sizes in lines])):
-            label = f" {names[number]}" + (" ends here" if reaches[number].is_cut_off else "")
-            end_point = len(lines[number]) - 1, float(lines[number][-1])
-            axes.annotate(label, end_point, (4, shift), color=cluster_color(number), **text_options)
+        for number, (reach, sizes, name, shift) in enumerate(zip(reaches, lines, names, shifts, strict=True)):
+            color, label = cluster_color(number), f" {name}" + (" ends here" if reach.is_cut_off else "")
+            axes.plot(sizes, label=f"{name} {reach.conclusion}", color=color, **style)
+            axes.annotate(label, (len(sizes) - 1, float(sizes[-1])), (4, shift), color=color, **text_options)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:g}" if share >= 1e-4 else f"{share:.0e}")
         axes.set_xlim(-0.5, max(reach.max_distance for reach in reaches) * 1.02)
