@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 HEAVY = {
     "h5py", "huggingface_hub", "matplotlib", "numba", "numpy", "rjieba", "sacrebleu",
-    "safetensors", "tokenizers", "torch", "transformers", "zstandard",
+    "safetensors", "scipy", "tokenizers", "torch", "transformers", "zstandard",
 }  # fmt: skip
 
 PROGRAM = """
@@ -19,14 +20,14 @@ try:
     status = main(arguments)
 except SystemExit as stop:
     status = stop.code
-print("\\n" + json.dumps([status or 0, sorted({name.partition(".")[0] for name in sys.modules})]))
+print("\\n" + json.dumps([status or 0, sorted(sys.modules)]))
 """
 
 
-def loaded_by(arguments: list[str], program: str = PROGRAM) -> set[str]:
-    """The top-level modules in memory after `forebear ARGUMENTS`, which has to succeed."""
+def loaded_by(arguments: list[str], program: str = PROGRAM, folder: Path | None = None) -> set[str]:
+    """The modules in memory after `forebear ARGUMENTS`, which has to succeed."""
     command = [sys.executable, "-c", program, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60, cwd=folder)
     assert done.returncode == 0, done.stderr
     status, modules = json.loads(done.stdout.splitlines()[-1])
     assert status == 0, done.stdout + done.stderr
@@ -40,3 +41,12 @@ def test_help_loads_nothing_heavy():
 def test_a_heavy_module_would_be_seen():
     program = PROGRAM.replace("from forebear.cli.main import main", "import numpy; main = bool")
     assert "numpy" in loaded_by([], program)
+
+
+def test_pretrain_and_score_load_no_clustering(tmp_path: Path):
+    """numba loads scipy's linear algebra where scipy is installed; of the rest, nothing."""
+    (tmp_path / "text.txt").write_text("the sailor drank tea\n\nthe doctor drank cocoa\n\n" * 20, encoding="utf-8")
+    for command in (["pretrain", "ngram", "text.txt"], ["score", "runs/ngram", "the sailor"]):
+        loaded = loaded_by(command, folder=tmp_path)
+        assert "numpy" in loaded
+        assert loaded & {"scipy.cluster", "scipy.spatial", "scipy.stats", "scipy.optimize"} == set()

@@ -53,6 +53,11 @@ def test_the_tree_is_that_of_scipy(seed: int):
         np.testing.assert_array_equal(together(cut_tree(merges, groups)), together(expected))
 
 
+def test_merges_of_equal_cost_are_cut_into_any_number_of_groups():
+    tree = ward_tree(cosine_distances(np.eye(8)))
+    assert [len(set(cut_tree(tree, groups).tolist())) for groups in range(1, 9)] == list(range(1, 9))
+
+
 def test_silhouettes_are_those_of_scikit_learn_and_of_a_hand():
     metrics = pytest.importorskip("sklearn.metrics")
     vectors, mine = islands(0, 4)

@@ -12,7 +12,7 @@ from forebear.demo.labeled_examples import sentences_with, words_of_two_meanings
 from forebear.errors import InputError
 from forebear.inference.embed import ContextualWord, EmbeddedText
 from forebear.inference.run import Run
-from forebear.inspection import embedding_plots, senses_page
+from forebear.inspection import embedding_plots
 from forebear.inspection.senses import IN_ANY_CONTEXT
 from forebear.inspection.senses import SAME as EQUAL
 from small_runs import opened
@@ -164,7 +164,7 @@ def test_pictures_and_pages(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatc
     picture = embedding_plots.plot_senses(found, "bert: bank", "svg")
     assert picture.startswith(b"<?xml")
     assert picture == embedding_plots.plot_senses(found, "bert: bank", "svg")
-    page = senses_page.senses_page(found, "bert: bank")
+    page = embedding_plots.senses_page(found, "bert: bank")
     assert page.count("<li>") == len(TEXTS)
     assert "<mark>bank</mark> &lt;there&gt; &amp; sank." in page
     assert "<there>" not in page

@@ -108,8 +108,7 @@ def senses(
     result = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
 
     def render(image_type: str) -> bytes | str:
-        from forebear.inspection.embedding_plots import plot_senses
-        from forebear.inspection.senses_page import senses_page
+        from forebear.inspection.embedding_plots import plot_senses, senses_page
 
         title = f"{loaded_run.name}: {word}"
         return senses_page(analysis, title) if image_type == "html" else plot_senses(analysis, title, image_type)

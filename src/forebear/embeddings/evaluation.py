@@ -7,8 +7,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import chain, islice
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,10 @@ import numpy as np
 from forebear.data.io.reader import read_lines
 from forebear.data.segmentation import has_han
 from forebear.embeddings.knn import COSINE_DIGITS
-from forebear.embeddings.lexicon import AnalogyMethod, Lexicon, solve_analogies, unit_rows
+from forebear.embeddings.lexicon import AnalogyMethod, Lexicon, solve_analogies
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
-from forebear.numerics import is_constant, pearson, spearman
+from forebear.numerics import is_constant, pearson, spearman, unit_rows
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
@@ -119,9 +120,7 @@ def _has_analogies(lines: Sequence[tuple[int, str]]) -> bool:
     if any(line.startswith(SECTION) for line in sampled):
         return True
     rows = [_split_fields(line) for line in sampled]
-    return all(
-        len(fields) == 4 and not any(_parse_number(field) is not None for field in fields[2:]) for fields in rows
-    )
+    return all(len(fields) == 4 and all(_parse_number(field) is None for field in fields[2:]) for fields in rows)
 
 
 def _parse_pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairSet:
@@ -147,12 +146,8 @@ def _parse_pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairSet:
 def _has_line_numbers(first_fields: Sequence[str], num_fields: int) -> bool:
     """Whether lines are numbered before the two words and the score: from 0 or 1, without gaps."""
     numbers = [int(field) if field.isdecimal() else -1 for field in first_fields]
-    return (
-        num_fields > 3
-        and len(numbers) > 1
-        and numbers[0] in (0, 1)
-        and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    )
+    is_numbered = any(numbers == list(range(start, start + len(numbers))) for start in (0, 1))
+    return num_fields > 3 and len(numbers) > 1 and is_numbered
 
 
 def _is_header(first: Sequence[str], second: Sequence[str]) -> bool:
@@ -175,9 +170,8 @@ def _parse_analogies(file: str, lines: Sequence[tuple[int, str]]) -> AnalogySet:
     if not sections:
         raise InputError("there are sections in this file and no analogies", file=file, hint=FORMAT_HINT)
     kinds = _section_kinds(file, list(sections))
-    return AnalogySet(
-        file, tuple(AnalogySection(name, kinds[name], tuple(questions)) for name, questions in sections.items())
-    )
+    items = sections.items()
+    return AnalogySet(file, tuple(AnalogySection(name, kinds[name], tuple(questions)) for name, questions in items))
 
 
 def _section_kinds(file: str, names: Sequence[str]) -> dict[str, str]:
@@ -273,9 +267,7 @@ class AnalogyAccuracy:
         return self.num_correct / max(1, self.total)
 
     def __add__(self, other: AnalogyAccuracy) -> AnalogyAccuracy:
-        return AnalogyAccuracy(
-            self.num_correct + other.num_correct, self.num_covered + other.num_covered, self.total + other.total
-        )
+        return AnalogyAccuracy(*map(add, astuple(self), astuple(other)))
 
     def to_dict(self) -> dict[str, Any]:
         result = {"accuracy": self.accuracy, "accuracy_all": self.accuracy_all}
@@ -349,8 +341,9 @@ def similarity_eval(
     for index in np.flatnonzero(is_covered).tolist():  # rounded, so that equal similarities stay tied
         cosines[index] = np.round(np.prod(unit_rows(np.stack(vectors[index])), axis=0).sum(), COSINE_DIGITS)
     covered_cosines, covered_scores = cosines[is_covered], pairs.scores[is_covered]
-    cosines[~is_covered] = _clipped_mean(covered_cosines)
-    correlations: dict[str, float | None] = dict.fromkeys(("spearman", "pearson", "spearman_all", "pearson_all"))
+    if len(covered_cosines):  # clipped: in floating point, the mean of equal numbers may differ from them
+        cosines[~is_covered] = np.clip(covered_cosines.mean(), covered_cosines.min(), covered_cosines.max())
+    correlations: dict[str, Any] = dict.fromkeys(("spearman", "pearson", "spearman_all", "pearson_all"))
     for suffix, scores, values in (("", covered_scores, covered_cosines), ("_all", pairs.scores, cosines)):
         if len(covered_scores) >= MIN_PAIRS and not _undefined_reason(scores, values):
             correlations |= {f"spearman{suffix}": spearman(scores, values), f"pearson{suffix}": pearson(scores, values)}
@@ -367,11 +360,6 @@ def similarity_eval(
         undefined=_undefined_reason(covered_scores, covered_cosines),
         headings=pairs.headings,
     )
-
-
-def _clipped_mean(numbers: np.ndarray) -> float:
-    """The mean, clipped to the range: in floating point, the mean of equal numbers may differ from them."""
-    return float(np.clip(numbers.mean(), numbers.min(), numbers.max())) if len(numbers) else 0.0
 
 
 def _undefined_reason(scores: np.ndarray, cosines: np.ndarray) -> str:
@@ -452,27 +440,24 @@ class NeighborEval:
 def neighbor_eval(table: WordVectors, tokenizer: Tokenizer, subset: Subset, *, seed: int = 0) -> NeighborEval:
     """Measure the neighbor accuracy of word vectors on a text."""
     start_time = time.monotonic()
-    rows = np.full(tokenizer.vocab_size, -1, np.int64)
-    known = table.rows
-    for token_id, token in enumerate(tokenizer.vocabulary()):
-        if token_id not in tokenizer.special_ids:
-            rows[token_id] = known.get(token, -1)
+    rows = np.array([table.rows.get(token, -1) for token in tokenizer.vocabulary()], np.int64)
+    rows[list(tokenizer.special_ids)] = -1
     first, second, random_rows = _sample_triples(subset, rows, np.random.default_rng(seed))
     step = max(1, BLOCK_NUMBERS // table.matrix.shape[1])
     correct = 0.0
     for start in range(0, len(first), step):
-        word_vectors, neighbor_vectors, random_vectors = (
-            unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows)
-        )
-        near, far = (np.einsum("ij,ij->i", word_vectors, others) for others in (neighbor_vectors, random_vectors))
+        block = (unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows))
+        word_vectors, *other_vectors = block
+        near, far = (np.einsum("ij,ij->i", word_vectors, others) for others in other_vectors)
         correct += float(np.count_nonzero(near > far)) + 0.5 * float(np.count_nonzero(near == far))
+    first_tokens, _ = subset.token_slice(0, min(subset.num_tokens, BLOCK_NUMBERS))
     return NeighborEval(
         told_apart=correct / len(first) if len(first) else None,
         pairs=len(first),
         tokens=subset.num_tokens,
         bytes=subset.num_bytes,
         documents=len(subset),
-        unknown_rate=_oov_rate(subset, rows),
+        unknown_rate=float(np.mean(rows[first_tokens] < 0)),
         seconds=time.monotonic() - start_time,
     )
 
@@ -517,9 +502,3 @@ def _keep_probs(words: np.ndarray, size: int) -> np.ndarray:
     """Subsampling probability of each row, from its sampled frequency."""
     shares = np.bincount(words[words >= 0], minlength=size) / max(1, len(words))
     return np.sqrt(SUBSAMPLE_THRESHOLD / np.maximum(shares, SUBSAMPLE_THRESHOLD)) if size else np.zeros(1)
-
-
-def _oov_rate(subset: Subset, rows: np.ndarray) -> float:
-    """Fraction of tokens without a vector, on the first block of the text."""
-    tokens, _ = subset.token_slice(0, min(subset.num_tokens, BLOCK_NUMBERS))
-    return float(np.mean(rows[tokens] < 0))

@@ -42,20 +42,20 @@ class GloveModel:
         self._tables = {name: glove_table(vocabulary, self._padded_width) for name in TABLES}
         self.counts = np.zeros(vocabulary, np.int64)
 
-    def _parameters(self) -> dict[str, np.ndarray]:
-        """Views of the vectors and biases of both tables."""
+    def _views(self, first_column: int, bias_column: int, suffix: str = "") -> dict[str, np.ndarray]:
+        """Views of the vectors and the biases of both tables."""
         views: dict[str, np.ndarray] = {}
         for name, table in self._tables.items():
-            views |= {f"{name}.vectors": table[:, : self.width], f"{name}.biases": table[:, 2 * self._padded_width]}
+            views[f"{name}.vectors{suffix}"] = table[:, first_column : first_column + self.width]
+            views[f"{name}.biases{suffix}"] = table[:, bias_column]
         return views
 
+    def _parameters(self) -> dict[str, np.ndarray]:
+        return self._views(0, 2 * self._padded_width)
+
     def _squared_steps(self) -> dict[str, np.ndarray]:
-        """Views of AdaGrad's sums of squared gradients, of vectors and biases."""
-        views: dict[str, np.ndarray] = {}
-        for name, table in self._tables.items():
-            views[f"{name}.vectors.squares"] = table[:, self._padded_width : self._padded_width + self.width]
-            views[f"{name}.biases.squares"] = table[:, 2 * self._padded_width + 1]
-        return views
+        """AdaGrad's sums of squared gradients."""
+        return self._views(self._padded_width, 2 * self._padded_width + 1, ".squares")
 
     # -- training
 
@@ -119,14 +119,9 @@ class GloveModel:
         total_weight, predicted, log_counts, predicted_squared, products, log_counts_squared = moments
         if not total_weight:
             return 0.0, len(entries[0])
-        variance, covariance, log_variance = (
-            total - left * right / total_weight
-            for total, left, right in (
-                (predicted_squared, predicted, predicted),
-                (products, predicted, log_counts),
-                (log_counts_squared, log_counts, log_counts),
-            )
-        )
+        variance = predicted_squared - predicted**2 / total_weight
+        covariance = products - predicted * log_counts / total_weight
+        log_variance = log_counts_squared - log_counts**2 / total_weight
         slope = max(0.0, covariance / variance) if variance > 0 else 0.0  # a negative correlation predicts nothing
         return max(0.0, 0.5 * (log_variance - slope * covariance)), len(entries[0])
 

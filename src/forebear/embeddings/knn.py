@@ -42,21 +42,18 @@ def nearest_rows(queries: np.ndarray, matrix: np.ndarray, top: int, norms: np.nd
     ]
     if not blocks:
         return KNNResult(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
-    return KNNResult(
-        np.concatenate([block.rows for block in blocks]), np.concatenate([block.cosines for block in blocks])
-    )
+    rows = np.concatenate([block.rows for block in blocks])
+    return KNNResult(rows, np.concatenate([block.cosines for block in blocks]))
 
 
 def _search_block(units: np.ndarray, matrix: np.ndarray, top: int, norms: np.ndarray | None) -> KNNResult:
     rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
     for block in cosine_blocks(matrix):
         block_cosines = np.round(cosine_block(units, matrix, block, norms), COSINE_DIGITS)
-        block_rows, block_best = top_rows(
-            np.broadcast_to(np.arange(block.start, block.stop), block_cosines.shape), block_cosines, top
-        )
-        rows, cosines = top_rows(
-            np.hstack((rows, block_rows)), np.hstack((cosines, block_best)), top
-        )  # earlier rows come first
+        block_rows = np.broadcast_to(np.arange(block.start, block.stop), block_cosines.shape)
+        block_rows, block_cosines = top_rows(block_rows, block_cosines, top)
+        rows, cosines = np.hstack((rows, block_rows)), np.hstack((cosines, block_cosines))
+        rows, cosines = top_rows(rows, cosines, top)  # earlier rows come first
     return KNNResult(rows, cosines)
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args
 
@@ -27,6 +28,7 @@ from forebear.embeddings.knn import (
 from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError, require_choice
+from forebear.numerics import unit_rows
 
 # --- Spelling suggestions ---
 
@@ -138,10 +140,7 @@ class LexiconMatch:
 
 @dataclass(frozen=True)
 class NeighborWord:
-    """A word, its cosine with the query, and its count if known.
-
-    For 3CosMul analogies, `cosine` is the 3CosMul score, which may exceed 1.
-    """
+    """A word, its cosine with the query (or its 3CosMul score, which may exceed 1), and its count if known."""
 
     word: str
     cosine: float
@@ -209,14 +208,10 @@ class Lexicon:
     @cached_property
     def _spellings(self) -> dict[str, int]:
         """The row of each normalized spelling; of words that differ only in case, the first (most frequent)."""
-        rows: dict[str, int] = {}
-        for row, word in enumerate(self.table.words):
-            rows.setdefault(_normalize_spelling(word), row)
-        return rows
+        return {_normalize_spelling(word): row for row, word in reversed(list(enumerate(self.table.words)))}
 
     def row_of(self, text: str) -> int | None:
-        """The row of a word as written, lowercased, or with other capitals; words of a phrase may be joined by spaces
-        or by _, as other programs write them."""
+        """The row of a word as written, lowercased, or with other capitals; phrases are joined by spaces or by _."""
         row = self.table.row_of(text)
         if row is not None or not (normalized := _normalize_spelling(text)):
             return row
@@ -228,35 +223,28 @@ class Lexicon:
         words = [text] if self.row_of(text) is not None else list(self.split_words(text))
         if not words:
             raise InputError(f"{text!r} has no words", hint="write at least one")
-        if len(words) > 1:
-            return self._match_mean(text, words)
-        row = self.row_of(words[0])
-        if row is None:
-            return replace(self._compose_match(words[0]), text=text)
-        name = self.table.words[row]
-        return LexiconMatch(text, self._row_vector(row), (row,), "" if name == text else f"as {name!r}")
-
-    def _match_mean(self, text: str, words: list[str]) -> LexiconMatch:
-        parts = [self._compose_match(word) if self.row_of(word) is None else self.find(word) for word in words]
-        rows = tuple(dict.fromkeys(row for match in parts for row in match.rows))
-        vector = np.mean([match.vector for match in parts], axis=0)
+        matches = [self._find_word(word) for word in words]
+        if len(words) == 1:
+            name = matches[0].text
+            note = matches[0].note or ("" if name == text else f"as {name!r}")
+            return replace(matches[0], text=text, note=note)
+        rows = tuple(dict.fromkeys(row for match in matches for row in match.rows))
+        vector = np.mean([match.vector for match in matches], axis=0)
         return LexiconMatch(text, vector, rows, f"the mean of {len(words)} words: {', '.join(words)}")
 
-    def _compose_match(self, word: str) -> LexiconMatch:
-        vector = None if self.table.compose is None else self.table.compose(word)
+    def _find_word(self, word: str) -> LexiconMatch:
+        """The row of a word, with the word as the table has it; or its vector composed of subwords."""
+        row, compose = self.row_of(word), self.table.compose
+        if row is not None:
+            return LexiconMatch(self.table.words[row], np.asarray(self.table.matrix[row], np.float32), (row,))
+        vector = None if compose is None else compose(word)
         if vector is None:
-            raise self._unknown_word_error(word)
+            suggestions = spelling_suggestions(word, self.table.words)
+            hint = f"did you mean: {', '.join(suggestions)}?" if suggestions else "ask for a word that the run has seen"
+            parts = "" if compose is None else ", and none of its letter groups was seen"
+            message = f"no vector for {word!r}: it is not among {len(self.table.words):,} words{parts}"
+            raise InputError(message, hint=hint)
         return LexiconMatch(word, vector, (), "not in the vocabulary: from its parts")
-
-    def _row_vector(self, row: int) -> np.ndarray:
-        return np.asarray(self.table.matrix[row], np.float32)
-
-    def _unknown_word_error(self, word: str) -> InputError:
-        suggestions = spelling_suggestions(word, self.table.words)
-        hint = f"did you mean: {', '.join(suggestions)}?" if suggestions else "ask for a word that the run has seen"
-        parts = ", and none of its letter groups was seen" if self.table.compose is not None else ""
-        message = f"no vector for {word!r}: it is not among {len(self.table.words):,} words{parts}"
-        return InputError(message, hint=hint)
 
     def neighbors(self, texts: str | Sequence[str], top: int = 10, *, approximate: bool = False) -> list[WordNeighbors]:
         """The `top` nearest words of each text by cosine, without its own words."""
@@ -266,7 +254,8 @@ class Lexicon:
             return []
         if self.is_onehot and not approximate:
             return [WordNeighbors(match.text, (), _join_notes(match, ONEHOT_NOTE)) for match in matches]
-        nearest = self._search(np.stack([match.vector for match in matches]), top + _max_rows(matches), approximate)
+        max_excluded = max(len(match.rows) for match in matches)
+        nearest = self._search(np.stack([match.vector for match in matches]), top + max_excluded, approximate)
         results = []
         for match, rows, cosines in zip(matches, nearest.rows, nearest.cosines, strict=True):
             words = self._neighbor_words(rows, cosines, match.rows, top) if match.vector.any() else ()
@@ -304,17 +293,12 @@ class Lexicon:
         elif approximate:
             raise InputError("an index finds what is near a vector", hint="leave --approximate out, or --method add")
         else:
-            rows, scores = self._search_cos_mul(units, top + len(excluded))
+            matrix, norms = self.table.matrix, self.norms
+            cosines = [cosine_block(units, matrix, block, norms) for block in cosine_blocks(matrix)]
+            scores = np.round(cos_mul(*np.concatenate(cosines, axis=1)), COSINE_DIGITS)[None]
+            limit = min(top + len(excluded), scores.shape[1])
+            (rows,), (scores,) = top_rows(np.arange(scores.shape[1])[None], scores, limit)
         return Analogy(query, method, self._neighbor_words(rows, scores, excluded, top), lexicon_notes(matches))
-
-    def _search_cos_mul(self, units: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        blocks = (
-            cosine_block(units, self.table.matrix, block, self.norms) for block in cosine_blocks(self.table.matrix)
-        )
-        cosines = np.concatenate(list(blocks), axis=1)
-        scores = np.round(cos_mul(*cosines), COSINE_DIGITS)[None]
-        rows, scores = top_rows(np.arange(scores.shape[1])[None], scores, min(top, scores.shape[1]))
-        return rows[0], scores[0]
 
     def _search(self, vectors: np.ndarray, top: int, approximate: bool) -> KNNResult:
         if approximate:
@@ -325,11 +309,13 @@ class Lexicon:
         self, rows: np.ndarray, scores: np.ndarray, excluded: Sequence[int], top: int
     ) -> tuple[NeighborWord, ...]:
         words, counts = self.table.words, self.table.counts
-        words_found = []
-        for row, score in zip(map(int, rows), scores.tolist(), strict=True):
-            if row not in excluded:
-                words_found.append(NeighborWord(words[row], score, None if counts is None else int(counts[row])))
-        return tuple(words_found[:top])
+        candidates = (
+            (row, score) for row, score in zip(map(int, rows), scores.tolist(), strict=True) if row not in excluded
+        )
+        return tuple(
+            NeighborWord(words[row], score, None if counts is None else int(counts[row]))
+            for row, score in islice(candidates, top)
+        )
 
 
 def _normalize_spelling(text: str) -> str:
@@ -345,11 +331,6 @@ def lexicon_notes(matches: Sequence[LexiconMatch]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{match.text!r}: {match.note}" for match in matches if match.note))
 
 
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to unit length; zero rows stay zero."""
-    return vectors / row_norms(vectors)[:, None]
-
-
 def _join_notes(match: LexiconMatch, note: str) -> str:
     return "; ".join(filter(None, (match.note, note)))
 
@@ -357,10 +338,6 @@ def _join_notes(match: LexiconMatch, note: str) -> str:
 def _require_positive_top(top: int) -> None:
     if top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least one word")
-
-
-def _max_rows(matches: Sequence[LexiconMatch]) -> int:
-    return max(len(match.rows) for match in matches)
 
 
 # --- Many analogies at once, for evaluation ---
@@ -389,10 +366,9 @@ def solve_analogies(
             batch = slice(first, first + ANALOGY_BATCH)
             a, b, c = (cosines[word_indices[batch, position]] for position in range(3))
             scores = cos_mul(a, b, c) if method == "multiply" else b - a + c
-            questions_hit, position = np.nonzero(
-                (questions[batch, :3] >= start) & (questions[batch, :3] < start + block_size)
-            )
-            scores[questions_hit, questions[batch][questions_hit, position] - start] = -np.inf
+            excluded = questions[batch, :3] - start
+            hits, position = np.nonzero((excluded >= 0) & (excluded < block_size))
+            scores[hits, excluded[hits, position]] = -np.inf
             winners = scores.argmax(1)
             largest = scores[np.arange(len(scores)), winners]
             better = largest > best[batch]
@@ -426,7 +402,8 @@ class WordMatcher:
     """
 
     def __init__(self, table: WordVectors, tokenizer: Tokenizer, phrases: PhraseTable | None = None) -> None:
-        self.table, self.tokenizer, self.phrases = table, tokenizer, phrases
+        self.table, self.tokenizer = table, tokenizer
+        self.phrases = PhraseTable.empty(tokenizer.vocab_size) if phrases is None else phrases
         self.composed_vectors: list[np.ndarray] = []  # composed vectors; their rows follow the table's
         self._composed_rows: dict[str, int] = {}
 
@@ -434,7 +411,7 @@ class WordMatcher:
         """The words of one text: as in the vocabulary, or as written if out of vocabulary."""
         text = replace_surrogates(text)
         encoding = self.tokenizer.encode(text)
-        ids, _ = self._join_phrases(encoding.ids, np.array([len(encoding.ids)]))
+        ids, _ = self.phrases.join(encoding.ids, np.array([len(encoding.ids)]))
         firsts = np.cumsum(self._token_sizes[ids]) - self._token_sizes[ids]
         token_starts = zip(ids.tolist(), firsts.tolist(), strict=True)
         return [
@@ -446,7 +423,7 @@ class WordMatcher:
         """The words of all texts; out-of-vocabulary words are looked up as written."""
         texts = [replace_surrogates(text) for text in texts]
         token_ids, token_counts = self.tokenizer.encode_many(texts)
-        ids, counts = self._join_phrases(token_ids, token_counts.astype(np.int64))
+        ids, counts = self.phrases.join(token_ids, token_counts.astype(np.int64))
         rows, sizes = self._token_rows[ids], self._token_sizes[ids]
         ends = np.cumsum(counts)
         has_missing = np.zeros(len(texts), bool)
@@ -454,25 +431,21 @@ class WordMatcher:
         text_spans: list[Spans] = [[] for _ in texts]
         for number in range(len(texts)) if spans else np.flatnonzero(has_missing).tolist():
             text, text_slice = texts[number], slice(int(ends[number] - counts[number]), int(ends[number]))
-            word_spans = text_spans[number] = self._word_spans(text, sizes[text_slice])
+            token_spans, lasts = self.tokenizer.encode(text).spans, np.cumsum(sizes[text_slice]) - 1
+            firsts = lasts + 1 - sizes[text_slice]
+            word_spans = text_spans[number] = [
+                (token_spans[first][0], token_spans[last][1])
+                for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
+            ]
             for index in np.flatnonzero(rows[text_slice] == NO_WORD).tolist():
                 rows[text_slice.start + index] = self._lookup_or_compose(text[slice(*word_spans[index])])
         return WordMatches(rows, counts, text_spans if spans else None)
-
-    def _join_phrases(self, ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return (ids, counts) if self.phrases is None else self.phrases.join(ids, counts)
-
-    def _word_spans(self, text: str, sizes: np.ndarray) -> Spans:
-        """Spans of words, given their sizes in tokens."""
-        spans, ends = self.tokenizer.encode(text).spans, np.cumsum(sizes)
-        word_ends = zip(ends.tolist(), sizes.tolist(), strict=True)
-        return [(spans[end - size][0], spans[end - 1][1]) for end, size in word_ends]
 
     @cached_property
     def _token_names(self) -> list[str]:
         """Names of all ids: tokens, then phrases."""
         tokens = self.tokenizer.vocabulary()
-        return tokens if self.phrases is None else [*tokens, *self.phrases.phrase_names(tokens)]
+        return [*tokens, *self.phrases.phrase_names(tokens)]
 
     @cached_property
     def _token_rows(self) -> np.ndarray:
@@ -483,7 +456,7 @@ class WordMatcher:
     def _token_sizes(self) -> np.ndarray:
         """Number of tokens of each id."""
         sizes = [1] * self.tokenizer.vocab_size
-        for first, second in [] if self.phrases is None else self.phrases.pairs.tolist():
+        for first, second in self.phrases.pairs.tolist():
             sizes.append(sizes[first] + sizes[second])
         return np.array(sizes, np.int64)
 

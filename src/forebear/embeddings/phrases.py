@@ -82,9 +82,8 @@ class PhraseTable:
         for ids in (first, second):
             selected &= ~never[np.minimum(ids, len(never) - 1)]
         keys, pair_counts, first, second = keys[selected], pair_counts[selected], first[selected], second[selected]
-        score = (
-            (pair_counts - MIN_PAIR_COUNT) * float(counts.sum()) / (counts[first] * counts[second].astype(np.float64))
-        )
+        expected = counts[first] * counts[second].astype(np.float64)
+        score = (pair_counts - MIN_PAIR_COUNT) * float(counts.sum()) / expected
         new = np.flatnonzero(score > THRESHOLD / 2 ** len(self.passes))
         new = new[np.lexsort((keys[new], -pair_counts[new]))]  # by falling frequency, as in a vocabulary
         pairs = np.concatenate((self.pairs, np.stack((first[new], second[new]), axis=1)))
@@ -126,8 +125,7 @@ def _join_pairs(
     is_pair = np.append(keys[positions] == pair_keys, False)
     is_pair[np.cumsum(lengths) - 1] = False  # no pair spans two sequences
     indices = np.arange(len(tokens))
-    # Number of consecutive pair starts before.
-    run_length = indices - np.maximum.accumulate(np.where(is_pair, 0, indices + 1))
+    run_length = indices - np.maximum.accumulate(np.where(is_pair, 0, indices + 1))  # consecutive pair starts before
     joined = is_pair & (run_length % 2 == 0)  # in a b c the first pair takes b from the second
     rows = np.repeat(np.arange(len(lengths)), lengths)
     removed = np.append(False, joined[:-1])  # second tokens of merged pairs
@@ -217,16 +215,15 @@ class PhraseModel:
             self.notes.append(self._phrase_note())
 
     def _phrase_note(self) -> str:
-        counts = self._phrase_counts
-        names, num_words = self.phrases.phrase_names(self._tokens), int(np.count_nonzero(counts >= self._min_count))
-        order = np.argsort(-counts, kind="stable")[: min(num_words, LISTED_PHRASES)]
-        examples = f" ({', '.join(names[phrase] for phrase in order.tolist())} …)" if num_words else ""
-        remainder = (
-            f"; {len(names) - num_words:,} more stand in others, or too seldom by themselves"
-            if num_words < len(names)
-            else ""
-        )
-        return f"{num_words:,} phrases are words of their own{examples}{remainder}"
+        counts, names = self._phrase_counts, self.phrases.phrase_names(self._tokens)
+        num_words = int(np.count_nonzero(counts >= self._min_count))
+        note = f"{num_words:,} phrases are words of their own"
+        if num_words:
+            order = np.argsort(-counts, kind="stable")[: min(num_words, LISTED_PHRASES)]
+            note += f" ({', '.join(names[phrase] for phrase in order.tolist())} …)"
+        if num_words < len(names):
+            note += f"; {len(names) - num_words:,} more stand in others, or too seldom by themselves"
+        return note
 
     @property
     def _min_count(self) -> int:
@@ -263,9 +260,8 @@ class PhraseModel:
         if "phrases" not in given:
             return PhraseTable.empty(len(self._tokens))
         vocab_size = len(given["counts"]) - len(given["phrases"])
-        pairs = np.where(
-            given["phrases"] < vocab_size, given["phrases"], given["phrases"] + len(self._tokens) - vocab_size
-        )
+        pairs = given["phrases"]
+        pairs = np.where(pairs < vocab_size, pairs, pairs + len(self._tokens) - vocab_size)
         return PhraseTable(len(self._tokens), pairs, tuple(given["passes"].tolist()))
 
     def _rows_for(self, given: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -278,9 +274,8 @@ class PhraseModel:
         self, batch: Batch, *, rate: float, moment: tuple[int, int], threads: int = 1, deterministic: bool = False
     ) -> float | None:
         """Train on a batch; returns the mean loss before the update, None if no word has a context."""
-        tokens, lengths = self._join_batch(batch)
         loss = self.model.train_batch(
-            tokens, lengths, rate=rate, moment=moment, threads=threads, deterministic=deterministic
+            *self._join_batch(batch), rate=rate, moment=moment, threads=threads, deterministic=deterministic
         )
         return None if math.isnan(loss) and np.isfinite(self.model.matrix).all() else loss
 
@@ -288,12 +283,30 @@ class PhraseModel:
         return self.model.evaluate(*self._join_batch(batch))
 
     def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], num_windows: int) -> list[dict[str, Any]]:
-        """The first training windows of a batch as words, as one thread samples them."""
+        """The first non-empty training windows of a batch as words, as one free-running thread samples them."""
+        from forebear.kernels.word2vec import TokenRuns, draw_windows
+        from forebear.kernels.word2vec_sampling import hash_seeds, subsample
+
         names = [*self._tokens, *self.phrases.phrase_names(self._tokens)]
         keep_probs, variant = self.model.window_sampling
-        return sample_windows(
-            names, *self._join_batch(batch), keep_probs, variant, rate=rate, moment=moment, num_windows=num_windows
-        )
+        tokens, ends = subsample(*self._join_batch(batch), keep_probs, moment)
+        if not len(tokens) or not variant.max_targets:
+            return []
+        starts, _ = variant.hogwild_parts(rate, len(tokens))
+        chunk_size = int(starts[1])
+        states = hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size)))
+        text = TokenRuns(tokens, ends, states, starts)
+        windows: list[dict[str, Any]] = []
+        draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
+        for chunk in range(len(text.states)):
+            drawn = variant.allocate_windows(chunk_size)
+            draw_python(
+                text, variant.targets, variant.window, chunk, drawn, 0, variant.targets_per_word, variant.target_block
+            )
+            for index in range(min(chunk_size, len(tokens) - chunk * chunk_size)):
+                if drawn.blocks[index]:
+                    windows.append(_describe_window(names, tokens, chunk * chunk_size + index, drawn, index, variant))
+        return windows[:num_windows]
 
     def _join_batch(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         return self.phrases.join(batch.inputs["tokens"], batch.inputs["lengths"])
@@ -332,51 +345,12 @@ class PhraseModel:
         never = self._never[np.minimum(np.arange(len(names)), len(tokens))]
         rows = np.flatnonzero((self.model.counts >= self._min_count) & ~never)
         rows = rows[np.argsort(-self.model.counts[rows], kind="stable")]
-        compose = None if self.model.subwords is None else self.model.compose_vector
-        return WordVectors(
-            [names[row] for row in rows.tolist()], self.model.matrix[rows], self.model.counts[rows], compose
-        )
+        words, compose = [names[row] for row in rows.tolist()], self.model.compose_vector
+        has_subwords = self.model.subwords is not None
+        return WordVectors(words, self.model.matrix[rows], self.model.counts[rows], compose if has_subwords else None)
 
     def describe(self) -> dict[str, Any]:
         return self.model.describe() | {"phrases": int(np.count_nonzero(self._phrase_counts >= self._min_count))}
-
-
-# --- Training windows, for preview ---
-
-
-def sample_windows(
-    names: Sequence[str],
-    tokens: np.ndarray,
-    lengths: np.ndarray,
-    keep_probs: np.ndarray,
-    variant: Word2VecVariant,
-    *,
-    rate: float,
-    moment: tuple[int, int],
-    num_windows: int,
-) -> list[dict[str, Any]]:
-    """The first non-empty windows of a batch, as free-running threads sample them: see `_describe_window`."""
-    from forebear.kernels.word2vec import TokenRuns, draw_windows
-    from forebear.kernels.word2vec_sampling import hash_seeds, subsample
-
-    kept_tokens, ends = subsample(tokens, lengths, keep_probs, moment)
-    if not len(kept_tokens) or not variant.max_targets:
-        return []
-    starts, _ = variant.hogwild_parts(rate, len(kept_tokens))
-    chunk_size = int(starts[1])
-    states = hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size)))
-    text = TokenRuns(kept_tokens, ends, states, starts)
-    windows: list[dict[str, Any]] = []
-    draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
-    for chunk in range(len(text.states)):
-        batch = variant.allocate_windows(chunk_size)
-        draw_python(
-            text, variant.targets, variant.window, chunk, batch, 0, variant.targets_per_word, variant.target_block
-        )
-        for index in range(min(chunk_size, len(kept_tokens) - chunk * chunk_size)):
-            if batch.blocks[index]:
-                windows.append(_describe_window(names, kept_tokens, chunk * chunk_size + index, batch, index, variant))
-    return windows[:num_windows]
 
 
 def _describe_window(

@@ -139,7 +139,11 @@ class Word2VecModel:
     ) -> None:
         self.vocabulary, self.width, self.window = vocabulary, width, window
         self.architecture, self.output, self.negatives = architecture, output, negatives
-        self._validate()
+        for name, choices in CHOICES.items():
+            require_choice(name, getattr(self, name), choices)
+        for name in ("width", "window", "negatives"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}", hint=f"choose a {name} of 1 or more")
         self.sample, self.power, self.subwords = sample, power, subwords
         self.allowed = np.ones(vocabulary, bool)
         self.allowed[list(never)] = False
@@ -150,13 +154,6 @@ class Word2VecModel:
         self._inputs = aligned_table(rows, width)
         self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
         self.prepass(np.zeros(vocabulary, np.int64))
-
-    def _validate(self) -> None:
-        for name, choices in CHOICES.items():
-            require_choice(name, getattr(self, name), choices)
-        for name in ("width", "window", "negatives"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}", hint=f"choose a {name} of 1 or more")
 
     # -- training
 
@@ -235,8 +232,7 @@ class Word2VecModel:
     def evaluate(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[float, int]:
         """Summed loss in double precision, and the number of pairs (of words, for CBOW).
 
-        Frequent words are subsampled as in training; windows have full size. Negatives depend on the text only, not on
-        when it is evaluated.
+        Frequent words are subsampled as in training; windows have full size; negatives depend on the text only.
         """
         from forebear.kernels.word2vec import evaluate_sgns
 
@@ -290,10 +286,9 @@ class Word2VecModel:
         return vectors
 
     def compose_vector(self, word: str) -> np.ndarray | None:
-        """A vector for an out-of-vocabulary word from its n-grams; None if no word of the vocabulary contains any of
-        them, since the hashed rows would be unrelated."""
+        """A vector for an out-of-vocabulary word from its n-grams; None if no known word has any of them."""
         if self.subwords is None or not any(ngram in self._bounded_words for ngram in self.subwords.ngrams(word)):
-            return None
+            return None  # the hashed rows would be those of other n-grams
         _, rows = self.subwords.bucket_rows([word])
         return self._inputs[rows + self.vocabulary, : self.width].mean(0)
 

@@ -65,7 +65,10 @@ class WordVectors:
         """A frequent content word for examples: not one of the most frequent words, and longer than function words."""
         for start in (COMMON_WORDS, 0):
             candidates = [word for word in self.words[start : start + EXAMPLE_CANDIDATES] if word.isalpha()]
-            long = (word for word in candidates if len(word) >= (MIN_HAN_LETTERS if _is_han(word) else MIN_LETTERS))
+            min_letters = {
+                word: MIN_HAN_LETTERS if is_han(code_points(word)).all() else MIN_LETTERS for word in candidates
+            }
+            long = (word for word in candidates if len(word) >= min_letters[word])
             if (example := next(long, candidates[0] if candidates else None)) is not None:
                 return example
         return self.words[0] if self.words else None
@@ -76,10 +79,6 @@ class WordVectors:
         if row is not None:
             return np.asarray(self.matrix[row], np.float32)
         return None if self.compose is None else self.compose(word)
-
-
-def _is_han(word: str) -> bool:
-    return bool(is_han(code_points(word)).all())
 
 
 # --- Pretrained vectors ---
@@ -125,10 +124,8 @@ class PretrainedVectors(_UntrainedModel):
         expected = {"vectors": (vectors, (num_words, self.width), "f"), "counts": (counts, (num_words,), "i")}
         for name, (array, shape, kind) in expected.items():
             if array is not None and (array.shape != shape or array.dtype.kind != kind):
-                description = f"{array.dtype} {list(array.shape)}"
-                raise ForebearError(
-                    f"{name} of {num_words:,} given words are {description}, and should be {list(shape)}"
-                )
+                actual = f"{array.dtype} {list(array.shape)}, and should be {list(shape)}"
+                raise ForebearError(f"{name} of {num_words:,} given words are {actual}")
         self._vectors, self.counts = np.asarray(vectors, np.float32), counts
         vars(self).pop("matrix", None)
 

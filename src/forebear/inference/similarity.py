@@ -17,9 +17,10 @@ import numpy as np
 from forebear.data.io.atomic import cache_folder, file_digest
 from forebear.data.io.reader import read_lines
 from forebear.embeddings.knn import COSINE_DIGITS, HNSWIndex, KNNResult, nearest_rows
-from forebear.embeddings.lexicon import ONEHOT_NOTE, lexicon_notes, unit_rows
+from forebear.embeddings.lexicon import ONEHOT_NOTE, lexicon_notes
 from forebear.errors import InputError
 from forebear.inference.embed import embed_texts, has_word_vectors, is_word_table, resolve_embedding_options
+from forebear.numerics import unit_rows
 
 if TYPE_CHECKING:
     from forebear.inference.run import LoadedRun

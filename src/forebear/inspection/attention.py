@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.run import Run
 
-
 Kind = Literal["self", "masked", "cross"]
 ATTENTION_NAMES: dict[Kind, str] = {
     "self": "self-attention",
@@ -31,11 +30,11 @@ ATTENTION_NAMES: dict[Kind, str] = {
 class AttentionMap:
     """Attention weights of all layers and heads for one input.
 
-    weights       (layers, heads, n, m) from each of n query tokens to each of m key tokens; each row sums to 1
-    rows          the n query tokens
-    columns       the m key tokens: the same ones, unless the kind is "cross"
-    kind          "self" (bidirectional), "masked" (causal) or "cross" (decoder to encoder)
-    word_borders  indices of tokens at which the second text starts
+    weights      (layers, heads, n, m) from each of n query tokens to each of m key tokens; each row sums to 1
+    rows         the n query tokens
+    columns      the m key tokens: the same ones, unless the kind is "cross"
+    kind         "self" (bidirectional), "masked" (causal) or "cross" (decoder to encoder)
+    text_starts  indices of tokens at which the second text starts
     """
 
     weights: np.ndarray
@@ -47,8 +46,7 @@ class AttentionMap:
 
     def __post_init__(self) -> None:
         if self.weights.shape[2:] != (len(self.rows), len(self.columns)) or 0 in self.weights.shape:
-            message = f"weights of {self.weights.shape} for {len(self.rows)} × {len(self.columns)} tokens"
-            raise ValueError(message)
+            raise ValueError(f"weights of {self.weights.shape} for {len(self.rows)} × {len(self.columns)} tokens")
         if self.kind != "cross" and len(self.rows) != len(self.columns):
             raise ValueError(f"{self.kind} attention is square, not {len(self.rows)} × {len(self.columns)}")
 
@@ -102,9 +100,7 @@ def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     with torch.inference_mode():
         inputs = [torch.from_numpy(array.astype(np.int64)).to(run.model.device) for array in (tokens, segments)]
         layer_maps = encoder.attention_maps(inputs[0], [len(tokens)], inputs[1] if has_segments else None)
-        weights = np.empty((len(layer_maps), *layer_maps[0][0].shape), np.float32)
-        for number, (layer,) in enumerate(layer_maps):
-            weights[number] = layer.float().cpu().numpy()
+        weights = np.stack([layer.float().cpu().numpy() for (layer,) in layer_maps])
     if not np.isfinite(weights).all():
         raise non_finite_error()
     names = token_labels(run.tokenizer, tokens.tolist())
@@ -292,14 +288,12 @@ def attention_view(
     heads: list[HeadChoice] = ["mean"] if head == "mean" else list(range(1, num_heads + 1))
     if isinstance(head, int):
         heads = [resolve_number(head, num_heads, "head", "heads are")]
-    panels = tuple(_panel(attention_map, layer_number, head_choice) for layer_number in layers for head_choice in heads)
+    panels = []
+    for number, choice in product(layers, heads):
+        weights = attention_map.weights[number - 1]
+        panels.append(AttentionPanel(number, choice, weights.mean(0) if choice == "mean" else weights[choice - 1]))
     across = len(heads) if len(layers) > 1 and len(heads) > 1 else round(len(panels) ** 0.5 + 0.4)
-    return AttentionView(attention_map, panels, across)
-
-
-def _panel(attention_map: AttentionMap, layer: int, head: HeadChoice) -> AttentionPanel:
-    weights = attention_map.weights[layer - 1]
-    return AttentionPanel(layer, head, weights.mean(0) if head == "mean" else weights[head - 1])
+    return AttentionView(attention_map, tuple(panels), across)
 
 
 def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> np.ndarray:
@@ -311,8 +305,7 @@ def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> 
 def attention_rollouts(attention_map: AttentionMap) -> Iterator[np.ndarray]:
     """(n, n) attention rollout after each layer (Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers).
 
-    Half of a layer's output is the residual input, the other half is mixed by the mean of its heads; layers are
-    multiplied.
+    A layer is half its residual input and half the mean of its heads; layers are multiplied.
     """
     if attention_map.kind == "cross":
         raise InputError("attention to a source is not rolled out", hint="roll out self-attention")
@@ -325,15 +318,13 @@ def attention_rollouts(attention_map: AttentionMap) -> Iterator[np.ndarray]:
 
 # --- Encoder–decoder models ---
 
-
 ATTENTION_KINDS = ("cross", "source", "target")  # in this order
 
 
 def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[AttentionMap]:
     """Three maps: cross-attention, encoder self-attention, decoder self-attention; only the first for recurrent models.
 
-    The translation is the second text, or the run's best one. Row i of the first map belongs to the token to be
-    generated.
+    The translation is the second text, or the run's best one; rows of the first map are the tokens to be generated.
     """
     import torch
 
@@ -368,8 +359,8 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     maps = [AttentionMap(weights["cross"], written, sources, "cross", ATTENTION_NAMES["cross"])]
     if "read" in weights:
         seen = labels(tokenizers.target, decoder_inputs)
-        name = f"{ATTENTION_NAMES['self']} of the source"
-        maps.append(AttentionMap(weights["read"], sources, sources, "self", name))
-        name = f"{ATTENTION_NAMES['masked']} of the translation"
-        maps.append(AttentionMap(weights["written"], seen, seen, "masked", name))
+        maps += [
+            AttentionMap(weights["read"], sources, sources, "self", f"{ATTENTION_NAMES['self']} of the source"),
+            AttentionMap(weights["written"], seen, seen, "masked", f"{ATTENTION_NAMES['masked']} of the translation"),
+        ]
     return maps

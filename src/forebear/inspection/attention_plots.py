@@ -15,7 +15,6 @@ import numpy as np
 from forebear.data.unicode import code_points, is_han
 from forebear.inspection.attention import (
     AttentionEdge,
-    AttentionMap,
     AttentionPanel,
     AttentionView,
     HeadChoice,
@@ -26,6 +25,7 @@ from forebear.inspection.token_labels import label_notes
 from forebear.reports.page import html_page, html_table, read_assets
 from forebear.reports.plotting import (
     ACCENT,
+    BLUE,
     INK,
     MAX_INCHES,
     SOFT,
@@ -58,8 +58,7 @@ def plot_attention_edges(view: AttentionView, title: str, edges: Sequence[Attent
     lowest = max([*heights[0].values(), *heights[1].values()], default=1.0)
     figure = new_figure(7.5, min(0.2 * lowest + 2.2, MAX_INCHES))
     axes = figure.add_subplot()
-    layers = sorted({edge.panel.layer for edge in edges})
-    colors = dict(zip(layers, _layer_colors(len(layers)), strict=True))
+    colors = _layer_colors(sorted({edge.panel.layer for edge in edges}))
     max_weight = max((edge.weight for edge in edges), default=1.0)
     for edge, offset in zip(reversed(edges), _line_offsets(edges[::-1]), strict=True):
         fraction = edge.weight / max_weight
@@ -111,13 +110,14 @@ def _label_heights(numbers: Sequence[int]) -> dict[int, float]:
     return heights
 
 
-def _layer_colors(count: int) -> list[str]:
+def _layer_colors(layers: Sequence[int]) -> dict[int, str]:
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    if count == 1:
-        return ["#1c4f9c"]
-    return [to_hex(colormaps["viridis"](0.88 * number / (count - 1))) for number in range(count)]
+    if len(layers) == 1:
+        return {layers[0]: BLUE}
+    shades = colormaps["viridis"](np.linspace(0, 0.88, len(layers)))
+    return {layer: to_hex(shade) for layer, shade in zip(layers, shades, strict=True)}
 
 
 def _add_legend(figure: Figure, colors: Mapping[int, str], max_weight: float) -> None:
@@ -166,12 +166,20 @@ def _plot_single(view: AttentionView, panel: AttentionPanel, title: str) -> Figu
     image = _draw_heatmap(axes, view, panel, float(panel.weights.max()))
     _label_axes(axes, view, size)
     if max(rows, columns) <= MAX_LINED_TOKENS:
-        _draw_cell_lines(axes, rows, columns)
+        axes.set_xticks(np.arange(columns - 1) + 0.5, minor=True)
+        axes.set_yticks(np.arange(rows - 1) + 0.5, minor=True)
+        axes.grid(which="minor", color="white", lw=0.8)
+        axes.tick_params(which="minor", length=0)
     axes.set_ylabel(view.axis_labels[0], color=SOFT)
     axes.set_xlabel(view.axis_labels[1], color=SOFT)
     axes.xaxis.set_label_position("top")
     if max(rows, columns) <= MAX_NUMBERED_TOKENS:
-        _draw_numbers(axes, view, panel, size)
+        half = panel.weights.max() * 0.55
+        for row, column in zip(*np.nonzero(view.attention_map.visible_mask), strict=True):
+            weight = float(panel.weights[row, column])
+            color = "white" if weight > half else INK
+            label = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1"
+            axes.text(column, row, label, ha="center", va="center", fontsize=size * 0.85, color=color)
     figure.suptitle(f"{title}\n{view.attention_map.name}, {panel.title}", fontsize=11)
     _legend(figure, view, image, axes)
     return figure
@@ -196,7 +204,10 @@ def _plot_grid(view: AttentionView, title: str) -> Figure:
         axes.set_title(view.summary(view.panels[number]), fontsize=8, pad=3)
         _label_axes(axes, view, size, left=number % across == 0, top=False, bottom=number + across >= len(view.panels))
     figure.suptitle(f"{title}\n{view.attention_map.name}: {view.description}", fontsize=11)
-    _legend(figure, view, images[0], list(grid.flat), [_rows_and_columns(view)])
+    axis_note = "rows: the tokens that look; columns: those they look at"
+    if view.attention_map.kind == "cross":
+        axis_note = "rows: the translation, as it is written; columns: the source, at which it looks"
+    _legend(figure, view, images[0], list(grid.flat), [axis_note])
     return figure
 
 
@@ -214,12 +225,6 @@ def _label_inches(view: AttentionView, size: float) -> tuple[float, float]:
         for tokens in (view.attention_map.rows, view.attention_map.columns)
     ]
     return wide[0] * size * 0.62 / 72, wide[1] * size * 0.62 / 72
-
-
-def _rows_and_columns(view: AttentionView) -> str:
-    if view.attention_map.kind == "cross":
-        return "rows: the translation, as it is written; columns: the source, at which it looks"
-    return "rows: the tokens that look; columns: those they look at"
 
 
 def _plot_mosaic(view: AttentionView, title: str) -> Figure:
@@ -293,14 +298,6 @@ def _draw_heatmap(
     return image
 
 
-def _draw_cell_lines(axes: Axes, rows: int, columns: int) -> None:
-    """White lines between cells."""
-    axes.set_xticks(np.arange(columns - 1) + 0.5, minor=True)
-    axes.set_yticks(np.arange(rows - 1) + 0.5, minor=True)
-    axes.grid(which="minor", color="white", lw=0.8)
-    axes.tick_params(which="minor", length=0)
-
-
 def _label_axes(
     axes: Axes, view: AttentionView, size: float, *, left: bool = True, top: bool = True, bottom: bool = False
 ) -> None:
@@ -322,15 +319,6 @@ def _stacks(name: str) -> bool:
     return len(name) <= 4 and bool(is_han(code_points(name)).all())
 
 
-def _draw_numbers(axes: Axes, view: AttentionView, panel: AttentionPanel, size: float) -> None:
-    half = panel.weights.max() * 0.55
-    for row, column in zip(*np.nonzero(view.attention_map.visible_mask), strict=True):
-        weight = float(panel.weights[row, column])
-        color = "white" if weight > half else INK
-        label = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1"
-        axes.text(column, row, label, ha="center", va="center", fontsize=size * 0.85, color=color)
-
-
 def _legend(
     figure: Figure, view: AttentionView, image: AxesImage, axes: Axes | list[Axes], notes: Sequence[str] = ()
 ) -> None:
@@ -346,7 +334,6 @@ def _legend(
 
 
 # --- HTML page ---
-
 
 ROWS = 20  # rows of the table shown without scripts
 WEIGHT_LEVELS = 65535  # quantization levels of a weight: two bytes
@@ -364,19 +351,22 @@ def attention_page(views: Sequence[tuple[AttentionView, int | None]], title: str
 def _section(number: int, view: AttentionView, top: int | None) -> str:
     """The part that works without scripts; the script fills the rest."""
     attention_map = view.attention_map
-    rows = (
-        (
-            str(edge.panel.layer),
-            str(edge.panel.head),
-            escape(attention_map.rows[edge.row]),
-            escape(attention_map.columns[edge.column]),
-            f"{edge.weight:.3f}",
-        )
-        for edge in view.strongest_edges(min(top or ROWS, ROWS))
-    )
+    rows = []
+    for edge in view.strongest_edges(min(top or ROWS, ROWS)):
+        tokens = escape(attention_map.rows[edge.row]), escape(attention_map.columns[edge.column])
+        rows.append((str(edge.panel.layer), str(edge.panel.head), *tokens, f"{edge.weight:.3f}"))
+    sees = {
+        "self": "every token looks at all",
+        "masked": "every token looks at itself and at those before it",
+        "cross": "every token of the translation looks at all of the source",
+    }
+    about = f"{attention_map.layers} layers of {attention_map.heads} heads; {sees[attention_map.kind]}. "
+    about += "What a token looks at sums to 1."
+    if notes := label_notes((*attention_map.rows, *attention_map.columns)):
+        about += f" ({'; '.join(notes)})"
     return (
         f'<section data-map="{number}"><h2>{escape(attention_map.name)}</h2>'
-        f'<p class="about">{escape(_description(attention_map))}</p>'
+        f'<p class="about">{escape(about)}</p>'
         '<div class="live"></div><noscript><p class="about">Choosing layers and heads needs scripts to be allowed; '
         "what is below is there without.</p></noscript>"
         f"<details><summary>The strongest edges of {escape(view.description)}</summary>"
@@ -384,43 +374,23 @@ def _section(number: int, view: AttentionView, top: int | None) -> str:
     )
 
 
-def _description(attention_map: AttentionMap) -> str:
-    sees = {
-        "self": "every token looks at all",
-        "masked": "every token looks at itself and at those before it",
-        "cross": "every token of the translation looks at all of the source",
-    }
-    notes = "; ".join(label_notes((*attention_map.rows, *attention_map.columns)))
-    return (
-        f"{attention_map.layers} layers of {attention_map.heads} heads; {sees[attention_map.kind]}. "
-        "What a token looks at sums to 1." + (f" ({notes})" if notes else "")
-    )
-
-
 def _view_data(view: AttentionView, top: int | None) -> dict[str, Any]:
-    """All weights, two bytes each; for long texts only the strongest edges of each head."""
+    """All weights, two bytes each; for long texts only the strongest edges of each head, layer mean and rollout."""
     attention_map, first = view.attention_map, view.panels[0]
     start = {"layer": first.layer, "head": first.head if len(view.panels) == 1 else "mean"}
     data = attention_map.to_dict() | {"columns": list(attention_map.columns), "start": start}
+    rollouts = [] if attention_map.kind == "cross" else list(attention_rollouts(attention_map))
     if top is None:
         data["weights"] = _encode_weights(attention_map.weights)
-        if attention_map.kind != "cross":
-            data["rollout"] = _encode_weights(np.stack(list(attention_rollouts(attention_map))))
-        return data
-    edges = [edge for panel_view in _all_panels(attention_map) for edge in panel_view.strongest_edges(top)]
+        return data | ({"rollout": _encode_weights(np.stack(rollouts))} if rollouts else {})
+    heads: list[HeadChoice] = [*range(1, attention_map.heads + 1), "mean"]
+    layers = range(1, attention_map.layers + 1)
+    panels = [attention_view(attention_map, layer, head).panels[0] for layer in layers for head in heads]
+    panels += [AttentionPanel(layer, "roll-out", weights) for layer, weights in enumerate(rollouts, 1)]
+    edges = [edge for panel in panels for edge in AttentionView(attention_map, (panel,), 1).strongest_edges(top)]
     rows = [[edge.panel.layer, edge.panel.head, edge.row, edge.column, round(edge.weight, 4)] for edge in edges]
     return data | {"edges": rows}
 
 
 def _encode_weights(weights: np.ndarray) -> str:
     return base64.b64encode(np.rint(weights * WEIGHT_LEVELS).astype("<u2").tobytes()).decode()
-
-
-def _all_panels(attention_map: AttentionMap) -> list[AttentionView]:
-    """A view of every head, every layer mean and every rollout."""
-    heads: list[HeadChoice] = [*range(1, attention_map.heads + 1), "mean"]
-    layers = range(1, attention_map.layers + 1)
-    views = [attention_view(attention_map, layer, head) for layer in layers for head in heads]
-    rollouts = attention_rollouts(attention_map) if attention_map.kind != "cross" else ()
-    panels = (AttentionPanel(layer, "roll-out", weights) for layer, weights in enumerate(rollouts, 1))
-    return [*views, *(AttentionView(attention_map, (panel,), 1) for panel in panels)]

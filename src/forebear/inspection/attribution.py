@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExample, QuestionExample, TaggedExample
+from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExample, QuestionExample
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.inspection.attribution_targets import (
@@ -22,7 +22,7 @@ from forebear.inspection.attribution_targets import (
 )
 from forebear.objectives.batch import TargetArrays
 from forebear.reports.page import html_page, html_table, read_assets
-from forebear.statistical.linear import LinearModel
+from forebear.statistical.linear import FeatureContribution, LinearModel
 from forebear.tasks.task import Logits, predict_logits
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ BASELINE_ROLES = ("mask", "unknown", "end")  # baseline token: the first of thes
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """A word (characters start … end of text `text_index`) and its attribution.
-
-    `is_visible` is False if the word was truncated and has no effect.
-    """
+    """A word (characters start … end of text `text_index`) and its attribution; not visible if it was truncated."""
 
     text: str
     text_index: int
@@ -44,6 +41,10 @@ class WordAttribution:
     end: int
     attribution: float
     is_visible: bool = True
+
+    @property
+    def direction(self) -> str:
+        return "for" if self.attribution > 0 else "against"
 
     def to_dict(self) -> dict[str, Any]:
         data = {"text": self.text, "of": self.text_index, "start": self.start, "end": self.end}
@@ -103,29 +104,16 @@ class Attribution:
         sums = f"words add {sum(word.attribution for word in self.words):+.4g}{rest}"
         if self.method == "weights":
             return f"Weights of a linear model, from no words to these: {change}; {sums}, exactly."
-        method = (
-            f"Integrated gradients in {self.steps} steps, from the same text with every word hidden ({self.hidden})"
-        )
-        return f"{method}: {change}; {sums}, and miss {self.gap or 0:+.2g}."
+        method = f"Integrated gradients in {self.steps} steps, from the same text with every word hidden"
+        return f"{method} ({self.hidden}): {change}; {sums}, and miss {self.gap or 0:+.2g}."
 
     def to_dict(self) -> dict[str, Any]:
-        def round_value(value: float | None) -> float | None:
-            return None if value is None else round(value, 6)
-
-        return {
-            "texts": list(self.texts),
-            "target": self.target,
-            "said": self.said,
-            "probability": round_value(self.probability),
-            "method": self.method,
-            "score": round_value(self.score),
-            "baseline": round_value(self.baseline),
-            "hidden": self.hidden,
-            "gap": round_value(self.gap),
-            "steps": self.steps,
-            "words": [word.to_dict() for word in self.words],
-            "elsewhere": round_value(self.elsewhere),
-        } | ({"features": [feature.to_dict() for feature in self.features]} if self.features else {})
+        names = ("target", "said", "probability", "method", "score", "baseline", "hidden", "gap", "steps")
+        data: dict[str, Any] = {"texts": list(self.texts)} | {name: getattr(self, name) for name in names}
+        data |= {"words": [word.to_dict() for word in self.words], "elsewhere": self.elsewhere}
+        figures = ("probability", "score", "baseline", "gap", "elsewhere")
+        data |= {name: round(data[name], 6) for name in figures if data[name] is not None}
+        return data | ({"features": [feature.to_dict() for feature in self.features]} if self.features else {})
 
 
 def attribute(
@@ -187,24 +175,16 @@ def _example(run: Run, text: str | Sequence[str]) -> Example:
     if len(parts) != num_texts:
         expected, hint = ("pairs of texts", "give two") if num_texts == 2 else ("single texts", "give one")
         raise InputError(f"this run is about {expected}, and {len(parts)} came", hint=hint)
-    return (
-        predict.labeled_examples(run, parts)
-        if num_texts == 1
-        else predict.labeled_examples(run, [(parts[0], parts[1])])
-    )[0]
+    return predict.labeled_examples(run, parts if num_texts == 1 else [(parts[0], parts[1])])[0]
 
 
 def _part_names(example: Example) -> tuple[str, ...]:
     """Roles of the texts of an example."""
-    match example:
-        case LabeledExample():
-            return ("text",) if len(example.texts) == 1 else ("first", "second")
-        case TaggedExample():
-            return ("text",)
-        case QuestionExample():
-            return ("question", "passage")
-        case ChoiceExample():
-            return ("text", *(f"choice {number}" for number in range(1, len(example.choices) + 1)))
+    if isinstance(example, QuestionExample):
+        return ("question", "passage")
+    if isinstance(example, ChoiceExample):
+        return ("text", *(f"choice {number}" for number in range(1, len(example.choices) + 1)))
+    return ("first", "second") if isinstance(example, LabeledExample) and len(example.texts) == 2 else ("text",)
 
 
 def _explain_target(
@@ -224,35 +204,23 @@ def _explain_target(
     inputs = trace.rows.make_batch([0]).inputs
     attribution = integrated_gradients(run.network, inputs, target, trace.text_mask, baseline_id, method)
     values, elsewhere = trace.sum_by_word(attribution.values)
-    fields |= {
-        "method": method,
-        "score": attribution.score,
-        "baseline": attribution.baseline,
-        "gap": attribution.completeness_gap,
-    }
-    fields |= {"steps": attribution.steps, "elsewhere": elsewhere, "words": _words(trace, values)}
+    fields |= {"method": method, "score": attribution.score, "baseline": attribution.baseline}
+    fields |= {"gap": attribution.gap, "steps": attribution.steps}
+    fields |= {"elsewhere": elsewhere, "words": _words(trace, values)}
     if attribution.baseline is not None:
         fields["hidden"] = "zeros" if baseline_id is None else run.tokenizer.id_to_token(baseline_id)
     return fields
 
 
 def _words(trace: TokenTrace, values: np.ndarray) -> tuple[WordAttribution, ...]:
-    rows = zip(trace.words, values.tolist(), trace.visible_words.tolist(), strict=True)
-    return tuple(
-        WordAttribution(
-            trace.texts[span.text_index][span.start : span.end],
-            span.text_index,
-            span.start,
-            span.end,
-            value,
-            is_visible,
-        )
-        for span, value, is_visible in rows
-    )
+    words = []
+    for number, (span, value) in enumerate(zip(trace.words, values.tolist(), strict=True)):
+        text, is_visible = trace.texts[span.text_index][span.start : span.end], number in trace.word_ids
+        words.append(WordAttribution(text, span.text_index, span.start, span.end, value, is_visible))
+    return tuple(words)
 
 
 # --- HTML page: words colored by attribution ---
-
 
 MAX_TABLE_WORDS = 30  # words in the table
 MIN_COLORED_SHARE = 0.02  # share of the strongest word; weaker words are not colored
@@ -301,18 +269,17 @@ def _word(word: WordAttribution, strongest: float) -> str:
         return f'<span class="unread" title="not read: it does not fit">{text_html}</span>'
     if strength < MIN_COLORED_SHARE:
         return f'<span title="{word.attribution:+.4f}">{text_html}</span>'
-    direction = "for" if word.attribution > 0 else "against"
-    return (
-        f'<span class="word {direction}" style="--s:{strength:.3f}" title="{word.attribution:+.4f}">{text_html}</span>'
-    )
+    style = f'class="word {word.direction}" style="--s:{strength:.3f}"'
+    return f'<span {style} title="{word.attribution:+.4f}">{text_html}</span>'
 
 
 def _tables(attribution: Attribution) -> str:
     """The strongest words, and the n-grams of a linear model."""
-    rows = (
-        (escape(word.text), f"{word.attribution:+.4f}", _bar(word, attribution.strongest_value))
-        for word in attribution.strongest(MAX_TABLE_WORDS)
-    )
+    rows = []
+    for word in attribution.strongest(MAX_TABLE_WORDS):
+        width = abs(word.attribution) / attribution.strongest_value
+        bar = f'<span class="bar {word.direction}" style="width:{width:.1%}"></span>'
+        rows.append((escape(word.text), f"{word.attribution:+.4f}", bar))
     tables = html_table(("word", "#adds", ""), rows)
     if (num_hidden := len(attribution.words) - MAX_TABLE_WORDS) > 0:
         tables += f'<p class="about">{num_hidden:,} words that say less are not listed.</p>'
@@ -321,11 +288,6 @@ def _tables(attribution: Attribution) -> str:
         rows = ((escape(feature.text), escape(feature.position), f"{feature.value:+.4f}") for feature in features)
         tables += html_table(("n-gram", "where", "#adds"), rows)
     return tables
-
-
-def _bar(word: WordAttribution, strongest: float) -> str:
-    direction = "for" if word.attribution > 0 else "against"
-    return f'<span class="bar {direction}" style="width:{abs(word.attribution) / strongest:.1%}"></span>'
 
 
 # --- Linear models: exact attribution by the weights of n-grams ---
@@ -366,30 +328,25 @@ def linear_attribution(
     """Each n-gram's contribution is divided equally among its tokens; numeric features belong to no token."""
     inputs = trace.rows.make_batch([0]).inputs
     values, elsewhere, score, attributed = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
-    features: dict[tuple[tuple[int, ...], str], float] = {}
+    sums: dict[tuple[tuple[int, ...], str], float] = {}
+    skipped = network.skipped if isinstance(network, LinearModel) else ()
     for output in target.outputs:
+        head, index = output.head, output.index
         score += output.scale * _logit(logits, output, centered=network.kind in ("label", "tag"))
-        for contribution in network.feature_contributions(
-            inputs, output.index, head=output.head, answer=output.class_index
-        ):
+        for contribution in network.feature_contributions(inputs, index, head=head, answer=output.class_index):
             value = contribution.value * output.scale
-            skipped = network.skipped if isinstance(network, LinearModel) else ()
-            positions = _feature_positions(contribution, trace, inputs, output.head, output.index, skipped)
-            width = max(1, len(positions))
+            positions = _feature_positions(contribution, trace, inputs, head, index, skipped) or [None]
             for position in positions:
                 if position is None:
-                    elsewhere += value / width
+                    elsewhere += value / len(positions)
                 else:
-                    values[position] += value / width
-            elsewhere += 0.0 if positions else value
+                    values[position] += value / len(positions)
             attributed += value
             key = (contribution.tokens, contribution.field)
-            features[key] = features.get(key, 0.0) + value
-    features_by_size = (
-        LinearFeature(_feature_text(tokenizer, tokens), where, value) for (tokens, where), value in features.items()
-    )
-    ordered = sorted(features_by_size, key=lambda one: -abs(one.value))
-    return LinearAttribution(values, elsewhere, score, score - attributed, tuple(ordered))
+            sums[key] = sums.get(key, 0.0) + value
+    features = (LinearFeature(_ngram_text(tokenizer, tokens), field, value) for (tokens, field), value in sums.items())
+    ordered = tuple(sorted(features, key=lambda feature: -abs(feature.value)))
+    return LinearAttribution(values, elsewhere, score, score - attributed, ordered)
 
 
 def _logit(logits: Logits, output: TargetOutput, *, centered: bool) -> float:
@@ -403,64 +360,41 @@ def _logit(logits: Logits, output: TargetOutput, *, centered: bool) -> float:
 
 
 def _feature_positions(
-    contribution: Any, trace: TokenTrace, inputs: TargetArrays, head: str, index: int, skipped_ids: Any
+    contribution: FeatureContribution, trace: TokenTrace, inputs: TargetArrays, head: str, index: int, skipped_ids: Any
 ) -> list[int | None]:
     """Tokens of a feature: None for one outside the sequence, an empty list for a numeric feature."""
-    if contribution.position is not None:
-        begin, end = _row_bounds(inputs, index)
-        return [index + offset if begin <= index + offset < end else None for offset in contribution.position]
-    if not contribution.tokens:
+    tokens, ends = inputs["tokens"], np.cumsum(inputs["lengths"])
+    if not contribution.tokens and contribution.position is None:
         return []
-    if head in ("tag", "start", "end"):
-        is_question_word = not contribution.field.lstrip(
-            "+-"
-        ).isdigit()  # otherwise the field is an offset from the token
-        return list(
-            _question_positions(contribution, trace, inputs, index)
-            if is_question_word
-            else _context_positions(contribution, inputs, index)
-        )
-    rows = [index] if head == "choice" else range(len(inputs["lengths"]))
-    ends = np.cumsum(inputs["lengths"])
+    if contribution.position is not None or head in ("tag", "start", "end"):
+        row = int(np.searchsorted(ends, index, side="right"))
+        sequence = range(int(ends[row] - inputs["lengths"][row]), int(ends[row]))
+        if contribution.position is not None:
+            return [index + offset if index + offset in sequence else None for offset in contribution.position]
+        if contribution.field.lstrip("+-").isdigit():  # the offset of the last token
+            last = index + int(contribution.field)
+            positions = range(last - len(contribution.tokens) + 1, last + 1)
+            expected = zip(positions, contribution.tokens, strict=True)
+            return [at if at in sequence and int(tokens[at]) == token else None for at, token in expected]
+        question = (at for at in sequence if trace.rows.segments[at] == 0)
+        return [at for at in question if (int(tokens[at]),) == contribution.tokens]
+    rows = [index] if head == "choice" else range(len(ends))
     ngram, positions = np.array(contribution.tokens), []
     for row in rows:
         row_positions = np.arange(ends[row] - inputs["lengths"][row], ends[row])
-        row_positions = row_positions[~np.isin(inputs["tokens"][row_positions], np.asarray(skipped_ids))]
+        row_positions = row_positions[~np.isin(tokens[row_positions], np.asarray(skipped_ids))]
         for segment in SIDES[contribution.field]:
             text_positions = row_positions[trace.rows.segments[row_positions] == segment]
             if len(text_positions) >= len(ngram):
                 windows = np.lib.stride_tricks.sliding_window_view(text_positions, len(ngram))
-                matching = (inputs["tokens"][windows] == ngram).all(axis=1)
+                matching = (tokens[windows] == ngram).all(axis=1)
                 positions += windows[matching].ravel().tolist()
     return positions
 
 
-def _row_bounds(inputs: TargetArrays, index: int) -> tuple[int, int]:
-    """Start and end of the sequence that contains a token."""
-    ends = np.cumsum(inputs["lengths"])
-    row = int(np.searchsorted(ends, index, side="right"))
-    return int(ends[row] - inputs["lengths"][row]), int(ends[row])
-
-
-def _question_positions(contribution: Any, trace: TokenTrace, inputs: TargetArrays, index: int) -> Iterator[int]:
-    """Occurrences of the feature's word in the question."""
-    begin, end = _row_bounds(inputs, index)
-    for position in range(begin, end):
-        if trace.rows.segments[position] == 0 and (int(inputs["tokens"][position]),) == contribution.tokens:
-            yield position
-
-
-def _context_positions(contribution: Any, inputs: TargetArrays, index: int) -> Iterator[int | None]:
-    """Tokens of a context feature, whose last token is at the offset given by its name."""
-    begin, end = _row_bounds(inputs, index)
-    for distance, token in enumerate(reversed(contribution.tokens)):
-        position = index + int(contribution.field) - distance
-        yield position if begin <= position < end and int(inputs["tokens"][position]) == token else None
-
-
-def _feature_text(tokenizer: Tokenizer, tokens: tuple[int, ...]) -> str:
+def _ngram_text(tokenizer: Tokenizer, tokens: tuple[int, ...]) -> str:
     """A readable n-gram; "·" for places outside the text."""
-    pieces = [
+    pieces = (
         tokenizer.decode([token]).strip() or tokenizer.id_to_token(token) if token >= 0 else "·" for token in tokens
-    ]
+    )
     return " ".join(pieces)

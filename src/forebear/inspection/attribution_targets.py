@@ -35,7 +35,6 @@ AttributionMethod = Literal["integrated", "gradients"]
 
 # --- Alignment of tokens with words ---
 
-
 APOSTROPHE_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)+")  # "didn't" is one word in any tokenization
 
 
@@ -68,11 +67,6 @@ class TokenTrace:
         """Token values (T,) summed per word (words,), and the sum over tokens without a word."""
         known = self.word_ids != IGNORE_INDEX
         return np.bincount(self.word_ids[known], values[known], len(self.words)), float(values[~known].sum())
-
-    @property
-    def visible_words(self) -> np.ndarray:
-        """(words,) False for words that were truncated."""
-        return np.isin(np.arange(len(self.words)), self.word_ids)
 
 
 def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_format: InputFormat) -> TokenTrace:
@@ -349,10 +343,9 @@ def _crf_scores(scores: Tensor, allowed_transitions: TagTransitions, learned_sco
     """(S, N, K) emissions → marginal log probabilities of a CRF, up to a constant."""
     import torch
 
-    masked_scores = zip(allowed_transitions, learned_scores, strict=True)
     moves, start, end = (
-        scores.new_tensor(np.where(is_allowed, score_values, FORBIDDEN_SCORE))
-        for is_allowed, score_values in masked_scores
+        scores.new_tensor(np.where(is_allowed, learned, FORBIDDEN_SCORE))
+        for is_allowed, learned in zip(allowed_transitions, learned_scores, strict=True)
     )
     words = scores.unbind(1)
     forwards, backwards = [words[0] + start], [end.expand_as(words[0])]
@@ -388,25 +381,23 @@ def _answer(
     if best is None:
         raise InputError(f"{name!r} does not fit into one window", hint="give a shorter part of the passage")
     log_prob, row, first, last = best
-    row_range = range(*_row_ends(rows, row))
-    positions = {"start": first, "end": last}
+    row_start, row_end = _row_ends(rows, row)
+    positions, prefix = {"start": first, "end": last}, ""
     if location is not None:
-        positions = {str(location): positions[str(location)]}
+        head, prefix = str(location), f"{location} of "
+        positions = {head: positions[head]}
+        log_probs = log_softmax(logits[head][row].astype(np.float64))
+        log_prob = float(log_probs[positions[head] - row_start])
 
     def score(out: Outputs) -> Tensor:
-        sums = [
-            log_odds(out[head][:, row_range.start : row_range.stop], place - row_range.start)
-            for head, place in positions.items()
-        ]
-        return sum(sums[1:], start=sums[0])
+        first_score, *others = (
+            log_odds(out[head][:, row_start:row_end], position - row_start) for head, position in positions.items()
+        )
+        return sum(others, start=first_score)
 
-    if location is not None:
-        log_probs = log_softmax(logits[str(location)][row].astype(np.float64))
-        log_prob = float(log_probs[positions[str(location)] - row_range.start])
-    prefix = f"{location} of " if location is not None else ""
-    names = [prefix + (answer_text or "(no answer)") for answer_text in (name, predicted)]
-    outputs = tuple(TargetOutput(head, place) for head, place in positions.items())
-    return AttributionTarget(names[0], names[1], float(np.exp(log_prob)), score, outputs)
+    name, predicted = (prefix + (text or "(no answer)") for text in (name, predicted))
+    outputs = tuple(TargetOutput(head, position) for head, position in positions.items())
+    return AttributionTarget(name, predicted, float(np.exp(log_prob)), score, outputs)
 
 
 def _answer_positions(rows: ExampleRows, logits: Logits, begin: int, end: int) -> Iterator[tuple[float, int, int, int]]:

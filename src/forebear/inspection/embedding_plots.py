@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -98,7 +97,7 @@ def plot_projection(projection: WordProjection, title: str, form: str) -> bytes:
         figure = new_figure(side * 1.3, side)
         axes = figure.subplots()
         colors = [cluster_color(group) for group in projection.groups]
-        sizes = [26 if is_highlighted else 12 for is_highlighted in projection.highlighted]
+        sizes = [26 if is_highlighted else 12 for is_highlighted in projection.highlights]
         axes.scatter(*projection.points.T, c=colors, s=sizes, lw=0, zorder=3)
         axes.set(xlabel=f"first component: {projection.explained_variance[0]:.1%} of the variance")
         axes.set(ylabel=f"second component: {projection.explained_variance[1]:.1%}")
@@ -112,7 +111,7 @@ def plot_projection(projection: WordProjection, title: str, form: str) -> bytes:
         suptitle = figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
         drawable = (index for index, name in enumerate(names) if name not in undrawable)
         order = sorted(drawable, key=lambda index: not projection.query_words[index])
-        styles = [(colors[index], projection.highlighted[index]) for index in order]
+        styles = [(colors[index], projection.highlights[index]) for index in order]
         num_labeled = _draw_labels(figure, axes, projection.points[order], [names[index] for index in order], styles)
         label_note = ""
         if num_labeled < len(order):
@@ -126,16 +125,20 @@ def plot_projection(projection: WordProjection, title: str, form: str) -> bytes:
 def plot_norms(norms: VectorNorms, title: str, form: str) -> bytes:
     rows = np.arange(len(norms.words))
     if len(rows) > MAX_DRAWN_WORDS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, MAX_DRAWN_WORDS, replace=False))
-    labeled = labeled_words(norms)
-    undrawable = set(undrawable_texts(shorten_label(norms.words[row], 20) for row in labeled))
-    labeled = [row for row in labeled if shorten_label(norms.words[row], 20) not in undrawable]
-    rows, names = np.union1d(rows, labeled), [shorten_label(norms.words[row], 20) for row in labeled]
-    with plot_style([title, *names], HTML_HINT):
+        rows = np.random.default_rng(0).choice(rows, MAX_DRAWN_WORDS, replace=False)
+    labels = {row: shorten_label(norms.words[row], 20) for row in labeled_words(norms)}
+    undrawable = set(undrawable_texts(labels.values()))
+    labels = {row: label for row, label in labels.items() if label not in undrawable}
+    labeled, rows = list(labels), np.union1d(rows, list(labels))
+    with plot_style([title, *labels.values()], HTML_HINT):
         figure = new_figure(10.5, 6.6)
         axes = figure.subplots()
         counts = np.maximum(norms.counts, 1)
-        style: Any = {"s": 6, "lw": 0, "alpha": _dot_opacity(norms)[rows], "rasterized": True}
+        opacity = np.ones(len(norms.words))  # rare words are so many that their dots overlap
+        for band in norms.bands:
+            is_in_band = (norms.counts >= band.min_count) & (norms.counts <= band.max_count)
+            opacity[is_in_band] = min(0.9, max(0.1, 11 / math.sqrt(band.words)))
+        style: Any = {"s": 6, "lw": 0, "alpha": opacity[rows], "rasterized": True}
         axes.scatter(counts[rows], norms.lengths[rows], color=BLUE, **style)
         band_centers = [band.center for band in norms.bands]
         medians = [band.median for band in norms.bands]
@@ -144,8 +147,7 @@ def plot_norms(norms: VectorNorms, title: str, form: str) -> bytes:
         axes.fill_between(band_centers, *edges, color=ACCENT, alpha=0.12, lw=0, label="eight of ten words")
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda times, _: f"{times:,.0f}")
-        axes.set(xlabel="times seen", ylabel="length of the vector")
-        axes.set_ylim(0, float(norms.lengths.max()) * 1.08)
+        axes.set(xlabel="times seen", ylabel="length of the vector", ylim=(0, float(norms.lengths.max()) * 1.08))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="best")
         subtitle = f"Spearman's correlation of length and frequency: {norms.correlations[0]}"
@@ -153,17 +155,8 @@ def plot_norms(norms: VectorNorms, title: str, form: str) -> bytes:
             subtitle += f"; {len(rows):,} of {len(norms.words):,} words are drawn"
         figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
         points = np.stack((counts[labeled], norms.lengths[labeled]), 1).astype(float)
-        _draw_labels(figure, axes, points, names, [(INK, False)] * len(names))
+        _draw_labels(figure, axes, points, list(labels.values()), [(INK, False)] * len(labels))
         return figure_bytes(figure, form)
-
-
-def _dot_opacity(norms: VectorNorms) -> np.ndarray:
-    """Opacity by band: rare words are so many that their dots overlap."""
-    opacity = np.ones(len(norms.words))
-    for band in norms.bands:
-        is_in_band = (norms.counts >= band.min_count) & (norms.counts <= band.max_count)
-        opacity[is_in_band] = min(0.9, max(0.1, 11 / math.sqrt(band.words)))
-    return opacity
 
 
 def labeled_words(norms: VectorNorms) -> list[int]:
@@ -204,11 +197,11 @@ def _draw_labels(
 
 # --- Word senses: occurrences in a plane, colored by cluster, with a concordance ---
 
-
 MARKS = ("o", "^", "s", "D", "v", "P", "X", "*")  # markers of gold senses
 LINES = 18  # sentences in the concordance
 GAP, FEWEST = 1.6, 14  # line spacing between clusters, and minimum number of lines
-SENSES_PICTURE_LETTERS = 8.0  # points
+# Text of the concordance is excluded from the layout: a long sentence would leave no room for the rest.
+CONCORDANCE_STYLE: Any = {"fontsize": 8.0, "va": "baseline", "in_layout": False}
 SIDE = 44  # columns of context on either side; Chinese characters take two
 SENSES_PICTURE_BESIDE = 3  # planes of other runs
 
@@ -275,15 +268,15 @@ def _plane(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: boo
 
 def _dots(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *, large: bool) -> None:
     """A dot for each occurrence: colors are clusters, markers are gold senses."""
+    points, (first, second) = result.plane
     for sense in analysis.labels or ("",):
         is_shown = np.array([not analysis.labels or occurrence.sense == sense for occurrence in result.occurrences])
         marker = MARKS[analysis.labels.index(sense) % len(MARKS)] if analysis.labels else "o"
         colors = [cluster_color(cluster) for cluster in result.clustering.labels[is_shown]]
         style: Any = {"s": 30 if large else 12, "lw": 0.4, "edgecolors": "white", "alpha": 0.85, "zorder": 3}
-        axes.scatter(*result.points[is_shown].T, c=colors, marker=marker, label=sense, **style)
+        axes.scatter(*points[is_shown].T, c=colors, marker=marker, label=sense, **style)
     axes.margins(0.08)
     axes.set_aspect("equal", adjustable="datalim")
-    first, second = result.explained_variance
     axes.set_xlabel(f"{first:.0%} of the variance" if large else f"{first:.0%}", fontsize=8 if large else 7)
     axes.set_ylabel(f"{second:.0%}", fontsize=8 if large else 7)
     axes.tick_params(length=0, labelsize=6, labelcolor=SOFT)
@@ -299,29 +292,29 @@ def _spellings(axes: Axes, result: RunSenses) -> None:
     axes.set(ylim=(-1, 1), xticks=[], yticks=[])
     if result.clustering.num_distinct == 1:
         span = 1.0
-        dots = [(0.0, 0, f"{len(result.occurrences):,} occurrences,\none vector")]
+        dots = [(0, 0.0, f"{len(result.occurrences):,} occurrences,\none vector")]
     else:
-        span = float(np.abs(result.points).max())
-        counts = Counter(occurrence.surface for occurrence in result.occurrences)
-        first = {occurrence.surface: number for number, occurrence in reversed(list(enumerate(result.occurrences)))}
+        points, _ = result.plane
+        span = float(np.abs(points).max())
+        surfaces = [occurrence.surface for occurrence in result.occurrences]
+        firsts = {surface: surfaces.index(surface) for surface in surfaces}
         dots = [
-            (float(result.points[first[surface], 0]), first[surface], f"{count:,} × {surface}")
-            for surface, count in counts.items()
+            (first, float(points[first, 0]), f"{surfaces.count(surface):,} × {surface}")
+            for surface, first in firsts.items()
         ]
     axes.set_xlim(-2 * span, 2 * span)
-    for x, number, label in dots:
+    for number, x, label in dots:
         axes.scatter(x, 0, s=260, color=cluster_color(result.clustering.labels[number]), lw=0, zorder=4)
         axes.text(x, -0.28, label, ha="center", va="top", fontsize=9, color=INK)
 
 
 def cluster_summary(analysis: SenseAnalysis, result: RunSenses, separator: str = " · ") -> str:
     """Number of clusters, silhouette, and agreement with gold senses."""
-    silhouette, agreement = result.clustering.silhouette, result.agreement
-    parts = [
-        "1 group" if silhouette is None else f"{result.clustering.num_clusters} groups, silhouette {silhouette:.2f}"
-    ]
-    if analysis.labels and agreement is not None:
-        gold = agreement[0]
+    clustering = result.clustering
+    several = f"{clustering.num_clusters} groups, silhouette {clustering.silhouette or 0:.2f}"
+    parts = [several if clustering.num_clusters > 1 else "1 group"]
+    if analysis.labels and result.agreement is not None:
+        gold = result.agreement[0]
         rand = f"Rand index {gold.rand:.2f}"
         if gold.groups > len(analysis.labels):
             rand += f", of joined groups {gold.merged_groups:.2f}"
@@ -338,12 +331,12 @@ def _concordance(axes: Axes, analysis: SenseAnalysis, sentences: Sequence[Sequen
     for number, group in enumerate(sentences):
         color, members = cluster_color(number), analysis.result.groups[number].members
         summary = f"{len(members):,} occurrences{analysis.label_counts(members)}"
-        heading = axes.text(0, y, f"group {number + 1}", color=color, **_text_style(bold=True))
+        heading = axes.text(0, y, f"group {number + 1}", color=color, fontweight="bold", **CONCORDANCE_STYLE)
         _annotate_beside(axes, heading, summary, 8, SOFT)
         for occurrence in group:
             y += 1
             before, word_text, after = occurrence_context(occurrence)
-            word = axes.text(0.5, y, word_text, ha="center", color=color, **_text_style(bold=True))
+            word = axes.text(0.5, y, word_text, ha="center", color=color, fontweight="bold", **CONCORDANCE_STYLE)
             _annotate_beside(axes, word, after, 2.4 if occurrence.after[:1].isspace() else 0.4, INK)
             _annotate_beside(axes, word, before, -2.4 if occurrence.before[-1:].isspace() else -0.4, INK)
         y += GAP
@@ -353,20 +346,14 @@ def _annotate_beside(axes: Axes, word: Text, text: str, points: float, color: st
     """Text at a distance in points to the right (or left, if negative) of another text."""
     is_right = points > 0
     options: Any = {"xycoords": (word, "data"), "textcoords": "offset points", "annotation_clip": False}
-    options |= {"ha": "left" if is_right else "right", "color": color} | _text_style()
+    options |= {"ha": "left" if is_right else "right", "color": color} | CONCORDANCE_STYLE
     axes.annotate(text, (1 if is_right else 0, word.get_position()[1]), (points, 0), **options)
-
-
-def _text_style(*, bold: bool = False) -> Any:
-    """Style of the concordance, excluded from the layout: a long sentence would leave no room for the rest."""
-    style: Any = {"fontsize": SENSES_PICTURE_LETTERS, "va": "baseline", "in_layout": False}
-    return style | {"fontweight": "bold"} if bold else style
 
 
 # --- HTML pages without scripts: neighbor tables, and planes of labeled dots ---
 
-
 WIDE, HIGH, EDGE = 1000, 680, 40  # size and margin of a plane in SVG units
+PLANE = np.array((WIDE - 2 * EDGE, HIGH - 2 * EDGE))
 LETTER = 13  # label height
 WORDS_PAGE_DRAWN = 3000  # dots in a page of norms, evenly from all frequency ranks
 
@@ -385,37 +372,42 @@ class PlotPoint:
 
 
 def neighbors_page(answers: Sequence[WordNeighbors], title: str) -> str:
-    about = "How near each word is (cosine), and how often it was seen."
-    return words_page(title, about, "".join(map(_neighbors_section, answers)))
+    body = ""
+    for answer in answers:
+        rows = []
+        for neighbor in answer.nearest:
+            direction = "for" if neighbor.cosine >= 0 else "against"
+            bar = f'<span class="bar {direction}" style="width:{abs(neighbor.cosine):.1%}"></span>'
+            rows.append((escape(neighbor.word), bar, f"{neighbor.cosine:.3f}", _count_text(neighbor.count)))
+        note = f'<p class="about">{escape(answer.note)}</p>' if answer.note else ""
+        table = html_table(("word", "", "#cosine", "#seen"), rows, "near")
+        body += f"<section><h2>{escape(answer.text)}</h2>{note}{table}</section>"
+    return _words_page(title, "How near each word is (cosine), and how often it was seen.", body)
 
 
 def projection_page(projection: WordProjection, title: str) -> str:
-    dots = [
-        PlotPoint(word, *position, f"{word}{_count_suffix(count)}", cluster_color(group), is_highlighted)
-        for word, position, count, group, is_highlighted in zip(
-            projection.words,
-            scale_to_plane(projection.points),
-            projection.counts,
-            projection.groups,
-            projection.highlighted,
-            strict=True,
-        )
-    ]
+    columns = projection.words, projection.points.tolist(), projection.counts
+    words = zip(*columns, strict=True)
+    rows = ((escape(word), f"{x:+.4f}", f"{y:+.4f}", _count_text(count)) for word, (x, y), count in words)
+    table = html_table(("word", "#first", "#second", "#seen"), rows)
+    dots = []
+    for number, (word, position) in enumerate(zip(projection.words, _scale_to_plane(projection.points), strict=True)):
+        tooltip, color = word + _count_suffix(projection.counts[number]), cluster_color(projection.groups[number])
+        dots.append(PlotPoint(word, *position, tooltip, color, projection.highlights[number]))
     about = (
         f"{len(dots):,} words: the directions in which their vectors, of length 1, differ most; to the right "
         f"{projection.explained_variance[0]:.1%} of the variance, upwards {projection.explained_variance[1]:.1%}. "
         "A dot that is pointed at tells its name."
     )
-    plane = svg_plane(sorted(dots, key=lambda dot: not dot.is_query))
-    return words_page(title, about, plane + _coordinates_table(projection))
+    plane = _svg_plane(sorted(dots, key=lambda dot: not dot.is_query))
+    return _words_page(title, about, f"{plane}<details open><summary>Figures</summary>{table}</details>")
 
 
-def scale_to_plane(points: np.ndarray) -> list[tuple[float, float]]:
+def _scale_to_plane(points: np.ndarray) -> list[tuple[float, float]]:
     """Points (n, 2) from 0 to 1, with one scale for both axes."""
     low, high = points.min(0), points.max(0)
-    plane_size = np.array((WIDE - 2 * EDGE, HIGH - 2 * EDGE))
-    scale = float((plane_size / np.maximum(high - low, 1e-9)).min())
-    return [(x, y) for x, y in ((points - (low + high) / 2) * scale / plane_size + 0.5).tolist()]
+    scale = float((PLANE / np.maximum(high - low, 1e-9)).min())
+    return [(x, y) for x, y in ((points - (low + high) / 2) * scale / PLANE + 0.5).tolist()]
 
 
 def norms_page(norms: VectorNorms, title: str) -> str:
@@ -424,9 +416,8 @@ def norms_page(norms: VectorNorms, title: str) -> str:
     labeled = labeled_words(norms)
     order = np.argsort(-norms.counts, kind="stable")
     others = order[:: max(1, math.ceil(len(order) / WORDS_PAGE_DRAWN))].tolist()
-    rows = list(dict.fromkeys([*labeled, *others]))
     dots = []
-    for row in rows:
+    for row in dict.fromkeys([*labeled, *others]):
         tooltip = f"{norms.words[row]}{_count_suffix(int(norms.counts[row]))}: {norms.lengths[row]:.3f}"
         position = float(log_counts[row]) / max_log_count, float(norms.lengths[row]) / longest
         dots.append(PlotPoint(norms.words[row], *position, tooltip, is_labeled=row in labeled))
@@ -437,52 +428,43 @@ def norms_page(norms: VectorNorms, title: str) -> str:
         f"the median. Spearman's correlation of both: {norms.correlations[0]}; of a word's frequency and its "
         f"neighbours': {norms.correlations[1]}."
     )
-    return words_page(title, about, svg_plane(dots, level) + _bands(norms))
+    rows = []
+    for band in norms.bands:
+        counts, quantiles = f"{band.min_count:,} to {band.max_count:,}", f"{band.shortest:.3f} to {band.longest:.3f}"
+        cosine = "" if band.cosine is None else f"{band.cosine:.3f}"
+        rows.append((counts, f"{band.words:,}", f"{band.median:.3f}", quantiles, cosine))
+    table = html_table(("#times seen", "#words", "#median length", "#eight of ten", "#mean cosine of two"), rows)
+    bands = f"<details open><summary>Bands</summary>{table}</details>"
+    return _words_page(title, about, _svg_plane(dots, level) + bands)
 
 
-def words_page(title: str, about: str, body: str, *styles: str) -> str:
+def _words_page(title: str, about: str, body: str, *styles: str) -> str:
     """A complete page; `styles` are extra style sheets of this package."""
     main = f'<h1>{escape(title)}</h1><p class="about">{escape(about)}</p>{body}'
     return html_page(title, main, read_assets("forebear.inspection", "page.css", "words.css", *styles))
-
-
-def _neighbors_section(answer: WordNeighbors) -> str:
-    rows = (
-        (
-            escape(neighbor.word),
-            f'<span class="bar {"for" if neighbor.cosine >= 0 else "against"}" '
-            f'style="width:{abs(neighbor.cosine):.1%}"></span>',
-            f"{neighbor.cosine:.3f}",
-            _count_text(neighbor.count),
-        )
-        for neighbor in answer.nearest
-    )
-    note = f'<p class="about">{escape(answer.note)}</p>' if answer.note else ""
-    table = html_table(("word", "", "#cosine", "#seen"), rows, "near")
-    return f"<section><h2>{escape(answer.text)}</h2>{note}{table}</section>"
 
 
 def _count_text(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
 
 
-def svg_plane(dots: Sequence[PlotPoint], level: Sequence[tuple[float, float]] = ()) -> str:
+def _count_suffix(count: int | None) -> str:
+    return "" if count is None else f", seen {count:,} times"
+
+
+def _svg_plane(dots: Sequence[PlotPoint], level: Sequence[tuple[float, float]] = ()) -> str:
     """Dots with labels where there is room; other labels appear on hover or keyboard focus."""
-    positions = np.array([_svg_position(dot.x, dot.y) for dot in dots])
+    positions = EDGE + np.array([(dot.x, dot.y) for dot in dots]) * PLANE
     sizes = [(_width(dot.name), LETTER * 1.1) if dot.is_labeled else (math.inf, 0.0) for dot in dots]
     boxes = place_point_labels(positions, sizes, (0, 0, WIDE, HIGH), gap=5)
-    line = " ".join(f"{x:.1f},{HIGH - y:.1f}" for x, y in (_svg_position(*point) for point in level))
+    line = " ".join(f"{EDGE + x * PLANE[0]:.1f},{HIGH - EDGE - y * PLANE[1]:.1f}" for x, y in level)
     curve = f'<polyline class="level" points="{line}"/>' if level else ""
     ordered = sorted(zip(dots, positions, boxes, strict=True), key=lambda item: item[2] is not None)  # labels on top
-    dots_svg = "".join(_dot(*item) for item in ordered)
+    dots_svg = "".join(_svg_dot(*item) for item in ordered)
     return f'<svg class="plane" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="words">{dots_svg}{curve}</svg>'
 
 
-def _svg_position(x: float, y: float) -> tuple[float, float]:
-    return EDGE + x * (WIDE - 2 * EDGE), EDGE + y * (HIGH - 2 * EDGE)
-
-
-def _dot(dot: PlotPoint, place: np.ndarray, box: tuple[float, float, float, float] | None) -> str:
+def _svg_dot(dot: PlotPoint, place: np.ndarray, box: tuple[float, float, float, float] | None) -> str:
     x, y = float(place[0]), HIGH - float(place[1])
     beside = (x + 6, y - 4) if box is None else (box[0], HIGH - box[1] - LETTER * 0.25)
     kind = "dot" + " named" * (box is not None) + " asked" * dot.is_query
@@ -500,30 +482,55 @@ def _width(text: str) -> float:
     return sum(LETTER * (1.0 if unicodedata.east_asian_width(one) in "WF" else 0.6) for one in text) + 2
 
 
-def _count_suffix(count: int | None) -> str:
-    return "" if count is None else f", seen {count:,} times"
+# --- HTML page of word senses: planes of occurrences, and all sentences by cluster ---
+
+OPEN = 12  # sentences shown per cluster; the rest is collapsed
+TOOLTIP_COLUMNS = 26  # columns of context in a dot's label
 
 
-def _coordinates_table(projection: WordProjection) -> str:
-    columns = zip(projection.words, projection.points.tolist(), projection.counts, strict=True)
-    rows = ((escape(word), f"{x:+.4f}", f"{y:+.4f}", _count_text(count)) for word, (x, y), count in columns)
-    return _details_html("Figures", html_table(("word", "#first", "#second", "#seen"), rows))
+def senses_page(analysis: SenseAnalysis, title: str) -> str:
+    result = analysis.result
+    about = f"{len(result.occurrences):,} occurrences by {result.name}: {result.conclusion}."
+    about += " A dot that is pointed at tells its words."
+    body = _senses_plane(analysis, result)
+    body += "".join(_cluster_section(analysis, number) for number in range(len(result.groups)))
+    for other in analysis.others:
+        body += f"<section><h2>beside: {escape(other.name)}</h2>{_senses_plane(analysis, other)}</section>"
+    body += "".join(f'<p class="about">{escape(note)}</p>' for note in analysis.notes)
+    return _words_page(title, about, body, "senses.css")
 
 
-def _bands(norms: VectorNorms) -> str:
-    rows = (
-        (
-            f"{band.min_count:,} to {band.max_count:,}",
-            f"{band.words:,}",
-            f"{band.median:.3f}",
-            f"{band.shortest:.3f} to {band.longest:.3f}",
-            "" if band.cosine is None else f"{band.cosine:.3f}",
-        )
-        for band in norms.bands
+def _senses_plane(analysis: SenseAnalysis, result: RunSenses) -> str:
+    """Summary and dots, or the conclusion where all dots would coincide."""
+    summary = f'<p class="about">{escape(cluster_summary(analysis, result))}</p>'
+    if result.is_by_spelling:
+        return f'{summary}<p class="about">{escape(result.conclusion)}</p>'
+    labeled, dots = {group.members[0] for group in result.groups}, []
+    positions = _scale_to_plane(result.plane[0])
+    for number, (occurrence, position) in enumerate(zip(result.occurrences, positions, strict=True)):
+        cluster = int(result.clustering.labels[number])
+        sense = "" if occurrence.sense is None else f" ({occurrence.sense})"
+        tooltip = f"group {cluster + 1}{sense}: {' '.join(occurrence.sentence.split())}"
+        before, word, after = occurrence_context(occurrence, TOOLTIP_COLUMNS)
+        name = f"{before}{' ' * occurrence.before[-1:].isspace()}{word}{' ' * occurrence.after[:1].isspace()}{after}"
+        dots.append(PlotPoint(name, *position, tooltip, cluster_color(cluster), is_labeled=number in labeled))
+    return summary + _svg_plane(sorted(dots, key=lambda dot: not dot.is_labeled))
+
+
+def _cluster_section(analysis: SenseAnalysis, number: int) -> str:
+    group, tint = analysis.result.groups[number], cluster_color(number)
+    summary = f"{len(group.members):,} occurrences{analysis.label_counts(group.members)}"
+    summary += f"; mean cosine {group.cohesion:.3f}"
+    lines = [_sentence(analysis.result.occurrences[member]) for member in group.members]
+    first, rest = (f'<ul class="sense">{"".join(part)}</ul>' for part in (lines[:OPEN], lines[OPEN:]))
+    details = f"<details><summary>{len(lines) - OPEN:,} more</summary>{rest}</details>"
+    return (
+        f'<section style="--tint:{tint}"><h2 class="of">group {number + 1}</h2><p class="about">{escape(summary)}</p>'
+        f"{first}{details if len(lines) > OPEN else ''}</section>"
     )
-    columns = ("#times seen", "#words", "#median length", "#eight of ten", "#mean cosine of two")
-    return _details_html("Bands", html_table(columns, rows))
 
 
-def _details_html(title: str, table: str) -> str:
-    return f"<details open><summary>{title}</summary>{table}</details>"
+def _sentence(occurrence: Occurrence) -> str:
+    sense_html = "" if occurrence.sense is None else f'<span class="known">{escape(occurrence.sense)}</span>'
+    before, word, after = map(escape, (occurrence.before, occurrence.surface, occurrence.after))
+    return f"<li>{sense_html}{before}<mark>{word}</mark>{after}</li>"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.embeddings.knn import nearest_rows, row_blocks
-from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon, LexiconMatch, lexicon_notes, unit_rows
+from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon, LexiconMatch, lexicon_notes
 from forebear.errors import InputError
-from forebear.numerics import is_constant, spearman
+from forebear.numerics import is_constant, spearman, unit_rows
 
 if TYPE_CHECKING:
     from forebear.inference.run import Run
@@ -77,11 +77,9 @@ class VectorNorms:
     @property
     def correlations(self) -> tuple[str, str]:
         """`spearman` and `neighbors` as text, or the reason why there is none."""
-        count_note = "all words were seen equally often" if is_constant(self.counts) else ""
-        reasons = (
-            count_note or "all lengths are equal",
-            count_note or "no word's neighbours are more frequent than another's",
-        )
+        reasons = ("all lengths are equal", "no word's neighbours are more frequent than another's")
+        if is_constant(self.counts):
+            reasons = ("all words were seen equally often",) * 2
         results = zip((self.spearman, self.neighbors), reasons, strict=True)
         first, second = (f"none: {reason}" if value is None else f"{value:+.3f}" for value, reason in results)
         return first, second
@@ -98,12 +96,11 @@ class VectorNorms:
         data |= {name: None if value is None else round(value, 6) for name, value in figures.items()}
         data["bands"] = [band.to_dict() for band in self.bands]
         for name, rows in zip(("longest", "shortest"), self.extremes, strict=True):
-            data[name] = [self._word(row) for row in rows]
+            words = zip(rows, self.lengths[rows].tolist(), self.counts[rows].tolist(), strict=True)
+            data[name] = [
+                {"word": self.words[row], "length": round(length, 6), "count": count} for row, length, count in words
+            ]
         return data | {"notes": list(self.notes)}
-
-    def _word(self, row: int) -> dict[str, Any]:
-        length, count = round(float(self.lengths[row]), 6), int(self.counts[row])
-        return {"word": self.words[row], "length": length, "count": count}
 
 
 def vector_norms(run: Run) -> VectorNorms:
@@ -120,30 +117,26 @@ def lexicon_norms(lexicon: Lexicon) -> VectorNorms:
     assert table.counts is not None
     counts = np.asarray(table.counts, np.int64)
     edges, band_ids = _bands(counts)
-    sums = _band_sums(lexicon, band_ids, len(edges))
-    band_sizes = np.bincount(band_ids, minlength=len(edges))
+    sums = np.zeros((len(edges), table.matrix.shape[1]))  # of unit vectors
+    for rows in row_blocks(table.matrix):
+        units = np.asarray(table.matrix[rows], np.float32) / lengths[rows, None]
+        sums += (band_ids[rows] == np.arange(len(edges))[:, None]).astype(np.float32) @ units
     bands = []
     for number, (min_count, max_count) in enumerate(edges):
-        if band_sizes[number]:
-            low, middle, high = np.quantile(lengths[band_ids == number], (0.1, 0.5, 0.9)).tolist()
-            bands.append(
-                FrequencyBand(
-                    min_count,
-                    max_count,
-                    int(band_sizes[number]),
-                    middle,
-                    low,
-                    high,
-                    _mean_cosine(sums[number], band_sizes[number]),
-                )
-            )
-    mean_cosine = _mean_cosine(sums.sum(0), len(counts))
-    correlations = (
-        _correlation(counts, lengths),
-        None if lexicon.is_onehot else _neighbor_frequency_correlation(lexicon, counts),
+        if size := int(np.count_nonzero(band_ids == number)):
+            low, median, high = np.quantile(lengths[band_ids == number], (0.1, 0.5, 0.9)).tolist()
+            cosine = _mean_cosine(sums[number], size)
+            bands.append(FrequencyBand(min_count, max_count, size, median, low, high, cosine))
+    return VectorNorms(
+        tuple(table.words),
+        lengths,
+        counts,
+        spearman=_correlation(counts, lengths),
+        neighbors=None if lexicon.is_onehot else _neighbor_frequency_correlation(lexicon, counts),
+        cosine=_mean_cosine(sums.sum(0), len(counts)),
+        bands=tuple(bands),
+        notes=(f"all vectors have the length 1; {ONEHOT_NOTE}",) if lexicon.is_onehot else (),
     )
-    notes = (f"all vectors have the length 1; {ONEHOT_NOTE}",) if lexicon.is_onehot else ()
-    return VectorNorms(tuple(table.words), lengths, counts, *correlations, mean_cosine, tuple(bands), notes)
 
 
 def _bands(counts: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
@@ -151,21 +144,9 @@ def _bands(counts: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
     powers = 10 ** np.arange(len(str(int(counts.max(initial=1)))) + 1)
     starts = np.sort(np.concatenate([powers * step for step in STEPS]))
     band_ids = np.maximum(np.searchsorted(starts, counts, side="right") - 1, 0)
-    min_counts = np.maximum(starts, counts.min(initial=starts[-1])).tolist()
-    max_counts = np.minimum(np.append(starts[1:] - 1, starts[-1]), counts.max(initial=1)).tolist()
-    return list(
-        zip([min(min_counts[0], int(counts.min(initial=1))), *min_counts[1:]], max_counts, strict=True)
-    ), band_ids
-
-
-def _band_sums(lexicon: Lexicon, band_ids: np.ndarray, count: int) -> np.ndarray:
-    """(bands, D) sums of unit vectors."""
-    matrix = lexicon.table.matrix
-    sums = np.zeros((count, matrix.shape[1]))
-    for rows in row_blocks(matrix):
-        units = np.asarray(matrix[rows], np.float32) / lexicon.norms[rows, None]
-        sums += (band_ids[rows] == np.arange(count)[:, None]).astype(np.float32) @ units
-    return sums
+    min_counts = [counts.min(initial=1), *np.maximum(starts[1:], counts.min(initial=starts[-1]))]
+    max_counts = np.minimum([*(starts[1:] - 1), starts[-1]], counts.max(initial=1))
+    return [(int(low), int(high)) for low, high in zip(min_counts, max_counts, strict=True)], band_ids
 
 
 def _mean_cosine(total: np.ndarray, count: int) -> float | None:
@@ -181,9 +162,8 @@ def _neighbor_frequency_correlation(lexicon: Lexicon, counts: np.ndarray) -> flo
     """Correlation for words sampled evenly from all frequency ranks."""
     order = np.argsort(-counts, kind="stable")
     probe_rows = order[:: max(1, len(order) // NUM_PROBES)][:NUM_PROBES]
-    neighbors = nearest_rows(
-        np.asarray(lexicon.table.matrix[probe_rows]), lexicon.table.matrix, NUM_NEIGHBORS + 1, lexicon.norms
-    )
+    matrix = lexicon.table.matrix
+    neighbors = nearest_rows(np.asarray(matrix[probe_rows]), matrix, NUM_NEIGHBORS + 1, lexicon.norms)
     logs = np.log(np.maximum(counts, 1))
     is_self = neighbors.rows == probe_rows[:, None]
     others = np.where(is_self, 0, logs[neighbors.rows]).sum(1) / np.maximum((~is_self).sum(1), 1)
@@ -191,7 +171,6 @@ def _neighbor_frequency_correlation(lexicon: Lexicon, counts: np.ndarray) -> flo
 
 
 # --- Projection to two principal components ---
-
 
 TOP = 100  # default number of words
 LEAST, MOST = 3, 5000  # minimum and maximum number of points
@@ -217,7 +196,7 @@ class WordProjection:
     notes: tuple[str, ...]
 
     @property
-    def highlighted(self) -> tuple[bool, ...]:
+    def highlights(self) -> tuple[bool, ...]:
         """Which words were given, where they stand among their neighbors."""
         return (False,) * len(self.words) if all(self.query_words) else self.query_words
 
@@ -247,27 +226,25 @@ def project_words(run: Run, words: Sequence[str] = (), *, top: int | None = None
 
 
 def project_lexicon(lexicon: Lexicon, words: Sequence[str], top: int, near: int) -> WordProjection:
-    matches, groups, query_words = _find_with_neighbors(lexicon, words, near) if words else _most_frequent(lexicon, top)
-    if not LEAST <= len(matches) <= MOST:
-        message = f"{len(matches):,} words do not make a picture"
+    table, counts = lexicon.table, lexicon.table.counts
+    if words:
+        members = _find_with_neighbors(lexicon, words, near)
+    else:
+        order = np.arange(len(table.words)) if counts is None else np.argsort(-counts, kind="stable")
+        members = [(lexicon.find(table.words[int(row)]), 0, True) for row in order[: min(max(top, 0), MOST + 1)]]
+    if not LEAST <= len(members) <= MOST:
+        message = f"{len(members):,} words do not make a picture"
         raise InputError(message, hint=f"choose from {LEAST} to {MOST:,} words, or add neighbours with --near")
+    matches, groups, query_words = zip(*members, strict=True)
     points, explained_variance = pca_plane(unit_rows(np.stack([match.vector for match in matches])))
-    counts = lexicon.table.counts
-    match_counts = (
-        None if counts is None or not match.rows else int(counts[list(match.rows)].min()) for match in matches
-    )
     notes = lexicon_notes(matches)
     if lexicon.is_onehot:
         notes += (f"where a word lies here means nothing; {ONEHOT_NOTE}",)
-    return WordProjection(
-        tuple(match.text for match in matches),
-        points,
-        explained_variance,
-        tuple(match_counts),
-        groups,
-        query_words,
-        notes,
-    )
+    match_counts = [
+        int(counts[list(match.rows)].min()) if counts is not None and match.rows else None for match in matches
+    ]
+    texts = tuple(match.text for match in matches)
+    return WordProjection(texts, points, explained_variance, tuple(match_counts), groups, query_words, notes)
 
 
 def pca_plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
@@ -286,25 +263,11 @@ def pca_plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
     return points, (first, second)
 
 
-def _most_frequent(lexicon: Lexicon, top: int) -> tuple[list[LexiconMatch], tuple[int, ...], tuple[bool, ...]]:
-    counts, words = lexicon.table.counts, lexicon.table.words
-    rows = (
-        np.arange(min(max(top, 0), len(words))) if counts is None else np.argsort(-counts, kind="stable")[: max(top, 0)]
-    )
-    matches = [lexicon.find(words[row]) for row in rows.tolist()[: MOST + 1]]
-    return matches, (0,) * len(matches), (True,) * len(matches)
-
-
-def _find_with_neighbors(
-    lexicon: Lexicon, words: Sequence[str], near: int
-) -> tuple[list[LexiconMatch], tuple[int, ...], tuple[bool, ...]]:
-    """Words and their neighbors without duplicates; a neighbor of several words belongs to the first."""
-    by_word: dict[str, tuple[LexiconMatch, int, bool]] = {}
-    for number, match in enumerate(lexicon.find_all(list(dict.fromkeys(words)))):
-        by_word[match.text] = match, number, True
-    if near:
-        for number, answer in enumerate(lexicon.neighbors(list(by_word), near)):
-            for neighbor in answer.nearest:
-                by_word.setdefault(neighbor.word, (lexicon.find(neighbor.word), number, False))
-    matches, groups, query_words = zip(*by_word.values(), strict=True)
-    return list(matches), groups, query_words
+def _find_with_neighbors(lexicon: Lexicon, words: Sequence[str], near: int) -> list[tuple[LexiconMatch, int, bool]]:
+    """Words and neighbors without duplicates, each with the index of its first query word and whether it is one."""
+    matches = lexicon.find_all(list(dict.fromkeys(words)))
+    members = {match.text: (match, number, True) for number, match in enumerate(matches)}
+    for number, answer in enumerate(lexicon.neighbors(list(members), near) if near else ()):
+        for neighbor in answer.nearest:
+            members.setdefault(neighbor.word, (lexicon.find(neighbor.word), number, False))
+    return list(members.values())

@@ -97,20 +97,15 @@ class GradientReach:
         return f"explodes: {rate}" if log_change > math.log(EXPLODED) else f"survives: {rate}"
 
     def to_dict(self) -> dict[str, Any]:
-        factor, sizes = self.factor, zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
-        return {
-            "run": self.name,
-            "verdict": self.conclusion,
-            "places": self.num_positions,
-            "factor_per_token": None if factor is None else float(f"{factor:.6g}"),
-            "left": float(f"{self.remaining_fraction:.4g}"),
-            "reaches": self.farthest,
-            "limit": self.limit,
-            "by_distance": [
-                {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{relative:.6g}")}
-                for distance, (size, relative) in enumerate(sizes)
-            ],
-        }
+        sizes = zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
+        by_distance = [
+            {"distance": distance, "size": float(f"{size:.6g}"), "relative": float(f"{relative:.6g}")}
+            for distance, (size, relative) in enumerate(sizes)
+        ]
+        data: dict[str, Any] = {"run": self.name, "verdict": self.conclusion, "places": self.num_positions}
+        data |= {"factor_per_token": None if self.factor is None else float(f"{self.factor:.6g}")}
+        data |= {"left": float(f"{self.remaining_fraction:.4g}"), "reaches": self.farthest, "limit": self.limit}
+        return data | {"by_distance": by_distance}
 
 
 def gradient_reach(
@@ -174,14 +169,9 @@ def _windows(rows: Sequence[np.ndarray], max_distance: int, max_size: int) -> li
     if not rows:
         return []
     size = min(max_size, int(np.median([len(row) for row in rows])))
-    rows = [row for row in rows if len(row) >= size]
-    ends = np.cumsum([len(row) - size + 1 for row in rows])  # cumulative number of window starts
-    windows = []
-    for position in np.unique(np.linspace(0, ends[-1] - 1, NUM_POSITIONS).round().astype(int)).tolist():
-        number = int(np.searchsorted(ends, position, side="right"))
-        start = position - (int(ends[number - 1]) if number else 0)
-        windows.append(rows[number][start : start + size])
-    return windows
+    starts = [(row, start) for row in rows for start in range(len(row) - size + 1)]
+    numbers = np.unique(np.linspace(0, len(starts) - 1, NUM_POSITIONS).round().astype(int)).tolist()
+    return [row[start : start + size] for row, start in (starts[number] for number in numbers)]
 
 
 def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: int, device: Any = None) -> np.ndarray:
@@ -218,7 +208,6 @@ def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: i
 
 # --- Figure: a line per run, logarithmic axis ---
 
-
 HIGH, LETTERS = 300, 11  # points: approximate height of the lines and of a label
 MIN_DRAWN = 1e-12  # smaller values are not drawn
 
@@ -228,16 +217,15 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
     with plot_style([*names, *(reach.conclusion for reach in reaches)]):
         figure = new_figure(10.5, 5.9)
         axes = figure.subplots()
-        lines = [_visible_line(reach) for reach in reaches]
+        ends = [int(np.append(reach.relative > MIN_DRAWN, False).argmin()) for reach in reaches]
+        lines = [reach.relative[:end] for reach, end in zip(reaches, ends, strict=True)]
+        shifts = _label_shifts([float(sizes[-1]) for sizes in lines])
         style: Any = {"lw": 2, "marker": "o", "ms": 2.6, "zorder": 3}
-        for number, ((distances, sizes), reach, name) in enumerate(zip(lines, reaches, names, strict=True)):
-            axes.plot(distances, sizes, label=f"{name} {reach.conclusion}", color=cluster_color(number), **style)
         text_options: Any = {"textcoords": "offset points", "va": "center"}
-        for number, shift in enumerate(_label_shifts([float(sizes[-1]) for _, sizes in lines])):
-            distances, sizes = lines[number]
-            label = f" {names[number]}" + (" ends here" if reaches[number].is_cut_off else "")
-            end = float(distances[-1]), float(sizes[-1])
-            axes.annotate(label, end, (4, shift), color=cluster_color(number), **text_options)
+        for number, (reach, sizes, name, shift) in enumerate(zip(reaches, lines, names, shifts, strict=True)):
+            color, label = cluster_color(number), f" {name}" + (" ends here" if reach.is_cut_off else "")
+            axes.plot(sizes, label=f"{name} {reach.conclusion}", color=color, **style)
+            axes.annotate(label, (len(sizes) - 1, float(sizes[-1])), (4, shift), color=color, **text_options)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:g}" if share >= 1e-4 else f"{share:.0e}")
         axes.set_xlim(-0.5, max(reach.max_distance for reach in reaches) * 1.02)
@@ -249,13 +237,6 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], form: str) -> bytes:
         axes.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(0, -0.11), labelcolor=SOFT)
         figure.suptitle("how much a state depends on the token so far back", fontsize=12)
         return figure_bytes(figure, form)
-
-
-def _visible_line(reach: GradientReach) -> tuple[np.ndarray, np.ndarray]:
-    """Distances and relative sizes up to the first value below the minimum."""
-    distances = np.flatnonzero(reach.relative > MIN_DRAWN)
-    distances = distances[distances == np.arange(len(distances))]
-    return distances, reach.relative[distances]
 
 
 def _label_shifts(ends: Sequence[float]) -> list[float]:

@@ -34,23 +34,14 @@ class TokenAttribution:
     """values    (T,) attribution of each token
     score     of the input; `baseline` is that of the baseline, if there is one
     steps     integration steps
+    gap       change of the score that the attributions miss
     """
 
     values: np.ndarray
     score: float
     baseline: float | None = None
     steps: int | None = None
-
-    @property
-    def completeness_gap(self) -> float | None:
-        """Change of the score that the attributions miss."""
-        return None if self.baseline is None else self.score - self.baseline - float(self.values.sum())
-
-    @property
-    def is_complete(self) -> bool:
-        if self.baseline is None or self.completeness_gap is None:
-            return True
-        return abs(self.completeness_gap) <= TOLERANCE * max(abs(self.score - self.baseline), MIN_GAIN)
+    gap: float | None = None
 
 
 def integrated_gradients(
@@ -61,25 +52,20 @@ def integrated_gradients(
     hidden: int | None,
     method: AttributionMethod,
 ) -> TokenAttribution:
-    """Attribution for one example: `inside` (T,) marks text tokens, `hidden` is the id that replaces them in the
-    baseline.
-
-    Without such an id, the baseline is zero vectors.
-    """
+    """Attribution for one example; the baseline replaces its text tokens, `inside` (T,), by `hidden` or zeros."""
     path = _IntegrationPath(model.eval(), inputs, target, inside, hidden)
     if method == "gradients":
         score, slopes = path.slopes(path.real[None])
         return TokenAttribution(_products(slopes[0], path.real), float(score[0]))
     gain = path.real - path.baseline
-    (low, high), _ = path.slopes(torch.stack((path.baseline, path.real)))
-    steps = STEPS
+    baseline, score = path.slopes(torch.stack((path.baseline, path.real)))[0].tolist()
+    tolerance, steps = TOLERANCE * max(abs(score - baseline), MIN_GAIN), STEPS
     while True:
         nodes, weights = np.polynomial.legendre.leggauss(steps)
-        shares, weights = (nodes + 1) / 2, weights / 2
-        slope = path.mean_slope(gain, shares, weights)
-        attribution = TokenAttribution(_products(slope, gain), float(high), float(low), steps)
-        if attribution.is_complete or steps >= MAX_STEPS:
-            return attribution
+        values = _products(path.mean_slope(gain, (nodes + 1) / 2, weights / 2), gain)
+        gap = score - baseline - float(values.sum())
+        if abs(gap) <= tolerance or steps >= MAX_STEPS:
+            return TokenAttribution(values, score, baseline, steps, gap)
         steps *= 2
 
 

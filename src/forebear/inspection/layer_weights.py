@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import InputError
-from forebear.reports.plotting import ACCENT, INK, SOFT, figure_bytes, new_figure, plot_style, shorten_label
+from forebear.reports.plotting import ACCENT, BLUE, INK, SOFT, figure_bytes, new_figure, plot_style, shorten_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,35 +41,26 @@ class LayerWeights:
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"run": self.run, "task": self.task, "place": self.position, "gain": round(self.gain, 6)}
-        return data | {
-            "normed": self.is_normalized,
-            "first": self.first_layer,
-            "weights": [round(weight, 6) for weight in self.weights],
-        }
+        data |= {"normed": self.is_normalized, "first": self.first_layer}
+        return data | {"weights": [round(weight, 6) for weight in self.weights]}
 
 
 def layer_weights(run: Run) -> list[LayerWeights]:
     """All scalar mixes of a run."""
-    mixes = list(_mixtures(run))
-    if not mixes:
-        message = "has learned no mixture of layers"
-        raise InputError(
-            message, file=run.folder.path, hint="adapt one with --how features, or ELMo with --reader recurrent"
-        )
-    return mixes
-
-
-def _mixtures(run: Run) -> Iterator[LayerWeights]:
     from torch import nn
 
     from forebear.nn.encoder import ScalarMix
 
-    task = "" if run.task is None else run.task.name
+    task, mixes = "" if run.task is None else run.task.name, []
     for name, module in run.network.named_modules() if isinstance(run.network, nn.Module) else ():
         if isinstance(module, ScalarMix):
             weights = tuple(module.weights.detach().double().cpu().tolist())
             gain = 1 + float(module.gain_bias.detach())
-            yield LayerWeights(run.name, task, _position_name(name), weights, gain, module.normed, module.first)
+            mixes.append(LayerWeights(run.name, task, _position_name(name), weights, gain, module.normed, module.first))
+    if not mixes:
+        hint = "adapt one with --how features, or ELMo with --reader recurrent"
+        raise InputError("has learned no mixture of layers", file=run.folder.path, hint=hint)
+    return mixes
 
 
 def _position_name(name: str) -> str:
@@ -81,17 +72,15 @@ def _position_name(name: str) -> str:
     return f"{location} the reader" if location else root
 
 
-def layer_names(layer_weights_: LayerWeights) -> list[str]:
+def layer_names(mix: LayerWeights) -> list[str]:
     """Names of the layers, lowest first."""
-    last = layer_weights_.first_layer + len(layer_weights_.weights) - 1
+    last = mix.first_layer + len(mix.weights) - 1
     names = {last: f"{last}, the last", 0: "0, the embedding"}
-    return [names.get(layer, str(layer)) for layer in range(layer_weights_.first_layer, last + 1)]
+    return [names.get(layer, str(layer)) for layer in range(mix.first_layer, last + 1)]
 
 
 # --- Figure: a panel per mix, a bar per layer, on a common scale ---
 
-
-BLUE = "#1c4f9c"
 MAX_COLUMNS = 4  # panels per row
 
 

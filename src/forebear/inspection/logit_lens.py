@@ -7,6 +7,7 @@ model's actual prediction.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from forebear.reports.plotting import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.run import Run
 
 
@@ -40,28 +42,21 @@ class LensLayer:
     """The prediction of a layer.
 
     layer        0 is the embedding
-    candidates   most probable tokens
     probability  probability here of the final prediction; `rank` is its rank, from 1
     entropy      in bits
     divergence   Kullback–Leibler divergence of the final distribution from this one, in bits
+    candidates   most probable tokens
     """
 
     layer: int
-    candidates: tuple[TokenCandidate, ...]
     probability: float
     rank: int
     entropy: float
     divergence: float
+    candidates: tuple[TokenCandidate, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "layer": self.layer,
-            "probability": self.probability,
-            "rank": self.rank,
-            "entropy": self.entropy,
-            "divergence": self.divergence,
-            "candidates": [candidate.to_dict() for candidate in self.candidates],
-        }
+        return vars(self) | {"candidates": [candidate.to_dict() for candidate in self.candidates]}
 
 
 @dataclass(frozen=True)
@@ -123,14 +118,9 @@ def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> L
     else:
         hint = f"look at a run that predicts tokens; this one can be asked to: {', '.join(run.capabilities)}"
         raise InputError("predicts no tokens", file=run.folder.path, hint=hint)
-    scores = _scores(run, head, row, position)
     row_ids = row.tolist()
     before = row_ids[: position + 1] if head == "next" else row_ids[:position]
-    predicted = int(scores[-1].argmax())
-    layers = (
-        _layer(run, number, layer_scores, scores[-1], (predicted, before), top)
-        for number, layer_scores in enumerate(scores)
-    )
+    layers = _layers(run.tokenizer, _scores(run, head, row, position), before, top)
     return LogitLens(text, token_labels(run.tokenizer, row_ids), position + 1, head, tuple(layers))
 
 
@@ -183,25 +173,22 @@ def _scores(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndar
     return [reject_nan(scores) for scores in layer_scores]
 
 
-def _layer(
-    run: Run, number: int, scores: np.ndarray, final: np.ndarray, query: tuple[int, list[int]], top: int
-) -> LensLayer:
-    """The prediction of one layer; `query` holds the final prediction and the preceding tokens."""
-    tokenizer, (predicted, before) = run.tokenizer, query
-    candidates = tuple(
-        TokenCandidate(
-            tokenizer.id_to_token(token_id),
-            token_id,
-            next_label(tokenizer, before, token_id),
-            math.exp(scores[token_id]),
+def _layers(tokenizer: Tokenizer, scores: list[np.ndarray], before: list[int], top: int) -> Iterator[LensLayer]:
+    """The prediction of each layer from its log probabilities, after the preceding tokens."""
+    final, predicted = scores[-1], int(scores[-1].argmax())
+    is_likely = np.exp(final) > 0
+    for number, log_probs in enumerate(scores):
+        probs = np.exp(log_probs)
+        is_possible = probs > 0
+        entropy = -float((probs[is_possible] * log_probs[is_possible]).sum()) / math.log(2)
+        divergence = float((np.exp(final[is_likely]) * (final[is_likely] - log_probs[is_likely])).sum()) / math.log(2)
+        best = np.argsort(-log_probs[: tokenizer.vocab_size], kind="stable")[:top].tolist()
+        candidates = tuple(
+            TokenCandidate(tokenizer.id_to_token(i), i, next_label(tokenizer, before, i), math.exp(log_probs[i]))
+            for i in best
         )
-        for token_id in np.argsort(-scores[: tokenizer.vocab_size], kind="stable")[:top].tolist()
-    )
-    is_possible, is_likely = np.exp(scores) > 0, np.exp(final) > 0
-    entropy = -float((np.exp(scores[is_possible]) * scores[is_possible]).sum()) / math.log(2)
-    divergence = float((np.exp(final[is_likely]) * (final[is_likely] - scores[is_likely])).sum()) / math.log(2)
-    rank = int((scores > scores[predicted]).sum()) + 1
-    return LensLayer(number, candidates, math.exp(scores[predicted]), rank, entropy, max(divergence, 0.0))
+        rank = int((log_probs > log_probs[predicted]).sum()) + 1
+        yield LensLayer(number, math.exp(log_probs[predicted]), rank, entropy, max(divergence, 0.0), candidates)
 
 
 # --- Figure: candidates of every layer, probability, entropy and divergence ---
@@ -246,9 +233,8 @@ def _candidates(axes: Axes, lens: LogitLens, names: list[list[str]]) -> None:
         for column, (candidate, name) in enumerate(zip(layer.candidates, line, strict=True)):
             color = "white" if candidate.probability > 0.55 else INK
             axes.text(column, row - 0.04, name, ha="center", va="bottom", fontsize=8.5, color=color)
-            axes.text(
-                column, row + 0.1, f"{candidate.probability:.1%}", ha="center", va="top", fontsize=6.5, color=color
-            )
+            percent = f"{candidate.probability:.1%}"
+            axes.text(column, row + 0.1, percent, ha="center", va="top", fontsize=6.5, color=color)
             if candidate.id == lens.predicted_token.id:
                 frame = Rectangle((column - 0.47, row - 0.44), 0.94, 0.88, fill=False, edgecolor=ACCENT, lw=1.2)
                 axes.add_patch(frame)

@@ -64,8 +64,7 @@ class Occurrence:
         return self.sentence[self.end :]
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"sentence": self.sentence, "start": self.start, "end": self.end}
-        return data | {"file": self.file, "line": self.line} | ({} if self.sense is None else {"sense": self.sense})
+        return {name: value for name, value in vars(self).items() if name != "sense" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -130,9 +129,8 @@ def find_occurrences(
     if not sample.total:
         if finder.parts:
             other_forms = OccurrenceSample(word, (), 0, 0, finder.parts).other_forms()
-            raise InputError(
-                f"{word!r} never stands by itself: it is a part of {other_forms}", hint="ask for one of these"
-            )
+            message = f"{word!r} never stands by itself: it is a part of {other_forms}"
+            raise InputError(message, hint="ask for one of these")
         raise InputError(f"no sentence has the word {word!r}", hint="ask for a word of the text, or give more text")
     return OccurrenceSample(word, sample.items(), sample.total, repeated, finder.parts)
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import InputError
-from forebear.reports.plotting import ACCENT, SOFT, figure_bytes, new_figure, plot_style
+from forebear.numerics import unit_rows
+from forebear.reports.plotting import ACCENT, BLUE, SOFT, figure_bytes, new_figure, plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,12 +43,12 @@ class PositionShift:
     noise_error: float
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"step": self.step, "rotation_error": self.rotation_error}
         errors = {
             "missed": self.map_error,
             "missed_by_sinusoid": self.sinusoid_error,
             "missed_by_noise": self.noise_error,
         }
+        data: dict[str, Any] = {"step": self.step, "rotation_error": self.rotation_error}
         return data | {name: float(f"{error:.4g}") for name, error in errors.items()}
 
 
@@ -63,8 +64,8 @@ class PositionTable:
     @property
     def cosines(self) -> np.ndarray:
         """(n, n) cosines of all pairs of positions."""
-        lengths = np.maximum(np.linalg.norm(self.table, axis=1, keepdims=True), 1e-12)
-        return (self.table / lengths) @ (self.table / lengths).T
+        units = unit_rows(self.table)
+        return units @ units.T
 
     @property
     def by_distance(self) -> np.ndarray:
@@ -81,22 +82,21 @@ class PositionTable:
 
 def position_table(run: Run | None = None, *, width: int | None = None, count: int | None = None) -> PositionTable:
     """The table of a run, limited to `count` positions; or, without a run, a sinusoid of this `width`."""
-    from forebear.nn.embedding import sinusoid_table
+    from forebear.nn.embedding import InputEmbedding, sinusoid_table
 
     if run is None:
-        dimensions, num_positions = 128 if width is None else width, 64 if count is None else count
-        if dimensions < 2 or dimensions % 2:
-            raise InputError(f"--width is {dimensions}", hint="give an even number: sines and cosines come in pairs")
-        table, name, kind = (
-            sinusoid_table(_validate_count(num_positions), dimensions).double().numpy(),
-            "sinusoid",
-            "sinusoid",
-        )
+        width, name, kind = 128 if width is None else width, "sinusoid", "sinusoid"
+        if width < 2 or width % 2:
+            raise InputError(f"--width is {width}", hint="give an even number: sines and cosines come in pairs")
+        table = sinusoid_table(_validate_count(64 if count is None else count), width).double().numpy()
     else:
         if width is not None:
             raise InputError("--width is the run's own", hint="leave it away, or leave the run away")
-        table, kind = _table(run)
-        name = run.name
+        embedding = None if run.encoder is None else run.encoder.embedding
+        if not isinstance(embedding, InputEmbedding) or embedding.placing == "none":
+            hint = "look at a Transformer (gpt2, bert, …)"
+            raise InputError("has no table of positions", file=run.folder.path, hint=hint)
+        table, name, kind = embedding.position.weight.detach().double().cpu().numpy(), run.name, embedding.placing
         if count is not None and count > len(table):
             message = f"the run has {len(table):,} positions, fewer than {count:,}"
             raise InputError(message, hint=f"give at most {len(table):,}")
@@ -109,17 +109,6 @@ def _validate_count(count: int) -> int:
     if count < MIN_POSITIONS:
         raise InputError(f"--positions is {count}", hint=f"give at least {MIN_POSITIONS}")
     return count
-
-
-def _table(run: Run) -> tuple[np.ndarray, str]:
-    from forebear.nn.embedding import InputEmbedding
-
-    embedding = None if run.encoder is None else run.encoder.embedding
-    if not isinstance(embedding, InputEmbedding) or embedding.placing == "none":
-        raise InputError(
-            "has no table of positions", file=run.folder.path, hint="look at a Transformer (gpt2, bert, …)"
-        )
-    return embedding.position.weight.detach().double().cpu().numpy(), embedding.placing
 
 
 def rotation_matrix(width: int, step: int) -> np.ndarray:
@@ -140,24 +129,14 @@ def rotation_matrix(width: int, step: int) -> np.ndarray:
 def _measure_shift(table: np.ndarray, kind: str, step: int) -> PositionShift:
     from forebear.nn.embedding import sinusoid_table
 
-    even_width = table.shape[1] // 2 * 2  # for odd widths the last sine has no cosine
-    rotation_error = None
+    positions, width = table.shape
+    even_width, rotation_error = width // 2 * 2, None  # for odd widths the last sine has no cosine
     if kind == "sinusoid":
-        sinusoid = (
-            table[:, :even_width]
-            if even_width == table.shape[1]
-            else sinusoid_table(len(table), even_width).double().numpy()
-        )
+        sinusoid = table if width == even_width else sinusoid_table(positions, even_width).double().numpy()
         rotation_error = float(np.abs(sinusoid[step:] - sinusoid[:-step] @ rotation_matrix(even_width, step).T).max())
-    same_size_sinusoid = sinusoid_table(*table.shape).double().numpy()
     noise = np.random.default_rng(0).normal(size=table.shape)
-    return PositionShift(
-        step,
-        rotation_error,
-        linear_map_error(table, step),
-        linear_map_error(same_size_sinusoid, step),
-        linear_map_error(noise, step),
-    )
+    tables = (table, sinusoid_table(positions, width).double().numpy(), noise)
+    return PositionShift(step, rotation_error, *(linear_map_error(compared, step) for compared in tables))
 
 
 def linear_map_error(table: np.ndarray, step: int) -> float:
@@ -179,10 +158,7 @@ def fit_linear_map(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """
     u, lengths, vt = np.linalg.svd(before, full_matrices=False)
     targets = u.T @ after
-    unreachable, leverage_rest = (
-        after - u @ targets,
-        np.maximum(1 - (u**2).sum(1), 0.0),
-    )  # residual outside the column space
+    unreachable, leverage_rest = after - u @ targets, np.maximum(1 - (u**2).sum(1), 0.0)  # outside the column space
     lowest_error, gains = np.inf, np.zeros_like(lengths)
     for penalty in lengths[0] ** 2 * PENALTIES:
         shrinkage = penalty / (lengths**2 + penalty)
@@ -196,48 +172,45 @@ def fit_linear_map(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 # --- Figure: the table, cosines of positions, and map errors ---
 
 
-def plot_positions(position_table_: PositionTable, title: str, form: str) -> bytes:
+def plot_positions(positions: PositionTable, title: str, form: str) -> bytes:
     with plot_style([title]):
         figure = new_figure(10.5, 7.4)
         grid = figure.subplot_mosaic([["table", "cosines"], ["distance", "steps"]], height_ratios=(1.7, 1))
-        color_limit = float(np.quantile(np.abs(position_table_.table), 0.995)) or 1.0
-        table = grid["table"].imshow(
-            position_table_.table, cmap="RdBu_r", vmin=-color_limit, vmax=color_limit, aspect="auto"
-        )
-        dimensions = "dimension (even: a sine, odd: its cosine)" if position_table_.kind == "sinusoid" else "dimension"
+        color_limit = float(np.quantile(np.abs(positions.table), 0.995)) or 1.0
+        limits: Any = {"vmin": -color_limit, "vmax": color_limit}
+        table = grid["table"].imshow(positions.table, cmap="RdBu_r", aspect="auto", **limits)
+        dimensions = "dimension (even: a sine, odd: its cosine)" if positions.kind == "sinusoid" else "dimension"
         grid["table"].set(xlabel=dimensions, ylabel="position", title="the table: each row is a position's vector")
-        cosines = grid["cosines"].imshow(position_table_.cosines, cmap="RdBu_r", vmin=-1, vmax=1, aspect="equal")
+        cosines = grid["cosines"].imshow(positions.cosines, cmap="RdBu_r", vmin=-1, vmax=1, aspect="equal")
         grid["cosines"].set(xlabel="position", ylabel="position", title="how alike two positions are (cosine)")
         for image, name in ((table, "table"), (cosines, "cosines")):
             figure.colorbar(image, ax=grid[name], pad=0.02, aspect=28).outline.set_visible(False)  # pyright: ignore[reportCallIssue]
         grid["distance"].axhline(0, color=SOFT, lw=0.6)
-        grid["distance"].plot(position_table_.by_distance, color="#1c4f9c")
-        grid["distance"].set(
-            xlabel="positions apart", ylabel="mean cosine", title="how alike, by distance", ylim=(None, 1.05)
-        )
-        _plot_shifts(grid["steps"], position_table_)
+        grid["distance"].plot(positions.by_distance, color=BLUE)
+        grid["distance"].set(xlabel="positions apart", ylabel="mean cosine", ylim=(None, 1.05))
+        grid["distance"].set_title("how alike, by distance")
+        _plot_shifts(grid["steps"], positions)
         for name in ("distance", "steps"):
             grid[name].spines[["top", "right"]].set_visible(False)
         figure.suptitle(title, fontsize=11)
         return figure_bytes(figure, form)
 
 
-def _plot_shifts(axes: Axes, position_table_: PositionTable) -> None:
+def _plot_shifts(axes: Axes, positions: PositionTable) -> None:
     """Error of the best map by step; for sinusoids also of the exact rotation."""
-    steps = range(len(position_table_.steps))
+    steps = range(len(positions.steps))
     lines = {"a sinusoid": ("sinusoid_error", SOFT, "--"), "random numbers": ("noise_error", SOFT, ":")}
-    if position_table_.kind != "sinusoid":
-        lines = {"this table": ("map_error", "#1c4f9c", "-"), **lines}
+    if positions.kind != "sinusoid":
+        lines = {"this table": ("map_error", BLUE, "-"), **lines}
     for name, (field, color, style) in lines.items():
-        values = [100 * getattr(step, field) for step in position_table_.steps]
+        values = [100 * getattr(step, field) for step in positions.steps]
         axes.plot(steps, values, color=color, ls=style, marker="o", ms=3, label=name)
-    rotation_errors = [step.rotation_error for step in position_table_.steps if step.rotation_error is not None]
+    rotation_errors = [step.rotation_error for step in positions.steps if step.rotation_error is not None]
     if rotation_errors:
-        note = (
-            f"a sinusoid's map is a rotation that is known\nbeforehand: its largest error is {max(rotation_errors):.0e}"
-        )
+        note = "a sinusoid's map is a rotation that is known\nbeforehand: its largest error is "
+        note += f"{max(rotation_errors):.0e}"
         axes.text(0.5, 0.3, note, transform=axes.transAxes, ha="center", va="center", color=ACCENT, fontsize=9)
     axes.set(xlabel="so many positions further", ylabel="variance missed (%)", ylim=(-4, None))
     axes.set_title("is a step the same linear map everywhere? what the best one misses")
-    axes.set_xticks(steps, [str(step.step) for step in position_table_.steps])
+    axes.set_xticks(steps, [str(step.step) for step in positions.steps])
     axes.legend(frameon=False, fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.68), ncols=len(lines))

@@ -1,26 +1,27 @@
-"""Clusters of vectors by Ward's method, compared with random clouds, and their agreement with gold labels."""
+"""Clusters of vectors by Ward's method, compared with random clouds, and their agreement with gold labels.
+
+Any cloud of vectors can be cut in two, so clusters are compared with those of random clouds that have none: samples
+of one normal distribution with the same mean and covariance, cut in the same way (as in Liu et al. 2008). The quality
+of clusters is their silhouette (Rousseeuw 1987). In the directions in which clusters differ it must exceed the 95%
+quantile of the random clouds; in all directions, where noise hides the gap between few vectors, their mean.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from forebear.errors import InputError
-
-# --- Clustering of vectors by Ward's method, compared with a baseline without clusters ---
-#
-# Any cloud of vectors can be cut in two, so clusters are compared with those of random clouds that have none: samples
-# of one normal distribution with the same mean and covariance, cut in the same way (as in Liu et al. 2008). The quality
-# of clusters is their silhouette (Rousseeuw 1987). In the directions in which clusters differ it must exceed the 95%
-# quantile of the random clouds; in all directions, where noise hides the gap between few vectors, their mean.
+from forebear.numerics import unit_rows
 
 NUM_RANDOM_CLOUDS = 40
 BASELINE_QUANTILE = 0.95  # quantile of the random clouds
-MAX_CLUSTERS = 8  # maximum number of clusters
-MIN_OCCURRENCES = 4  # minimum number of vectors
+MAX_CLUSTERS = 8
+MIN_OCCURRENCES = 4
 SAME_VECTOR_DISTANCE = 1e-5  # distance below which vectors count as equal
 
 
@@ -39,9 +40,7 @@ class ClusterCandidate:
 
 @dataclass(frozen=True)
 class SilhouetteBaseline:
-    """Random clouds cut at their best: mean silhouette, and the 95% quantile in the directions in which clusters
-    differ.
-    """
+    """Random clouds cut at their best: the mean silhouette, and the 95% quantile of the separation."""
 
     silhouette: float
     separation: float
@@ -80,32 +79,27 @@ class Clustering:
     @property
     def best(self) -> ClusterCandidate | None:
         """The number of clusters with the highest silhouette."""
-        return max(self.candidates, key=lambda candidate: candidate.silhouette, default=None)
+        return max(self.candidates, key=attrgetter("silhouette"), default=None)
 
 
 def cluster_vectors(vectors: np.ndarray, num_clusters: int | None = None) -> Clustering:
     """Cluster (n, D) unit vectors into this many clusters, or the best number, or one."""
     distances = cosine_distances(vectors)
-    num_distinct = _count_distinct(distances)
+    num_distinct = int((~np.tril(distances <= SAME_VECTOR_DISTANCE**2, -1).any(1)).sum())  # distances are squared
     if num_clusters is not None and not 1 <= num_clusters <= len(vectors):
-        raise InputError(
-            f"--groups is {num_clusters}", hint=f"give from 1 to {len(vectors):,}, as many as there are vectors"
-        )
+        hint = f"give from 1 to {len(vectors):,}, as many as there are vectors"
+        raise InputError(f"--groups is {num_clusters}", hint=hint)
     max_clusters = min(MAX_CLUSTERS, len(vectors) // 2, num_distinct)
-    single_cluster = np.zeros(len(vectors), np.int64)
-    if num_distinct == 1 or num_clusters == 1 or max_clusters < 2:
-        return Clustering(single_cluster, np.zeros(len(vectors)), num_distinct)
-    merges = ward_tree(distances)
-    candidates, baseline = (
-        _score_candidates(vectors, distances, merges, max_clusters),
-        _random_baseline(vectors, max_clusters),
-    )
-    best = max(candidates, key=lambda single_cluster: single_cluster.silhouette)
+    if num_clusters == 1 or max_clusters < 2:
+        return Clustering(np.zeros(len(vectors), np.int64), np.zeros(len(vectors)), num_distinct)
+    tree = ward_tree(distances)
+    candidates = _score_candidates(vectors, distances, tree, max_clusters)
+    baseline = _random_baseline(vectors, max_clusters)
     if num_clusters is None:
-        num_clusters = (
-            best.num_clusters if best.separation > baseline.separation and best.silhouette > baseline.silhouette else 1
-        )
-    labels = order_by_size(cut_tree(merges, min(num_clusters, num_distinct)))
+        best = max(candidates, key=attrgetter("silhouette"))
+        is_clustered = best.separation > baseline.separation and best.silhouette > baseline.silhouette
+        num_clusters = best.num_clusters if is_clustered else 1
+    labels = order_by_size(cut_tree(tree, min(num_clusters, num_distinct)))
     return Clustering(labels, silhouettes(distances, labels), num_distinct, candidates, baseline)
 
 
@@ -117,45 +111,22 @@ def cosine_distances(vectors: np.ndarray) -> np.ndarray:
 
 
 def ward_tree(distances: np.ndarray) -> np.ndarray:
-    """(n - 1, 2) merges of two clusters, each given by a member, in the order of increasing cost.
+    """(n - 1, 4) merges of Ward's method in scipy's format, with their ordinal numbers as heights.
 
-    Ward's method by nearest-neighbor chains: mutual nearest neighbors are merged, in whatever order they are met.
+    Merges of equal cost thus have different heights, so that the tree can be cut into any number of clusters.
     """
-    distances, count = distances.copy(), len(distances)
-    np.fill_diagonal(distances, np.inf)
-    sizes, chain = np.ones(count), [0]
-    merges: list[tuple[float, int, int]] = []
-    while len(merges) < count - 1:
-        if not chain:
-            chain.append(int(np.flatnonzero(sizes)[0]))
-        current = chain[-1]
-        nearest = int(distances[current].argmin())
-        if len(chain) < 2 or distances[current, nearest] < distances[current, chain[-2]]:
-            chain.append(nearest)
-            continue
-        nearest = chain[-2]
-        del chain[-2:]
-        merges.append((float(distances[current, nearest]), current, nearest))
-        joint_size = sizes[current] + sizes[nearest]
-        new_distances = (
-            (sizes[current] + sizes) * distances[current]
-            + (sizes[nearest] + sizes) * distances[nearest]
-            - sizes * distances[current, nearest]
-        )
-        new_distances = new_distances / (joint_size + sizes)  # distance to the merged cluster (Lance and Williams)
-        new_distances[[current, nearest]] = np.inf
-        sizes[current], sizes[nearest] = joint_size, 0
-        distances[current], distances[:, current] = new_distances, new_distances
-        distances[nearest], distances[:, nearest] = np.inf, np.inf
-    return np.array([(first, second) for _, first, second in sorted(merges, key=lambda join: join[0])], np.int64)
+    from scipy.cluster.hierarchy import ward
+
+    tree = ward(np.sqrt(2 * distances[np.triu_indices(len(distances), 1)]))
+    tree[:, 2] = np.arange(len(tree))
+    return tree
 
 
-def cut_tree(merges: np.ndarray, num_clusters: int) -> np.ndarray:
+def cut_tree(tree: np.ndarray, num_clusters: int) -> np.ndarray:
     """(n,) cluster labels when the tree is cut into this many clusters."""
-    labels = np.arange(len(merges) + 1)
-    for first, second in merges[: len(merges) + 1 - num_clusters].tolist():
-        labels[labels == labels[second]] = labels[first]
-    return np.unique(labels, return_inverse=True)[1]
+    from scipy.cluster.hierarchy import fcluster
+
+    return fcluster(tree, num_clusters, "maxclust") - 1
 
 
 def order_by_size(labels: np.ndarray) -> np.ndarray:
@@ -165,9 +136,7 @@ def order_by_size(labels: np.ndarray) -> np.ndarray:
 
 
 def silhouettes(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(n,) (b - a) / max(a, b): a is the mean distance within the cluster, b to the nearest other one; 0 for
-    singletons.
-    """
+    """(n,) (b - a) / max(a, b) of mean distances: a in the cluster, b to the nearest other one; 0 for singletons."""
     if not labels.any():  # only one cluster
         return np.zeros(len(labels))
     members = np.eye(int(labels.max()) + 1)[labels]
@@ -175,9 +144,8 @@ def silhouettes(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
     within = sums[rows, labels] / np.maximum(sizes[labels] - 1, 1)
     between = np.where(members > 0, np.inf, sums / sizes)
     nearest_other = between.min(1)
-    return np.where(
-        sizes[labels] > 1, (nearest_other - within) / np.maximum(np.maximum(within, nearest_other), 1e-12), 0.0
-    )
+    values = (nearest_other - within) / np.maximum(np.maximum(within, nearest_other), 1e-12)
+    return np.where(sizes[labels] > 1, values, 0.0)
 
 
 def project_to_means(vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -188,19 +156,16 @@ def project_to_means(vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _score_candidates(
-    vectors: np.ndarray, distances: np.ndarray, merges: np.ndarray, max_clusters: int
+    vectors: np.ndarray, distances: np.ndarray, tree: np.ndarray, max_clusters: int
 ) -> tuple[ClusterCandidate, ...]:
     """Candidates with 2 to `max_clusters` clusters."""
-    labels, candidates = cut_tree(merges, max_clusters), []
-    for count in range(max_clusters, 1, -1):
-        compact_labels = np.unique(labels, return_inverse=True)[1]
-        separations = silhouettes(cosine_distances(project_to_means(vectors, compact_labels)), compact_labels)
-        candidates.append(
-            ClusterCandidate(count, float(silhouettes(distances, compact_labels).mean()), float(separations.mean()))
-        )
-        first, second = merges[len(merges) + 1 - count]
-        labels[labels == labels[second]] = labels[first]
-    return tuple(candidates[::-1])
+    candidates = []
+    for count in range(2, max_clusters + 1):
+        labels = cut_tree(tree, count)
+        separations = silhouettes(cosine_distances(project_to_means(vectors, labels)), labels)
+        silhouette = float(silhouettes(distances, labels).mean())
+        candidates.append(ClusterCandidate(count, silhouette, float(separations.mean())))
+    return tuple(candidates)
 
 
 def _random_baseline(vectors: np.ndarray, max_clusters: int) -> SilhouetteBaseline:
@@ -208,30 +173,15 @@ def _random_baseline(vectors: np.ndarray, max_clusters: int) -> SilhouetteBaseli
     rows = vectors.astype(np.float64)
     center = rows.mean(0)
     _, lengths, directions = np.linalg.svd(rows - center, full_matrices=False)
-    directions_scaled = (lengths / np.sqrt(len(rows) - 1))[:, None] * directions
-    rng, best_candidates = np.random.default_rng(0), []
+    scaled_directions = (lengths / np.sqrt(len(rows) - 1))[:, None] * directions
+    rng, best = np.random.default_rng(0), []
     for _ in range(NUM_RANDOM_CLOUDS):
-        cloud = center + rng.normal(size=(len(rows), len(directions_scaled))) @ directions_scaled
-        cloud /= np.maximum(np.linalg.norm(cloud, axis=1, keepdims=True), 1e-12)
+        cloud = unit_rows(center + rng.normal(size=(len(rows), len(scaled_directions))) @ scaled_directions)
         distances = cosine_distances(cloud)
-        best_candidates.append(
-            max(
-                _score_candidates(cloud, distances, ward_tree(distances), max_clusters),
-                key=lambda candidate: candidate.silhouette,
-            )
-        )
-    return SilhouetteBaseline(
-        float(np.mean([candidate.silhouette for candidate in best_candidates])),
-        float(np.quantile([candidate.separation for candidate in best_candidates], BASELINE_QUANTILE)),
-    )
-
-
-def _count_distinct(distances: np.ndarray) -> int:
-    remaining, count = np.ones(len(distances), bool), 0
-    while remaining.any():
-        remaining &= distances[remaining.argmax()] > SAME_VECTOR_DISTANCE**2  # distances are squared
-        count += 1
-    return count
+        candidates = _score_candidates(cloud, distances, ward_tree(distances), max_clusters)
+        best.append(max(candidates, key=attrgetter("silhouette")))
+    scores, separations = np.array([(candidate.silhouette, candidate.separation) for candidate in best]).T
+    return SilhouetteBaseline(float(scores.mean()), float(np.quantile(separations, BASELINE_QUANTILE)))
 
 
 # --- Agreement of clusters with gold senses: purity and the adjusted Rand index ---
@@ -257,13 +207,16 @@ class ClusterAgreement:
 
     @classmethod
     def from_clusters(cls, cluster_ids: np.ndarray, labels: Sequence[str]) -> ClusterAgreement:
+        rng, label_array = np.random.default_rng(0), np.array(labels)
+        shuffled_purities = [purity(cluster_ids, rng.permutation(label_array).tolist()) for _ in range(NUM_SHUFFLES)]
         majority_ids = _contingency_table(cluster_ids, labels).argmax(1)[cluster_ids]
-        scores = (
+        return cls(
+            int(cluster_ids.max()) + 1,
             purity(cluster_ids, labels),
-            chance_purity(cluster_ids, labels),
+            float(np.mean(shuffled_purities)),  # grows with the number of clusters
             adjusted_rand_index(cluster_ids, labels),
+            adjusted_rand_index(majority_ids, labels),
         )
-        return cls(int(cluster_ids.max()) + 1, *scores, adjusted_rand_index(majority_ids, labels))
 
     def to_dict(self) -> dict[str, Any]:
         data = {"purity": self.purity, "purity_by_chance": self.chance}
@@ -274,12 +227,6 @@ class ClusterAgreement:
 def purity(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
     """Share of occurrences with the majority sense of their cluster."""
     return float(_contingency_table(cluster_ids, labels).max(1).sum()) / len(cluster_ids)
-
-
-def chance_purity(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
-    """Mean purity for shuffled senses, which grows with the number of clusters."""
-    rng, label_array = np.random.default_rng(0), np.array(labels)
-    return float(np.mean([purity(cluster_ids, rng.permutation(label_array).tolist()) for _ in range(NUM_SHUFFLES)]))
 
 
 def adjusted_rand_index(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:

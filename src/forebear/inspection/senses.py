@@ -6,13 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.data.io.reader import TextFormat
 from forebear.data.sentences import SentenceMode
-from forebear.embeddings.lexicon import unit_rows
 from forebear.errors import InputError
 from forebear.inference.embed import TOKEN_TABLE_TENSOR, is_word_table
 from forebear.inspection.embedding_space import pca_plane
@@ -34,14 +34,13 @@ from forebear.inspection.sense_clusters import (
     order_by_size,
     ward_tree,
 )
+from forebear.numerics import unit_rows
 
 if TYPE_CHECKING:
     from forebear.inference.embed import LayerChoice
     from forebear.inference.run import Run
-    from forebear.nn.encoder import Encoder
 
 # --- Vectors of occurrences: contextual, or from a word table ---
-
 
 SENTENCES_PER_BATCH = 32  # sentences per batch: one-hot vectors of all their words take much memory
 
@@ -51,13 +50,21 @@ class OccurrenceVectors:
     """name         run and layers of the vectors
     occurrences  occurrences that have a vector
     vectors      (n, D), unit length
-    static       whether vectors do not depend on the context
+    is_static    whether vectors do not depend on the context
     """
 
     name: str
     occurrences: tuple[Occurrence, ...]
     vectors: np.ndarray
-    is_static: bool = False
+    is_static: bool
+
+    @cached_property
+    def is_by_spelling(self) -> bool:
+        """Whether the vector depends on the spelling of the word only."""
+        firsts: dict[str, np.ndarray] = {}
+        rows = zip(self.occurrences, self.vectors, strict=True)
+        differences = (firsts.setdefault(occurrence.surface, vector) - vector for occurrence, vector in rows)
+        return all(np.abs(difference).max() <= SAME_VECTOR_DISTANCE for difference in differences)
 
 
 def contextual_vectors(run: Run, sample: OccurrenceSample, layers: LayerChoice | None = None) -> OccurrenceVectors:
@@ -67,70 +74,54 @@ def contextual_vectors(run: Run, sample: OccurrenceSample, layers: LayerChoice |
             message = "--layers means nothing to a table of words: it has no layers"
             raise InputError(message, file=run.folder.path, hint="leave it out")
         run.lexicon.find(sample.word)  # raises an error with suggestions if there is no vector
-        return _collect_vectors(run, run.name, sample, _word_vectors(run, sample, {"zeros": True}), is_static=True)
+        return _collect_vectors(run, "", sample, _word_vectors(run, sample, zeros=True), is_static=True)
     if run.folder.spec.learning == "counting":
         hint = "look at a run of vectors (word2vec, bert, …)"
         raise InputError("counts, and has no vectors", file=run.folder.path, hint=hint)
     run.require("embed")
-    layer_choice = _upper_layers(run.model.encoder) if layers is None else layers
-    return _collect_vectors(
-        run,
-        f"{run.name}, {_describe_layers(layer_choice)}",
-        sample,
-        _word_vectors(run, sample, {"layers": layer_choice}),
-    )
+    if layers is None:
+        encoder = run.model.encoder
+        layers = list(range(1, encoder.depth + 1))
+        if len({encoder.widths[layer] for layer in layers}) > 1:
+            layers = [encoder.depth]
+    return _collect_vectors(run, f", {_describe_layers(layers)}", sample, _word_vectors(run, sample, layers=layers))
 
 
 def static_vectors(run: Run, sample: OccurrenceSample) -> OccurrenceVectors:
-    """Rows of the network's token embedding, or its layer 0 where there is no table; layer 0 of a Transformer includes
-    positions.
-    """
+    """Rows of the network's token embedding; without such a table its layer 0, to which positions may be added."""
     table = dict(run.model.named_parameters()).get(TOKEN_TABLE_TENSOR)
     if table is None:
         embedding = run.model.encoder.embedding
-        position_kind = "none" if embedding is None else embedding.placing
-        name = f"{run.name}, layer 0" + (", with places" if position_kind != "none" else "")
-        return _collect_vectors(
-            run, name, sample, _word_vectors(run, sample, {"layers": 0}), is_static=position_kind == "none"
-        )
+        is_static = embedding is None or embedding.placing == "none"
+        source = ", layer 0" if is_static else ", layer 0, with places"
+        return _collect_vectors(run, source, sample, _word_vectors(run, sample, layers=0), is_static=is_static)
     rows = table.detach().float().cpu().numpy()
-    return _collect_vectors(run, f"{run.name}, its table", sample, _token_vectors(run, sample, rows), is_static=True)
-
-
-def follows_spelling(occurrence_vectors: OccurrenceVectors, tolerance: float) -> bool:
-    """Whether the vector depends on the spelling of the word only."""
-    first: dict[str, np.ndarray] = {}
-    for vector, occurrence in zip(occurrence_vectors.vectors, occurrence_vectors.occurrences, strict=True):
-        if np.abs(first.setdefault(occurrence.surface, vector) - vector).max() > tolerance:
-            return False
-    return True
+    return _collect_vectors(run, ", its table", sample, _token_vectors(run, sample, rows), is_static=True)
 
 
 def _collect_vectors(
-    run: Run, name: str, sample: OccurrenceSample, vectors: Iterator[np.ndarray | None], *, is_static: bool = False
+    run: Run, source: str, sample: OccurrenceSample, vectors: Iterator[np.ndarray | None], *, is_static: bool = False
 ) -> OccurrenceVectors:
     pairs = zip(sample.occurrences, vectors, strict=True)
     usable = [(occurrence, vector) for occurrence, vector in pairs if vector is not None]
     if not usable:
         message = f"none of the places where {sample.word!r} stands has tokens of its own"
         raise InputError(message, file=run.folder.path, hint="ask for a longer word, or a run with smaller tokens")
-    units = unit_rows(np.stack([vector for _, vector in usable]).astype(np.float64))
-    return OccurrenceVectors(name, tuple(occurrence for occurrence, _ in usable), units, is_static)
+    occurrences, rows = zip(*usable, strict=True)
+    return OccurrenceVectors(run.name + source, occurrences, unit_rows(np.stack(rows).astype(np.float64)), is_static)
 
 
-def _word_vectors(run: Run, sample: OccurrenceSample, options: dict[str, Any]) -> Iterator[np.ndarray | None]:
+def _word_vectors(run: Run, sample: OccurrenceSample, **options: Any) -> Iterator[np.ndarray | None]:
     """Mean vector of the words within an occurrence, or of those that overlap it."""
     for begin in range(0, len(sample.occurrences), SENTENCES_PER_BATCH):
         batch = sample.occurrences[begin : begin + SENTENCES_PER_BATCH]
         embedded = run.embed([occurrence.sentence for occurrence in batch], words=True, normalise=False, **options)
         for occurrence, text in zip(batch, embedded, strict=True):
-            overlapping = [
-                word for word in text.words or () if word.start < occurrence.end and word.end > occurrence.start
-            ]
-            contained = [
-                word for word in overlapping if word.start >= occurrence.start and word.end <= occurrence.end
-            ] or overlapping
-            yield np.mean([word.vector for word in contained], axis=0) if contained else None
+            start, end = occurrence.start, occurrence.end
+            overlapping = [word for word in text.words or () if word.start < end and word.end > start]
+            contained = [word for word in overlapping if word.start >= start and word.end <= end]
+            vectors = [word.vector for word in contained or overlapping]
+            yield np.mean(vectors, axis=0) if vectors else None
 
 
 def _token_vectors(run: Run, sample: OccurrenceSample, rows: np.ndarray) -> Iterator[np.ndarray | None]:
@@ -141,14 +132,7 @@ def _token_vectors(run: Run, sample: OccurrenceSample, rows: np.ndarray) -> Iter
         yield rows[ids].mean(0) if ids else None
 
 
-def _upper_layers(encoder: Encoder) -> list[int]:
-    """All layers above the embedding, or the last one if their sizes differ."""
-    layers = list(range(1, encoder.depth + 1))
-    return layers if len({encoder.widths[layer] for layer in layers}) == 1 else [encoder.depth]
-
-
 def _describe_layers(layers: LayerChoice) -> str:
-    """Description of a layer choice."""
     if isinstance(layers, int | np.integer):
         return f"layer {layers}"
     if not isinstance(layers, Sequence):
@@ -187,27 +171,29 @@ class SenseCluster:
 
 
 @dataclass(frozen=True, eq=False)
-class RunSenses:
-    """Clusters of one run.
+class RunSenses(OccurrenceVectors):
+    """Vectors of one run and their clusters.
 
-    points              (n, 2) principal components of the vectors
-    explained_variance  share of variance per component
-    static              whether vectors do not depend on the context
-    spelling_agreement  whether vectors depend on the spelling only
-    similarity          mean cosine of any two occurrences
-    agreement           with gold senses: of these clusters, and of as many clusters as there are senses
+    agreement  with gold senses: of these clusters, and of as many clusters as there are senses
     """
 
-    name: str
-    occurrences: tuple[Occurrence, ...]
     clustering: Clustering
-    groups: tuple[SenseCluster, ...]
-    points: np.ndarray
-    explained_variance: tuple[float, float]
-    is_static: bool
-    is_by_spelling: bool
-    similarity: float
     agreement: tuple[ClusterAgreement, ClusterAgreement] | None
+
+    @cached_property
+    def groups(self) -> list[SenseCluster]:
+        numbers = range(self.clustering.num_clusters)
+        return [SenseCluster.from_vectors(self.vectors, self.clustering.labels == number) for number in numbers]
+
+    @cached_property
+    def similarity(self) -> float:
+        """Mean cosine of any two occurrences."""
+        return mean_cosine(self.vectors)
+
+    @cached_property
+    def plane(self) -> tuple[np.ndarray, tuple[float, float]]:
+        """(n, 2) principal components of the vectors, and the share of variance of each."""
+        return pca_plane(self.vectors)
 
     @property
     def conclusion(self) -> str:
@@ -229,15 +215,11 @@ class RunSenses:
 
     def _baseline_note(self, groups: int) -> str:
         """Comparison of this number of clusters with random clouds."""
-        candidate, baseline = (
-            next((scored for scored in self.clustering.candidates if scored.num_clusters == groups), None),
-            self.clustering.baseline,
-        )
-        if candidate is None or baseline is None:
+        candidates = {candidate.num_clusters: candidate for candidate in self.clustering.candidates}
+        if groups not in candidates or self.clustering.baseline is None:
             return ""
-        return (
-            f"; where they lie apart {candidate.separation:.2f}, clouds without groups up to {baseline.separation:.2f}"
-        )
+        separation, chance = candidates[groups].separation, self.clustering.baseline.separation
+        return f"; where they lie apart {separation:.2f}, clouds without groups up to {chance:.2f}"
 
     @property
     def note(self) -> str:
@@ -265,24 +247,21 @@ class RunSenses:
         data |= {"tried": [candidate.to_dict() for candidate in clustering.candidates]}
         data |= {"by_chance": None if clustering.baseline is None else clustering.baseline.to_dict()}
         if self.agreement is not None:
-            agreement_, gold_agreement = self.agreement
-            data |= {"agreement": agreement_.to_dict(), "agreement_in_as_many_groups": gold_agreement.to_dict()}
-        data["explained_variance"] = [round(ratio, 4) for ratio in self.explained_variance]
+            agreement, gold_agreement = self.agreement
+            data |= {"agreement": agreement.to_dict(), "agreement_in_as_many_groups": gold_agreement.to_dict()}
+        points, explained_variance = self.plane
+        data["explained_variance"] = [round(ratio, 4) for ratio in explained_variance]
+        figures = zip(*points.T.tolist(), self.clustering.silhouettes.tolist(), strict=True)
+        occurrences = [
+            occurrence.to_dict() | {"x": round(x, 4), "y": round(y, 4), "silhouette": round(own_silhouette, 4)}
+            for occurrence, (x, y, own_silhouette) in zip(self.occurrences, figures, strict=True)
+        ]
         data["groups"] = [
             {"size": len(group.members), "cohesion": round(group.cohesion, 4)}
-            | {"occurrences": [self._occurrence_dict(number) for number in group.members]}
+            | {"occurrences": [occurrences[member] for member in group.members]}
             for group in self.groups
         ]
         return data
-
-    def _occurrence_dict(self, number: int) -> dict[str, Any]:
-        x, y = self.points[number].tolist()
-        plot_data = {
-            "x": round(x, 4),
-            "y": round(y, 4),
-            "silhouette": round(float(self.clustering.silhouettes[number]), 4),
-        }
-        return self.occurrences[number].to_dict() | plot_data
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,10 +321,8 @@ def analyze_senses(
     elif senses is None:
         sense_texts = (SenseText(text) for text in texts)
     elif len(senses) == len(texts):
-        sense_texts, sentences = (
-            (SenseText(text, sense=sense) for text, sense in zip(texts, senses, strict=True)),
-            "whole",
-        )
+        sense_texts = (SenseText(text, sense=sense) for text, sense in zip(texts, senses, strict=True))
+        sentences = "whole"
     else:
         raise InputError(f"{len(senses):,} meanings are known of {len(texts):,} texts", hint="give one for each")
     sample = find_occurrences(word, sense_texts, max_occurrences=max_occurrences, sentences=sentences)
@@ -370,65 +347,34 @@ def analyze_occurrences(
     for item in vector_sets:
         if num_missing := len(sample.occurrences) - len(item.occurrences):
             notes.append(f"{item.name}: {num_missing:,} occurrences have no vector of their own")
-    notes += [f"{other.name} {LOOKS_BACK}" for other in (run, *(beside or ())) if _looks_back(other)]
+    for other in (run, *(beside or ())):
+        if not is_word_table(other) and other.model.encoder.sees == "past":
+            notes.append(f"{other.name} {LOOKS_BACK}")
     result, *others = [_cluster_occurrences(item, sample.word, groups) for item in vector_sets]
     for item in (result, *others):
         if groups is not None and item.clustering.num_clusters < groups:
-            notes.append(
-                f"{item.name}: no {groups} groups, as there are {item.clustering.num_distinct} different vectors"
-            )
+            reason = f"there are {item.clustering.num_distinct} different vectors"
+            notes.append(f"{item.name}: no {groups} groups, as {reason}")
     labels = dict.fromkeys(item.sense for item in sample.occurrences if item.sense is not None)
     return SenseAnalysis(sample.word, result, tuple(others), tuple(labels), tuple(notes))
 
 
-def _looks_back(run: Run) -> bool:
-    return not is_word_table(run) and run.model.encoder.sees == "past"
-
-
 def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, groups: int | None) -> RunSenses:
-    vectors, count = occurrence_vectors.vectors, len(occurrence_vectors.occurrences)
-    if count < MIN_OCCURRENCES:
-        message = f"{word!r} stands in {count} places: too few to be grouped"
+    vectors, occurrences = occurrence_vectors.vectors, occurrence_vectors.occurrences
+    if len(occurrences) < MIN_OCCURRENCES:
+        message = f"{word!r} stands in {len(occurrences)} places: too few to be grouped"
         raise InputError(message, hint=f"give text in which it stands at least {MIN_OCCURRENCES} times")
-    is_by_spelling = follows_spelling(occurrence_vectors, SAME_VECTOR_DISTANCE)
-    clustering = cluster_vectors(vectors, 1 if groups is None and is_by_spelling else groups)
-    clusters = tuple(
-        SenseCluster.from_vectors(vectors, clustering.labels == number) for number in range(clustering.num_clusters)
-    )
-    points, explained_variance = pca_plane(vectors)
-    agreement = _sense_agreement(
-        vectors,
-        clustering,
-        [occurrence.sense for occurrence in occurrence_vectors.occurrences if occurrence.sense is not None],
-    )
-    similarity = mean_cosine(vectors)
-    return RunSenses(
-        occurrence_vectors.name,
-        occurrence_vectors.occurrences,
-        clustering,
-        clusters,
-        points,
-        explained_variance,
-        occurrence_vectors.is_static,
-        is_by_spelling,
-        similarity,
-        agreement,
-    )
+    clustering = cluster_vectors(vectors, 1 if groups is None and occurrence_vectors.is_by_spelling else groups)
+    senses, agreement = [occurrence.sense for occurrence in occurrences if occurrence.sense is not None], None
+    if len(senses) == len(vectors):
+        tree = ward_tree(cosine_distances(vectors))
+        as_many = order_by_size(cut_tree(tree, min(len(set(senses)), clustering.num_distinct)))
+        gold_agreement = ClusterAgreement.from_clusters(as_many, senses)
+        agreement = ClusterAgreement.from_clusters(clustering.labels, senses), gold_agreement
+    return RunSenses(occurrence_vectors.name, occurrences, vectors, occurrence_vectors.is_static, clustering, agreement)
 
 
 def mean_cosine(vectors: np.ndarray) -> float:
     """Mean cosine of two different unit vectors; 1 for a single one."""
     count = len(vectors)
     return float(((vectors.sum(0) ** 2).sum() - count) / (count * (count - 1))) if count > 1 else 1.0
-
-
-def _sense_agreement(
-    vectors: np.ndarray, clustering: Clustering, senses: Sequence[str]
-) -> tuple[ClusterAgreement, ClusterAgreement] | None:
-    if len(senses) < len(vectors):
-        return None
-    num_clusters = min(len(set(senses)), clustering.num_distinct)
-    cluster_ids = order_by_size(cut_tree(ward_tree(cosine_distances(vectors)), num_clusters))
-    return ClusterAgreement.from_clusters(clustering.labels, senses), ClusterAgreement.from_clusters(
-        cluster_ids, senses
-    )
