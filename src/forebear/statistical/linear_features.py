@@ -19,11 +19,19 @@ from forebear.statistical.ngram.counts import NgramIndex
 CHUNK = 1 << 20  # tokens processed together, so that memory is bounded however many rows there are
 
 
+def row_chunks(lengths: np.ndarray, max_tokens: int) -> Iterator[tuple[slice, slice]]:
+    """Slices of rows and of their concatenated tokens, each of one row or of up to so many tokens."""
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    first = 0
+    while first < len(lengths):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + max_tokens, side="right")) - 1)
+        yield slice(first, last), slice(int(ends[first]), int(ends[last]))
+        first = last
+
+
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """tokens (T,) ids of all rows; lengths (B,) of the rows; segments (T,) 0 in the first text of a pair, 1 in the
-    second.
-    """
+    """Rows of ids: tokens (T,), lengths (B,) of the rows, and segments (T,), 0 and 1 in the texts of a pair."""
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -67,14 +75,9 @@ class TokenRows:
 
     def chunks(self) -> Iterator[TokenRows]:
         """The rows, chunk by chunk."""
-        ends = np.concatenate(([0], np.cumsum(self.lengths)))
-        first = 0
-        while first < len(self.lengths):
-            last = max(first + 1, int(np.searchsorted(ends, ends[first] + CHUNK, side="right")) - 1)
-            tokens = slice(ends[first], ends[last])
+        for rows, tokens in row_chunks(self.lengths, CHUNK):
             segments = None if self.segments is None else self.segments[tokens]
-            yield TokenRows(self.tokens[tokens], self.lengths[first:last], segments)
-            first = last
+            yield TokenRows(self.tokens[tokens], self.lengths[rows], segments)
 
 
 # --- Texts and text pairs ---
