@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -9,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from forebear.errors import ForebearError, InputError
+from forebear.numerics import require_finite, require_names
 from forebear.statistical.feature_matrix import FeatureMatrix, SparseMatrix
 from forebear.statistical.lbfgs import LBFGSProgressFn
 from forebear.statistical.linear_features import TextFeatures, TokenRows, WordFeatures
@@ -98,10 +100,7 @@ HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of
 DEFAULT_PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
 PAIR_PENALTY = 1.0
 RETRY_HINT = "use an earlier checkpoint; what another version of forebear made has to be adapted anew, with --overwrite"
-MANY_ROWS, MIN_DECREASE = (
-    1 << 15,
-    1e-4,
-)  # rows of features (of answers: tokens); of more, ten steps have to gain this share
+MANY_ROWS, MIN_DECREASE = 1 << 15, 1e-4  # with more rows of features, ten steps must decrease the loss by this share
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class FeatureContribution:
     tokens: tuple[int, ...]
     field: str
     value: float
-    position: tuple[int, ...] | None = None  # where its parts stand, counted from the word, if that is known
+    position: tuple[int, ...] | None = None  # offsets of its parts from the word, if known
 
 
 @dataclass(frozen=True)
@@ -142,16 +141,16 @@ class LinearModel:
 
     kind        "label": one of `answers`; "labels": any of them; "number"; "tag": one of `answers` for each word;
                 "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
-    vocabulary  how many ids there are
-    order       tokens of the longest n-gram; of no concern to "tag" and "span", which have features of their own
+    vocabulary  number of ids
+    order       tokens of the longest n-gram; "tag" and "span" have features of their own
     pairs       rows hold two texts, told apart by their segments; those of "span" always do
-    skipped     ids that mean nothing, such as [CLS]
-    shapes      of "tag" and "span": how each id is written (shapes.py); None: that is of no concern
-    least       how often an n-gram has to occur; None: once, in much text twice
-    penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: what does well for the kind
+    skipped     ids without meaning, such as [CLS]
+    shapes      for "tag" and "span": the word shape of each id; None: not used
+    least       minimum count of an n-gram; None: 1, in large training sets 2
+    penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: the default of the kind
     """
 
-    moves: None = None  # which tag follows which is nothing to it
+    moves: None = None  # no transitions between tags
 
     def __init__(
         self,
@@ -167,13 +166,10 @@ class LinearModel:
         penalty: float | None = None,
     ) -> None:
         if kind not in get_args(LinearKind):
-            raise InputError(
-                f"no kind of linear model is named {kind!r}", hint=f"there are: {', '.join(DEFAULT_PENALTIES)}"
-            )
-        min_answers, max_answers = (
-            (2 if kind in ("label", "tag") else 1),
-            (1 if kind in ("number", "choice", "span") else answers),
-        )
+            hint = f"there are: {', '.join(DEFAULT_PENALTIES)}"
+            raise InputError(f"no kind of linear model is named {kind!r}", hint=hint)
+        min_answers = 2 if kind in ("label", "tag") else 1
+        max_answers = 1 if kind in ("number", "choice", "span") else answers
         if not min_answers <= answers <= max_answers:
             hint = "it takes 1" if max_answers == 1 else f"it takes {min_answers} or more"
             raise InputError(f"{answers} answers of the kind {kind!r}", hint=hint)
@@ -224,11 +220,8 @@ class LinearModel:
         gold = gold[..., 0] if len(self.heads) == 1 else gold
         has_target = self._has_target(gold)
         example_weights = np.ones(len(gold)) if weights is None else np.asarray(weights, np.float64)
-        if (
-            example_weights.shape != (len(gold),)
-            or not np.isfinite(example_weights).all()
-            or (example_weights < 0).any()
-        ):
+        is_valid = np.isfinite(example_weights) & (example_weights >= 0)
+        if example_weights.shape != (len(gold),) or not is_valid.all():
             raise InputError("the weights of examples are not one number for each, of 0 or more")
         example_weights = np.where(has_target, example_weights, 0.0)
         if not example_weights.any():
@@ -257,7 +250,7 @@ class LinearModel:
             return ~np.isnan(gold)
         is_multi = gold.ndim == 2
         num_classes = {"label": self.answers, "labels": 2, "tag": self.answers}.get(self.kind)
-        if is_multi and self.kind == "labels" and gold.shape[1] != self.answers:
+        if self.kind == "labels" and is_multi and gold.shape[1] != self.answers:
             raise ForebearError(f"{gold.shape[1]} labels to answer, and not {self.answers}")
         if num_classes is not None and len(gold) and gold.max() >= num_classes:
             raise ForebearError(f"the answer {gold.max()} of {num_classes} is wanted")
@@ -268,18 +261,16 @@ class LinearModel:
         self, features: FeatureExtractor, rows: TokenRows, inputs: Arrays, gold: np.ndarray, example_weights: np.ndarray
     ) -> LinearProblem:
         """`gold` and `example_weights` have an entry for each example, token (tag) or row (span)."""
-        total = float(example_weights.sum())
+        total, positions = float(example_weights.sum()), None
         if self.kind == "tag":
             _check(len(gold), len(rows.tokens))
             positions = np.flatnonzero(gold >= 0)
             gold, example_weights = gold[positions], example_weights[positions]
-        else:
-            positions = None
         matrix = self._config.matrix(features, rows, inputs.get("groups"), positions)
         if self.kind in ("choice", "span"):
-            group_starts = (
-                _group_starts(inputs["groups"]) if self.kind == "choice" else np.cumsum(rows.lengths) - rows.lengths
-            )
+            group_starts = np.cumsum(rows.lengths) - rows.lengths
+            if self.kind == "choice":
+                group_starts = np.flatnonzero(np.diff(inputs["groups"], prepend=-1))
             _check(len(gold), len(group_starts))
             gold, sizes = gold.reshape(len(group_starts), -1), np.diff(np.append(group_starts, matrix.shape[0]))
             if (gold >= sizes[:, None]).any() or not sizes.all():
@@ -291,9 +282,8 @@ class LinearModel:
             values = np.where(example_weights > 0, gold, 0.0)
             shift = float(example_weights @ values) / total
             scale = float(np.sqrt(example_weights @ (values - shift) ** 2 / total)) or 1.0
-            return LinearProblem(
-                matrix, squared_loss(((values - shift) / scale)[:, None], example_weights), total, scale, shift
-            )
+            loss = squared_loss(((values - shift) / scale)[:, None], example_weights)
+            return LinearProblem(matrix, loss, total, scale, shift)
         if self._columns < self.answers or self.kind == "labels":
             return LinearProblem(matrix, logistic_loss(gold.reshape(len(gold), -1), example_weights), total)
         return LinearProblem(matrix, softmax_loss(gold, example_weights), total)
@@ -315,8 +305,10 @@ class LinearModel:
 
         For "number", label (E, 1) is the value itself.
         """
-        features, rows = self._require_fitted(), self._config.rows(inputs)
-        scores = self._scores(self._config.matrix(features, rows, inputs.get("groups")))
+        matrix = self._config.matrix(self._require_fitted(), self._config.rows(inputs), inputs.get("groups"))
+        scores = matrix.multiply(self._weights)
+        if self._is_biased:
+            scores += self._bias
         if self.kind in ("choice", "span"):
             return dict(zip(self.heads, scores.T, strict=True))
         return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.answers else scores}
@@ -344,20 +336,12 @@ class LinearModel:
                 feature_values = feature_values * ((score > 0 if answer is None else answer) - 0.5)
         else:
             column = int(np.argmax(feature_values @ feature_weights + self._bias)) if answer is None else answer
-        totals: dict[int, float] = {}
-        for feature, value in zip(
-            columns.tolist(), (feature_values * feature_weights[:, column]).tolist(), strict=True
-        ):
-            totals[feature] = totals.get(feature, 0.0) + value
-        contributions = [
-            FeatureContribution(*features.feature(feature), value) for feature, value in totals.items() if value
-        ]
-        return sorted(
-            contributions, key=lambda contribution: (-abs(contribution.value), contribution.field, contribution.tokens)
-        )
-
-    def _scores(self, matrix: FeatureMatrix) -> np.ndarray:
-        return matrix.multiply(self._weights) + self._bias if self._is_biased else matrix.multiply(self._weights)
+        totals: defaultdict[int, float] = defaultdict(float)
+        for feature, value in zip(columns.tolist(), feature_values * feature_weights[:, column], strict=True):
+            totals[feature] += float(value)
+        contributions = [FeatureContribution(*features.feature(column), value) for column, value in totals.items()]
+        nonzero = (contribution for contribution in contributions if contribution.value)
+        return sorted(nonzero, key=lambda found: (-abs(found.value), found.field, found.tokens))
 
     def _require_fitted(self) -> FeatureExtractor:
         if self._features is None:
@@ -373,18 +357,12 @@ class LinearModel:
 
     def load(self, arrays: Arrays) -> None:
         """Load such a state; a missing, extra or misshapen array is an error."""
-        names = self._config.feature_names() | {"weights"} | ({"bias"} if self._is_biased else set())
-        for problem, names_at_fault in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
-            if names_at_fault:
-                message = f"the state of a linear model of the kind {self.kind!r} {problem} {sorted(names_at_fault)}"
-                raise ForebearError(message, hint=RETRY_HINT)
+        bias_shape = {"bias": (self._columns,)} if self._is_biased else {}
+        names = self._config.feature_names() | {"weights"} | bias_shape.keys()
+        require_names(f"a linear model of the kind {self.kind!r}", arrays, names, hint=RETRY_HINT)
         features = self._config.load(arrays)
-        shapes = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
-        for name, shape in shapes.items():
-            array = arrays[name]
-            if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
-                problem = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
-                raise ForebearError(f"{problem} instead of finite float32 {list(shape)}", hint=RETRY_HINT)
+        shapes = {"weights": (features.width, self._columns)} | bias_shape
+        require_finite("the linear model", arrays, shapes, hint=RETRY_HINT)
         self._features, self._weights = features, arrays["weights"]
         self._bias = arrays["bias"] if self._is_biased else np.zeros(0, np.float32)
 
@@ -392,8 +370,3 @@ class LinearModel:
 def _check(targets: int, units: int) -> None:
     if targets != units:
         raise ForebearError(f"there are {targets} targets for {units} of what they are asked about")
-
-
-def _group_starts(groups: np.ndarray) -> np.ndarray:
-    """The first row of each example."""
-    return np.flatnonzero(np.diff(groups, prepend=-1))
