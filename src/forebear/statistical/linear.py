@@ -228,7 +228,7 @@ class LinearModel:
             raise InputError("nothing is asked that counts", hint="give examples with labels")
         features = self._config.fit(rows, np.flatnonzero(has_target))
         problem = self._problem(features, rows, inputs, gold, example_weights)
-        result = fit_linear(
+        fitted, bias, result = fit_linear(
             problem.matrix,
             problem.loss,
             self._columns,
@@ -240,9 +240,9 @@ class LinearModel:
             progress=progress,
         )
         self._features = features
-        self._weights = (result.weights * problem.scale).astype(np.float32)
-        self._bias = (result.bias * problem.scale + problem.shift).astype(np.float32)
-        return FitReport(result.iterations, result.loss, result.stop_reason)
+        self._weights = (fitted * problem.scale).astype(np.float32)
+        self._bias = (bias * problem.scale + problem.shift).astype(np.float32)
+        return FitReport(result.iterations, result.value, result.stop_reason)
 
     def _has_target(self, gold: np.ndarray) -> np.ndarray:
         """Which entries have a target; raises for invalid ones."""
@@ -339,9 +339,9 @@ class LinearModel:
         totals: defaultdict[int, float] = defaultdict(float)
         for feature, value in zip(columns.tolist(), feature_values * feature_weights[:, column], strict=True):
             totals[feature] += float(value)
-        contributions = [FeatureContribution(*features.feature(column), value) for column, value in totals.items()]
-        nonzero = (contribution for contribution in contributions if contribution.value)
-        return sorted(nonzero, key=lambda found: (-abs(found.value), found.field, found.tokens))
+        nonzero = [(feature, value) for feature, value in totals.items() if value]
+        contributions = [FeatureContribution(*features.feature(feature), value) for feature, value in nonzero]
+        return sorted(contributions, key=lambda found: (-abs(found.value), found.field, found.tokens))
 
     def _require_fitted(self) -> FeatureExtractor:
         if self._features is None:
