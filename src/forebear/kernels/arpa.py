@@ -253,7 +253,6 @@ def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, unusual,
 
 # --- Formatting lines; the readable twin is `lines_of` in interop/arpa.py and gives the same bytes ---
 
-
 DIGITS, SMALLEST = 9, -4  # as %.9g: so many digits, and powers of ten below or beyond are written as such
 ARPA_WRITING_TENS = np.array([float(f"1e{power}") for power in range(23)])  # all that float64 holds exactly
 ROUNDING_DOUBT = (

@@ -84,7 +84,6 @@ def baum_welch(
 
 # --- Parts of the loops ---
 
-
 _contracted_kernel = partial(compile_kernel, allowed=CONTRACT)
 _any_order_kernel = partial(compile_kernel, allowed=ANY_ORDER)
 

@@ -193,7 +193,6 @@ def report_loss(workspace, mean, here, around, start, many, part):
 
 # --- Barrier between threads inside compiled loops ---
 
-
 intrinsic: Any = extending.intrinsic
 GATE_OPEN = 1 << 62  # releases every waiting thread
 MAX_SPINS = 2000  # then yield the processor: with more threads than cores, others need it
@@ -447,7 +446,6 @@ def train_deterministic(thread, threads, gate, text, supply, spelling, workspace
 
 
 # --- Evaluation: losses in float64 over complete windows ---
-
 
 FAST_MATH = frozenset({"reassoc", "contract"})  # sums may be taken several at a time
 

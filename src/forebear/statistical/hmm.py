@@ -18,7 +18,6 @@ from forebear.numerics import require_names
 
 # --- Parameters and inference ---
 
-
 WORK_PER_THREAD = 1 << 16  # minimum products per thread
 
 
@@ -223,6 +222,7 @@ class HMMModel:
 
     heads = ("next",)
     is_pseudo_likelihood = False  # scores are factors of the probability of a row
+    max_length = None  # rows may have any length
 
     def __init__(
         self, *, states: int, vocabulary: int, end: int, never: Iterable[int] = (), smoothing: float = 0.05
@@ -243,11 +243,6 @@ class HMMModel:
     @property
     def vocab_size(self) -> int:
         return len(self.predictable)
-
-    @property
-    def max_length(self) -> None:
-        """None: rows may have any length."""
-        return
 
     # -- learning
 

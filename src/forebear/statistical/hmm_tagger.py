@@ -18,7 +18,6 @@ from forebear.statistical.linear import FitReport
 
 # --- Tags of unknown words by spelling, learned from rare words ---
 
-
 MAX_RARE_COUNT = 10  # more frequent words do not resemble unknown words
 MAX_SUFFIX, MAX_PREFIX = 8, 3  # letters
 PRIOR_COUNT = 2.0  # words whose evidence weighs as much as the prior from the shorter affix
@@ -134,6 +133,7 @@ class HMMTagger:
 
     heads = ("tag", "next")
     is_pseudo_likelihood = False
+    max_length = None
 
     def __init__(
         self,
@@ -158,10 +158,6 @@ class HMMTagger:
     @property
     def vocab_size(self) -> int:
         return len(self.words)
-
-    @property
-    def max_length(self) -> None:
-        return
 
     # -- learning
 

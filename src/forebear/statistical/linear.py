@@ -26,7 +26,6 @@ from forebear.statistical.passage_features import PassageFeatures
 
 # --- Features by kind of answer ---
 
-
 LinearKind = Literal["label", "labels", "number", "tag", "choice", "span"]
 FeatureExtractor = TextFeatures | WordFeatures | PassageFeatures
 

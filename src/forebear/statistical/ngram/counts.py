@@ -226,7 +226,6 @@ def corrupt_error(name: str, problem: str) -> ForebearError:
 
 # --- Counts ---
 
-
 MERGE_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
 
 
@@ -411,7 +410,6 @@ def _merge_pair_reference(left: NgramCounts, right: NgramCounts) -> NgramCounts:
 
 # --- Counting in bounded memory ---
 
-
 MIN_DEFAULT_MEMORY, MEMORY_DIVISOR = 1 << 31, 4  # counting may use so many bytes, or this part of all memory
 BYTES_PER_TOKEN, BYTES_PER_NGRAM = 24, 16  # memory for each token of a text, and for each n-gram that ends there
 MIN_TEXT_TOKENS = 1 << 16  # tokens that are counted at once, however little memory there is
@@ -454,7 +452,9 @@ class NgramCounter:
             if self.folder is not None:
                 self._parts[-1] = self._parts[-1].on_disk(self.folder)
                 self._is_spilled = True
-            self._merge_parts()
+            # Parts of similar size are merged, so that each n-gram is merged about log₂(parts) times.
+            while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
+                self._parts[-2:] = [merge_counts(self._parts[-2:], self._merge_folder)]
         begin, self._filled = self._filled, self._filled + many
         if self._filled > len(self._text):  # grows by half, without being copied where the system can move memory
             self._text.resize(max(self._filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
@@ -478,15 +478,14 @@ class NgramCounter:
             trim_malloc()
             self._parts.append(count_ngrams(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
 
-    def _merge_parts(self) -> None:
-        """Merge parts of similar size, so that each n-gram is merged about log₂(parts) times."""
-        while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
-            self._parts[-2:] = [merge_counts(self._parts[-2:], self.folder if self._is_spilled else None)]
+    @property
+    def _merge_folder(self) -> Path | None:
+        return self.folder if self._is_spilled else None
 
     @property
     def counts(self) -> NgramCounts:
         """All that was counted so far."""
         self._count()
         parts = self._parts or [NgramCounts.empty(self.vocabulary, self.order)]
-        self._parts = [merge_counts(parts, self.folder if self._is_spilled else None)]
+        self._parts = [merge_counts(parts, self._merge_folder)]
         return self._parts[0]

@@ -188,7 +188,6 @@ class NgramStoreBuilder:
 
 # --- The finished table ---
 
-
 MAX_SALTS = 8  # salts that are tried: among a billion n-grams, one table in fifty has a 64-bit collision
 REBUILD_HINT = "remove it: it is made again from the run's weights"
 

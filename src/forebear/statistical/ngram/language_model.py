@@ -42,6 +42,7 @@ class NgramModel:
 
     heads = ("next",)
     is_pseudo_likelihood = False  # scores are factors of the probability of a row
+    max_length = None  # rows may have any length
 
     def __init__(
         self,
@@ -79,11 +80,6 @@ class NgramModel:
     def is_imported(self) -> bool:
         """Whether its probabilities come from elsewhere, and there are no counts."""
         return self.way.smoothing == "given"
-
-    @property
-    def max_length(self) -> None:
-        """None: rows may have any length."""
-        return
 
     # -- learning
 

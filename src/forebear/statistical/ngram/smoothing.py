@@ -334,7 +334,6 @@ def uniform_probs(predictable: np.ndarray) -> np.ndarray:
 
 # --- Settings ---
 
-
 SMOOTHINGS = ("none", "add", "witten-bell", "stupid", "kneser-ney", "given")
 PRUNING = ("witten-bell", "kneser-ney")  # smoothings that give pruned mass to the back-off
 MAX_ORDER = 10
