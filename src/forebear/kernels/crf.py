@@ -8,6 +8,7 @@ is the number of words of all sentences, concatenated.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,8 @@ LANES = 4  # labels processed at once
 LOWEST = -700.0  # lower exponents are clipped to this, where e^x is still a normal number
 MAGIC = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to an integer, held in the lowest bits
 LOG2_E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
-CONTRACTED = frozenset({"contract"})  # fused multiply-add, in the same places on every run
+# Fused multiply-add, in the same places on every run.
+_contracted_kernel = partial(compile_kernel, allowed=frozenset({"contract"}))
 
 
 def padded_labels(labels: int) -> int:
@@ -72,7 +74,8 @@ def add_emission_gradient(features, offsets, labels, surplus, first, last, begin
                     feature_gradient[pair] += row[feature_labels[pair]]
 
 
-def _exponentials_loops(scores, count, room, whole):
+@_contracted_kernel
+def exponentials(scores, count, room, whole):
     """Replace scores (n, K) by e^(score - maximum), 0 for labels from `count` on; returns the maxima.
 
     e^x is 2^k · e^r with integer k and |r| below ln 2 / 2; e^r by its series. `room` and `whole` are one (K,) buffer,
@@ -113,10 +116,8 @@ def _exponentials_loops(scores, count, room, whole):
     return levels
 
 
-exponentials = compile_kernel(_exponentials_loops, CONTRACTED)
-
-
-def _vector_matrix_loops(vector, moves, out):
+@_contracted_kernel
+def _vector_matrix(vector, moves, out):
     """out (K,) = vector (K,) @ moves (K, K), four rows at a time."""
     width = len(out)
     for label in range(width):
@@ -129,10 +130,8 @@ def _vector_matrix_loops(vector, moves, out):
             )
 
 
-_vector_matrix = compile_kernel(_vector_matrix_loops, CONTRACTED)
-
-
-def _forward_backward_loops(scores, lengths, moves, turned, start, end, right, before, after, expected, edges):
+@_contracted_kernel
+def _forward_backward(scores, lengths, moves, turned, start, end, right, before, after, expected, edges):
     """Forward–backward through all sentences; returns −ln P of the gold labels, without their emission scores.
 
     scores  (n, K) e^(score - maximum) of each word; becomes the expected count of each label minus the observed one
@@ -196,10 +195,8 @@ def _forward_backward_loops(scores, lengths, moves, turned, start, end, right, b
     return cost
 
 
-_forward_backward = compile_kernel(_forward_backward_loops, CONTRACTED)
-
-
-def _transition_counts_loops(before, after, count, expected):
+@_contracted_kernel
+def _transition_counts(before, after, count, expected):
     """expected (K, K) += Σ before[n - 1] (K,) ⊗ after[n] (K,), four words at once; `after` is 0 at sentence starts."""
     width = expected.shape[0]
     full = 1 + (count - 1) // 4 * 4 if count else 0
@@ -215,9 +212,6 @@ def _transition_counts_loops(before, after, count, expected):
             a = before[word - 1, one]
             for label in range(width):
                 expected[one, label] += a * after[word, label]
-
-
-_transition_counts = compile_kernel(_transition_counts_loops, CONTRACTED)
 
 
 def forward_backward(
@@ -237,7 +231,8 @@ def forward_backward(
     return cost
 
 
-def _viterbi_loops(scores, lengths, moves, start, end, came_from, labels):
+@compile_kernel
+def _viterbi(scores, lengths, moves, start, end, came_from, labels):
     """Write the labels (n,) with the highest total of scores, transitions, start and end; the first of equal ones."""
     width = scores.shape[1]
     total, most, place = np.empty(width), np.empty(width), np.empty(width, np.int64)
@@ -271,9 +266,6 @@ def _viterbi_loops(scores, lengths, moves, start, end, came_from, labels):
             label = came_from[word, label]
         labels[at] = label
         at += count
-
-
-_viterbi = compile_kernel(_viterbi_loops)
 
 
 def viterbi(
