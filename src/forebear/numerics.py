@@ -65,7 +65,7 @@ def require_state(owner: str, arrays: Mapping[str, np.ndarray], expected: Mappin
     for name, array in expected.items():
         if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
             actual, wanted = (f"{value.dtype} {list(value.shape)}" for value in (arrays[name], array))
-            raise ForebearError(f"{name} of a {owner} is {actual}, not {wanted}")
+            raise ForebearError(f"the array {name!r} of a {owner} is {actual} instead of {wanted}")
 
 
 def require_finite(

@@ -23,7 +23,7 @@ MAX_UNUSUAL = 1 << 12  # lines left to the twin at once
 class WordHashTable(NamedTuple):
     """A vocabulary looked up by bytes: open addressing, with a full comparison of every word."""
 
-    pool: np.ndarray  # uint8, word after word, a line end behind each
+    pool: np.ndarray  # uint8, newline-terminated words
     ends: np.ndarray  # (n,) int64, where in the pool each ends
     ids: np.ndarray  # (n,) int32
     hashes: np.ndarray  # (n,) uint64

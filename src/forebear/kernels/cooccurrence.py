@@ -30,7 +30,7 @@ def row_accumulator(words: int) -> RowAccumulator:
     return RowAccumulator(np.zeros(room, np.int64), marks, marks.view(np.uint64))
 
 
-# -- numpy's way
+# -- numpy reference
 
 
 def count_rows_reference(

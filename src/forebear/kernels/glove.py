@@ -22,7 +22,7 @@ SAMPLE_EVERY = 16  # one entry in so many decides how rows and columns are group
 FAST_MATH = {"reassoc", "contract", "arcp", "afn", "nsz"}
 
 
-# -- numpy's way
+# -- numpy reference
 
 
 def sweep_reference(

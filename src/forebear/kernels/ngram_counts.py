@@ -19,7 +19,7 @@ from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import narrow_ints
 
-TEXT_BORDER = -1  # behind each row
+TEXT_BORDER = -1  # after each row
 PARTITION_STEP = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
 MAX_INSERTION_SORT = 24  # places of a group that are sorted by putting each where it belongs
 
@@ -33,7 +33,7 @@ class NgramLevel(NamedTuple):
     suffixes: np.ndarray  # (size,) int32, the number of each without its first token
 
 
-# -- numpy's way
+# -- numpy reference
 
 
 def ngram_levels_reference(text: np.ndarray, vocabulary: int, order: int) -> list[NgramLevel]:

@@ -29,10 +29,10 @@ LOW_BYTES, HIGH_BITS = np.uint64(0x2121_2121_2121_2121), np.uint64(0x8080_8080_8
 class PretokenTable(NamedTuple):
     """Pretokens by id, and a hash table with linear probing to look them up."""
 
-    slots: np.ndarray  # (a power of two, 2) uint64: the hash of a stretch, and its number + 1; 0: none
-    ends: np.ndarray  # (room + 1,) int64, where the characters of each stretch end
-    codes: np.ndarray  # uint32, their characters; or uint8, their bytes, for who looks at bytes
-    many: np.ndarray  # (1,) int64
+    slots: np.ndarray  # (a power of two, 2) uint64: the hash of a pretoken, and its id + 1; 0: free
+    ends: np.ndarray  # (capacity + 1,) int64, where the characters of each pretoken end
+    codes: np.ndarray  # uint32 characters, or uint8 bytes of words
+    many: np.ndarray  # (1,) int64, the number of pretokens
 
 
 def empty_pretoken_table(
@@ -271,7 +271,7 @@ def number_words_kernel(
 def word_prefixes_kernel(codes, ends, first, second):
     """The first and the second eight bytes of each word as big-endian integers, for sorting."""
     for number in range(len(first)):
-        begin, size = ends[number], ends[number + 1] - 1 - ends[number]  # behind each word stands a space
+        begin, size = ends[number], ends[number + 1] - 1 - ends[number]  # each word is followed by a space
         first_prefix, second_prefix = np.uint64(0), np.uint64(0)
         for byte in range(min(size, 8)):
             first_prefix |= np.uint64(codes[begin + byte]) << np.uint64(56 - 8 * byte)

@@ -278,7 +278,7 @@ def score_rows(
 ) -> None:  # fmt: skip
     """scores[at + i · kinds + j] = row i · outputs[targets[block + j]], for i below many.
 
-    Up to WIDE numbers behind the last are overwritten.
+    Up to WIDE numbers after the last are overwritten.
     """
     build = lanes.builder
     ends = _target_pointers(lanes, width, outputs, targets, block, kinds)
@@ -327,7 +327,7 @@ def sigmoid_gradients(
 def repeat_signs(
     lanes: SimdBuilder, width: Any, tile: Any, at: Any, signs: Any, sign: Any, many: Any, kinds: int
 ) -> None:
-    """From tile[at] on, signs[sign : sign + kinds] so many times; up to WIDE numbers behind them are overwritten."""
+    """From tile[at] on, signs[sign : sign + kinds] so many times; up to WIDE numbers after them are overwritten."""
     build, starts = lanes.builder, range(0, kinds, WIDE)
     tile = lanes.element_pointer(tile, at)
     vectors = [lanes.load(signs, build.add(sign, lanes.number(start))) for start in starts]  # all before any store

@@ -295,7 +295,7 @@ class CRFModel:
         """Nonzero emission weights, and all transitions, starts and ends."""
         return int(np.count_nonzero(self.weights)) + sum(array.size for array in self._require_trained()[1])
 
-    # -- learning
+    # -- training
 
     def make_problem(self, inputs: Mapping[str, np.ndarray], gold_labels: np.ndarray, threads: int = 1) -> CRFProblem:
         """The training objective; words without a target are only features of their neighbors."""
@@ -325,7 +325,7 @@ class CRFModel:
         self.weights = point[: len(self.labels)]
         self.moves = unpack_transitions(point[len(self.labels) :], self.num_labels)
 
-    # -- what it says
+    # -- prediction
 
     def logits(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """tag (T, K): emission scores; `moves` has the transitions."""
@@ -368,7 +368,7 @@ class CRFModel:
             raise ForebearError("this chain of labels has learned nothing yet", hint="train it, or load what was")
         return self.index, self.moves
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, without zero weights and features that have no others."""

@@ -14,7 +14,7 @@ import numpy as np
 from forebear.data.io.workers import cpu_count
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import hmm as kernels
-from forebear.numerics import require_names
+from forebear.numerics import require_state
 
 # --- Parameters and inference ---
 
@@ -244,7 +244,7 @@ class HMMModel:
     def vocab_size(self) -> int:
         return len(self.predictable)
 
-    # -- learning
+    # -- training
 
     def prepass(self, counts: np.ndarray) -> None:
         """Set the token counts of the whole training text."""
@@ -359,7 +359,7 @@ class HMMModel:
         size = self.states + 1
         return np.zeros((size, size), np.int64), np.zeros((self.vocab_size, size), np.int64)
 
-    # -- what it says
+    # -- prediction
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
@@ -372,7 +372,7 @@ class HMMModel:
     def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
         return self.finalize().start_decoding(rows, room)
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state without the expected counts of an unfinished epoch."""
@@ -380,13 +380,7 @@ class HMMModel:
         return {"moves": self._moves, "words": self._words, "counts": self.counts, "iterations": iterations}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        expected = {
-            "moves": ((self.states + 1, self.states + 1), np.float64),
-            "words": ((self.vocab_size, self.states), np.float64),
-            "counts": ((self.vocab_size,), np.int64),
-            "iterations": ((1,), np.int64),
-        }
-        _check_arrays(arrays, expected, f"a hidden Markov model of {self.states} states")
+        require_state(f"hidden Markov model of {self.states} states", arrays, self.arrays())
         self._moves, self._words, self.counts = arrays["moves"], arrays["words"], arrays["counts"]
         self._expected_moves, self._expected_words = self._zero_expectations()
         self.iterations, self._parameters = int(arrays["iterations"][0]), None
@@ -396,11 +390,10 @@ class HMMModel:
         return {"told_moves": self._expected_moves, "told_words": self._expected_words}
 
     def load_training_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        expected = {name: (array.shape, np.int64) for name, array in self.training_state().items()}
-        _check_arrays(arrays, expected, f"what is expected of {self.states} states")
+        require_state(f"hidden Markov model of {self.states} states", arrays, self.training_state())
         self._expected_moves, self._expected_words = arrays["told_moves"].copy(), arrays["told_words"].copy()
 
-    # -- what is to be known of it
+    # -- metadata
 
     @property
     def num_parameters(self) -> int:
@@ -423,21 +416,9 @@ class HMMModel:
 def _normalize(counts: np.ndarray, axis: int, fallback: np.ndarray | None = None) -> np.ndarray:
     """Normalize along an axis; lines without counts keep their values in `fallback`."""
     total = counts.sum(axis=axis, keepdims=True)
-    normalized = counts / np.where(total > 0, total, 1.0)
+    normalized = _ratio(counts, total)
     return normalized if fallback is None else np.where(total > 0, normalized, fallback)
 
 
 def _ratio(numerators: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return numerators / np.where(totals > 0, totals, 1.0)
-
-
-def _check_arrays(
-    arrays: Mapping[str, np.ndarray], expected: Mapping[str, tuple[tuple[int, ...], Any]], model_name: str
-) -> None:
-    """Raise for a missing, extra or misshapen array."""
-    require_names(model_name, arrays, expected)
-    for name, (shape, kind) in expected.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype != kind:
-            message = f"{array.dtype} {list(array.shape)} instead of {np.dtype(kind)} {list(shape)}"
-            raise ForebearError(f"the array {name!r} of {model_name} is {message}")

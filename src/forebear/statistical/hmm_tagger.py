@@ -159,7 +159,7 @@ class HMMTagger:
     def vocab_size(self) -> int:
         return len(self.words)
 
-    # -- learning
+    # -- training
 
     def fit(
         self,
@@ -199,7 +199,7 @@ class HMMTagger:
             self._probabilities = _TaggerProbabilities(self)
         return self._probabilities
 
-    # -- what it says of tags
+    # -- tags
 
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """(T, K) log P(word given tag), up to a constant per word."""
@@ -218,7 +218,7 @@ class HMMTagger:
             logs = np.log(self.finalize().states.moves)
         return logs[:-1, :-1], logs[-1, :-1], logs[:-1, -1]
 
-    # -- what it says of words
+    # -- words
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
@@ -235,7 +235,7 @@ class HMMTagger:
         row = np.asarray(row, np.int64)
         return np.where(row < self.vocab_size, row, self.unknown)
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The counts, from which everything follows."""
@@ -254,7 +254,7 @@ class HMMTagger:
         self._word_counts[words, tags] = counts
         self._transition_counts, self._probabilities = moves.astype(np.int64), None
 
-    # -- what is to be known of it
+    # -- metadata
 
     @property
     def num_parameters(self) -> int:

@@ -198,7 +198,7 @@ class LinearModel:
         metadata = {"kind": self.kind, "answers": self.answers, "order": self.order, "pairs": self.pairs}
         return metadata | {"penalty": self.penalty, "features": len(self._weights), "parameters": self.num_parameters}
 
-    # -- learning
+    # -- training
 
     def fit(
         self,
@@ -297,7 +297,7 @@ class LinearModel:
         """A bias cannot distinguish the rows of one example."""
         return self.kind not in ("choice", "span")
 
-    # -- what it says
+    # -- prediction
 
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """Logits of each head: label (E, answers), tag (T, answers), choice (B,), start, end (T,).
@@ -347,7 +347,7 @@ class LinearModel:
             raise ForebearError("this linear model has learned nothing yet", hint="fit it, or load what was learned")
         return self._features
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The complete state."""

@@ -206,7 +206,7 @@ class TextFeatures:
         indptr = np.concatenate(([0], np.cumsum(np.bincount(row_id, minlength=len(rows)))))
         return SparseMatrix(indptr, column[order].astype(np.int32), value[order].astype(np.float32), self.width)
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         return self.ngrams.arrays() | {"weights_of_ngrams": self.weights}

@@ -172,7 +172,7 @@ class PassageFeatures:
             table[:, column] = figures if column < 2 else np.where(in_passage, figures, 0)
         return table
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         is_asking = np.zeros(len(self.weights), np.uint8)

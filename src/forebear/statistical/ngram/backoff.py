@@ -92,11 +92,7 @@ class BackoffTable:
 
     @classmethod
     def from_model(
-        cls,
-        ngrams: Sequence[np.ndarray],
-        logs: Sequence[np.ndarray],
-        backoffs: Sequence[np.ndarray],
-        vocabulary: int,
+        cls, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray], vocabulary: int
     ) -> BackoffTable:
         """From n-grams (size, n) for n = 1, 2, …; a token that is not among them gets probability 0.
 
@@ -120,11 +116,7 @@ class BackoffTable:
 
     @classmethod
     def _from_listed(
-        cls,
-        ngrams: Sequence[np.ndarray],
-        logs: Sequence[np.ndarray],
-        backoffs: Sequence[np.ndarray],
-        vocabulary: int,
+        cls, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray], vocabulary: int
     ) -> BackoffTable:
         index, numbers = NgramIndex.from_rows(ngrams[1:], vocabulary)
         numbers = [ngrams[0][:, 0], *numbers]

@@ -233,7 +233,7 @@ MERGE_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
 class NgramCounts:
     """For each length, how often each n-gram ends at a predicted token.
 
-    suffixes  as `NgramIndex.suffixes`, where counting has computed them and nobody has taken them yet; or empty
+    suffixes  as `NgramIndex.suffixes`, if counting has computed them and they were not taken yet
     """
 
     ngrams: NgramIndex
@@ -311,7 +311,7 @@ def add_borders(
     is_valid[is_valid] = allowed[targets[is_valid]]
     if not is_valid.all():
         return int(np.argmin(is_valid))
-    ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # behind the border of each row
+    ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # after the border of each row
     is_token = np.ones(len(text), bool)
     is_token[ends - 1], is_token[ends - 2] = False, False
     text[ends - 1], text[ends - 2], text[is_token] = TEXT_BORDER, end, tokens
@@ -320,12 +320,7 @@ def add_borders(
 
 def count_ngrams(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) -> NgramCounts:
     """The counts of a text of rows and borders, which is consumed; the first token of each row is only context."""
-    from forebear.kernels.ngram_counts import (
-        TEXT_BORDER,
-        ngram_levels,
-        ngram_levels_reference,
-        unigram_counts_kernel,
-    )
+    from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference, unigram_counts_kernel
 
     if len(text) * order > BLOCK_NGRAMS:
         times = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocabulary, np.int64))

@@ -81,7 +81,7 @@ class NgramModel:
         """Whether its probabilities come from elsewhere, and there are no counts."""
         return self.way.smoothing == "given"
 
-    # -- learning
+    # -- training
 
     def add_batch(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
         """Adds a batch of rows [end, w1 … wn] (one after the other in `tokens`) with the targets [w1 … wn, end]."""
@@ -161,7 +161,7 @@ class NgramModel:
         table = self.probabilities()
         return table.about if isinstance(table, NgramStore) else self._store_info()
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The complete state; equal counts give equal bytes, whatever the batches."""
@@ -235,7 +235,7 @@ class NgramModel:
                 table = BackoffTable.from_levels(self.ngrams, self._levels(), self._uniform_log_probs())
         return table.to_arpa(self.predictable)
 
-    # -- what it says
+    # -- prediction
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
@@ -281,7 +281,7 @@ class NgramModel:
             raise InputError(f"a row holds ids outside 0 to {self.vocab_size - 1}")
         return tokens, lengths
 
-    # -- what is to be known of it
+    # -- metadata
 
     @property
     def num_parameters(self) -> int:
