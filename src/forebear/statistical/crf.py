@@ -21,10 +21,11 @@ from forebear.kernels import crf as kernels
 from forebear.numerics import require_finite, require_names
 from forebear.statistical.crf_features import (
     ATTRIBUTES,
+    CHARACTER_TEMPLATES,
     NO_FEATURE,
+    WORD_TEMPLATES,
     FeatureIndex,
     WordAttributes,
-    default_templates,
     load_index,
     parse_templates,
 )
@@ -306,8 +307,8 @@ class CRFModel:
         templates = self.templates
         if not templates:
             table, rows = self.written.attribute_rows(tokens)
-            has_no_prefix2 = table[rows, ATTRIBUTES.index("prefix2")] == NO_FEATURE  # a word of one character
-            templates = default_templates(characters=bool(has_no_prefix2.mean() >= MIN_CHARACTER_RATE))
+            is_character = table[rows, ATTRIBUTES.index("prefix2")] == NO_FEATURE
+            templates = CHARACTER_TEMPLATES if is_character.mean() >= MIN_CHARACTER_RATE else WORD_TEMPLATES
         index, features = FeatureIndex.fit(parse_templates(templates), self.written, tokens, lengths, self.min_count)
         if not index.size:
             raise InputError(f"no feature occurs {self.min_count} times", hint="give more examples, or --min-count 1")

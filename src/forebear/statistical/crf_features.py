@@ -77,11 +77,6 @@ def _parse_template(text: str) -> FeatureTemplate:
     return FeatureTemplate(tuple(parts))
 
 
-def default_templates(*, characters: bool) -> str:
-    """Default templates for words, or for texts labeled character by character."""
-    return CHARACTER_TEMPLATES if characters else WORD_TEMPLATES
-
-
 def word_attributes(word: str) -> tuple[str, ...]:
     """The attributes of a word in the order of ATTRIBUTES; "" for affixes longer than the word."""
     sizes = [size if size <= len(word) else 0 for size in AFFIX_SIZES]

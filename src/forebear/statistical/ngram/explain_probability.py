@@ -12,7 +12,7 @@ import numpy as np
 from forebear.statistical.ngram import smoothing
 from forebear.statistical.ngram.counts import ABSENT, NgramCounts, NgramIndex
 from forebear.statistical.ngram.language_model import NgramModel
-from forebear.statistical.ngram.smoothing import SmoothedLevel, min_count_for
+from forebear.statistical.ngram.smoothing import KneserNeyLevel, SmoothedLevel, min_count_for
 
 
 @dataclass(frozen=True)
@@ -250,9 +250,8 @@ class _BackoffWalk:
                 return smoothing.witten_bell_level(times, prefixes, 1, pruned, no_mass)
             case "stupid":
                 return self._stupid_backoff_level(n, row, prefixes)
-        return smoothing.interpolate(
-            times, np.array([len(times)]), np.arange(len(times)), row.discounts, pruned, no_mass
-        )
+        children, suffix_ids = np.array([len(times)]), np.arange(len(times))
+        return smoothing.interpolate(KneserNeyLevel(times, children, suffix_ids, row.discounts, pruned, no_mass))
 
     def _stupid_backoff_level(self, n: int, row: _ContextCounts, prefixes: np.ndarray) -> SmoothedLevel:
         if n == 1:

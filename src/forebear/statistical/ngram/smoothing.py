@@ -168,6 +168,17 @@ class Discounts:
         return cls("absolute", (discount, discount, discount), counts_of_counts)
 
 
+class KneserNeyLevel(NamedTuple):
+    """What the probabilities of one length are computed from."""
+
+    times: np.ndarray  # adjusted counts
+    num_children: np.ndarray  # n-grams of each context, which are contiguous
+    suffix_ids: np.ndarray  # of each n-gram
+    discounts: np.ndarray  # (4,) of the counts 0, 1, 2 and 3 or more
+    pruned: np.ndarray  # pruned counts of each context; or empty
+    lower: np.ndarray  # probabilities of the n-grams that are a token shorter
+
+
 def kneser_ney(
     counts: NgramCounts,
     predictable: np.ndarray,
@@ -188,34 +199,28 @@ def kneser_ney(
     # Probabilities of shorter n-grams are kept as float32: the rounding is far below the error of any estimate.
     probs, freed = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
     for n, times in enumerate(adjusted_counts, start=1):
-        discount_values = np.array([0.0, *discounts[n - 1].taken])
+        taken = np.array([0.0, *discounts[n - 1].taken])
         num_children = np.array([ngrams.vocabulary], np.int32) if n == 1 else ngrams.continuations[n - 2]
         suffix_ids = np.arange(ngrams.vocabulary, dtype=np.int32) if n == 1 else suffixes[n - 1]
-        args = times, num_children, suffix_ids, discount_values, pruned[n - 1], probs
+        level = KneserNeyLevel(times, num_children, suffix_ids, taken, pruned[n - 1], probs)
         # The suffixes of bigrams are the words of the index itself, which must not be overwritten.
         is_owned = len(times) > BLOCK_NGRAMS and n > 2 and suffix_ids.dtype == np.int32
         if len(times) > BLOCK_NGRAMS:
-            log_probs, next_probs = _interpolate_compiled(*args, pool, keep_probs=n < ngrams.order, is_owned=is_owned)
+            log_probs, next_probs = _interpolate_compiled(level, pool, keep_probs=n < ngrams.order, is_owned=is_owned)
         else:
-            smoothed = interpolate(*args)
+            smoothed = interpolate(level)
             log_probs, next_probs = LogProbLevel.from_level(smoothed), smoothed.probs.astype(np.float32)
         pool.release(probs, times, *([] if is_owned else [suffix_ids]))
         adjusted_counts[n - 1] = suffixes[n - 1] = times = suffix_ids = freed  # frees memory for the next level
-        del args
+        del level
         probs = next_probs
         yield log_probs
 
 
-def interpolate(
-    times: np.ndarray,
-    num_children: np.ndarray,
-    suffix_ids: np.ndarray,
-    discount_values: np.ndarray,
-    pruned: np.ndarray,
-    lower: np.ndarray,
-) -> SmoothedLevel:
+def interpolate(level: KneserNeyLevel) -> SmoothedLevel:
     """Interpolated probabilities and back-off mass: numpy reference of `interpolate_kernel`."""
-    prefixes, discounted = np.repeat(np.arange(len(num_children)), num_children), discount_values[np.minimum(times, 3)]
+    times, num_children, suffix_ids, discounts, pruned, lower = level
+    prefixes, discounted = np.repeat(np.arange(len(num_children)), num_children), discounts[np.minimum(times, 3)]
     pruned_mass = pruned if len(pruned) else 0.0
     total, left = (_sum_by_context(prefixes, values, len(num_children)) + pruned_mass for values in (times, discounted))
     left = np.divide(left, total, out=np.ones(len(num_children)), where=total > 0)
@@ -224,20 +229,12 @@ def interpolate(
 
 
 def _interpolate_compiled(
-    times: np.ndarray,
-    num_children: np.ndarray,
-    suffix_ids: np.ndarray,
-    discount_values: np.ndarray,
-    pruned: np.ndarray,
-    lower: np.ndarray,
-    pool: ArrayPool,
-    *,
-    keep_probs: bool,
-    is_owned: bool,
+    level: KneserNeyLevel, pool: ArrayPool, *, keep_probs: bool, is_owned: bool
 ) -> tuple[LogProbLevel, np.ndarray]:
     """Block by block; only logarithms are kept, and probabilities where longer n-grams need them."""
     from forebear.kernels.kneser_ney import interpolate_kernel
 
+    times, num_children, suffix_ids, _, _, lower = level
     block = max(BLOCK, int(num_children.max(initial=0)))
     block_probs, block_mass = np.empty(block), np.empty(BLOCK)
     probs = pool.empty(len(times) if keep_probs else 0, np.float32)
@@ -245,9 +242,8 @@ def _interpolate_compiled(
     logs = suffix_ids.view(np.float32) if is_owned else pool.empty(len(times), np.float32)
     log_probs = LogProbLevel(logs, pool.empty(len(num_children), np.float32))
     context = at = 0
-    args = times, num_children, suffix_ids, discount_values, pruned, lower
     while context < len(num_children):
-        next_context, end = compile_kernel(interpolate_kernel)(*args, context, at, block_probs, block_mass)
+        next_context, end = compile_kernel(interpolate_kernel)(*level, context, at, block_probs, block_mass)
         if keep_probs:
             probs[at:end] = block_probs[: end - at]
         to_log_probs(block_probs[: end - at], log_probs.log_probs[at:end])
