@@ -36,18 +36,18 @@ class BackoffStep:
 
     context: tuple[int, ...]
     words: tuple[str, ...]
-    seen: int | None
-    followers: int | None
-    times: int | None
-    counted: int | None
-    of: int | None
-    discount: float
-    pruned: int
     is_known: bool
     is_listed: bool
     share: float
     left: float
     weight: float
+    seen: int | None = None
+    followers: int | None = None
+    times: int | None = None
+    counted: int | None = None
+    of: int | None = None
+    discount: float = 0.0
+    pruned: int = 0
     log: float | None = None
     backoff: float | None = None
 
@@ -305,15 +305,9 @@ def _imported_evidence(model: NgramModel, contexts: Sequence[list[int]], token: 
             context_entry = table.lookup(np.array(context)) if is_known and context else None
             log, backoff, share = None, None if context_entry is None else context_entry[1], 0.0
             left = 1.0 if backoff is None else math.exp(backoff)
-        counts = dict.fromkeys(("seen", "followers", "times", "counted", "of"))
-        logs: dict[str, Any] = {"share": share, "left": left, "weight": weight, "log": log, "backoff": backoff}
-        is_listed = entry is not None
-        steps.append(
-            BackoffStep(
-                tuple(context), (), **counts, discount=0.0, pruned=0, is_known=is_known, is_listed=is_listed, **logs
-            )
-        )
+        probs = share, left, weight
+        steps.append(BackoffStep(tuple(context), (), is_known, entry is not None, *probs, log=log, backoff=backoff))
         weight *= left
-        if is_listed:
+        if entry is not None:
             break
     return _evidence(model, steps, 0.0, steps)

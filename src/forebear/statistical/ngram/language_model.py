@@ -133,16 +133,15 @@ class NgramModel:
             return self._probabilities
         with _LOCK:
             if self._probabilities is None:
-                self._probabilities = self._build_probabilities()
+                if self.is_imported:
+                    raise ForebearError("this n-gram model was not given its probabilities yet")
+                uniform = self._uniform_log_probs()
+                if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
+                    args = self._levels, uniform, self._store_info, self.place, self.tally.pool
+                    self._probabilities = NgramStore.build(self.ngrams, *args)
+                else:
+                    self._probabilities = BackoffTable.from_levels(self.ngrams, self._levels(), uniform)
             return self._probabilities
-
-    def _build_probabilities(self) -> BackoffTable | NgramStore:
-        if self.is_imported:
-            raise ForebearError("this n-gram model was not given its probabilities yet")
-        uniform = self._uniform_log_probs()
-        if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
-            return NgramStore.build(self.ngrams, self._levels, uniform, self._store_info, self.place, self.tally.pool)
-        return BackoffTable.from_levels(self.ngrams, self._levels(), uniform)
 
     def _levels(self) -> LogProbLevels:
         return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.pool)

@@ -261,24 +261,20 @@ def _adjusted_counts(
     ngrams, adjusted_levels = counts.ngrams, []
     begin, num_ngrams = end, 1  # the n-grams that begin with `end` are contiguous, and occur only where a text begins
     for n in range(1, ngrams.order):
-        type_counts = _count_suffix_types(suffixes[n], ngrams.count(n), pool)
+        if len(suffixes[n]) <= BLOCK_NGRAMS:
+            type_counts = np.bincount(suffixes[n], minlength=ngrams.count(n)).astype(np.int64)
+        else:
+            from forebear.kernels.kneser_ney import count_suffix_types_kernel
+
+            type_counts = pool.zeros(ngrams.count(n), np.int32)
+            compile_kernel(count_suffix_types_kernel)(suffixes[n], type_counts)
+            release_pages(suffixes[n], type_counts)
         if n > 1:
             children = ngrams.continuations[n - 2]
             begin, num_ngrams = int(children[:begin].sum()), int(children[begin : begin + num_ngrams].sum())
             type_counts[begin : begin + num_ngrams] = counts.counts[n - 1][begin : begin + num_ngrams]
         adjusted_levels.append(type_counts)
     return [*adjusted_levels, counts.counts[-1]]
-
-
-def _count_suffix_types(suffixes: np.ndarray, size: int, pool: ArrayPool) -> np.ndarray:
-    if len(suffixes) <= BLOCK_NGRAMS:
-        return np.bincount(suffixes, minlength=size).astype(np.int64)
-    from forebear.kernels.kneser_ney import count_suffix_types_kernel
-
-    type_counts = pool.zeros(size, np.int32)
-    compile_kernel(count_suffix_types_kernel)(suffixes, type_counts)
-    release_pages(suffixes, type_counts)
-    return type_counts
 
 
 # -- Pruning and sums
