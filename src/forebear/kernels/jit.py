@@ -98,7 +98,8 @@ def inline_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
     import numba
 
     options: Any = {"nogil": True, "_nrt": False, "forceinline": True}
-    return numba.njit(loops, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(loops, **options)
 
 
 def _file_stamp(module: ModuleType) -> tuple[float, int]:

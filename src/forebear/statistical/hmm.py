@@ -273,7 +273,7 @@ class HMMModel:
         self._check(np.asarray(tokens), lengths, targets)
         tables = self.finalize()
 
-        def expect_slice(rows: slice, span: slice, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def expect_slice(rows: slice, span: slice, ends: np.ndarray) -> tuple[np.ndarray, ...]:
             expectations = self._zero_expectations() if rows.start else (self._expected_moves, self._expected_words)
             losses = kernels.baum_welch(targets[span], ends, tables.moves, tables.emissions, *expectations)
             return losses, *expectations

@@ -154,29 +154,37 @@ def group_softmax_loss(starts: np.ndarray, gold: np.ndarray, weights: np.ndarray
 
 WEIGHT_TOLERANCE = 1e-4  # maximum distance of the weights from the optimum, as a share of their norm
 TYPICAL_CURVATURE = 0.0005  # a typical p(1 - p) at the optimum: curvature of the loss per squared feature
+MANY_ROWS, MIN_DECREASE = 1 << 15, 1e-4  # with more rows of features, ten steps must decrease the loss by this share
+
+
+class LinearProblem(NamedTuple):
+    """The optimization problem: features, loss, total example weight, and scale and shift of the scores."""
+
+    matrix: FeatureMatrix
+    loss: LossFn
+    total: float
+    scale: float = 1.0
+    shift: float = 0.0
 
 
 def fit_linear(
-    matrix: FeatureMatrix,
-    loss: LossFn,
+    problem: LinearProblem,
     num_columns: int,
     *,
     penalty: float,
     has_bias: bool,
-    total: float,
-    min_decrease: float = 0.0,
-    seconds: float | None = None,
-    progress: LBFGSProgressFn | None = None,
+    seconds: float | None,
+    progress: LBFGSProgressFn | None,
 ) -> tuple[np.ndarray, np.ndarray, LBFGSResult]:
-    """Minimize Σ loss + penalty/2 · Σ weight², with an unregularized bias; `total` is the sum of example weights.
+    """Minimize Σ loss + penalty/2 · Σ weight², with an unregularized bias.
 
     Returns weights (F, C), bias (C,) or (0,), and the result of the search, whose value is the mean regularized loss.
 
     The curvature is at least `penalty`, so the distance to the optimum is at most |gradient| / penalty: the search
-    stops when that is a small fraction of the weights. With `min_decrease` it also stops when ten steps decrease the
-    loss by less than this fraction.
+    stops when that is a small fraction of the weights.
     """
-    width = matrix.shape[1]
+    matrix, loss, total, *_ = problem
+    num_rows, width = matrix.shape
     num_weights = width * num_columns
     # The curvature along common features is thousands of times that along rare ones. Rescaled to about equal
     # curvature, the search takes a fifth of the steps.
@@ -199,9 +207,8 @@ def fit_linear(
         size = max(1.0, float(np.linalg.norm(point[:num_weights] * scales[:num_weights])))
         return float(np.linalg.norm(gradient / scales)) * total <= WEIGHT_TOLERANCE * penalty * size
 
-    result = minimize(
-        function, np.zeros(len(scales)), is_flat, min_decrease=min_decrease, seconds=seconds, progress=progress
-    )
+    options = {"min_decrease": MIN_DECREASE if num_rows > MANY_ROWS else 0.0, "seconds": seconds}
+    result = minimize(function, np.zeros(len(scales)), is_flat, progress=progress, **options)
     point = result.solution * scales
     return point[:num_weights].reshape(width, num_columns), point[num_weights:], result
 
@@ -215,7 +222,6 @@ HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of
 DEFAULT_PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
 PAIR_PENALTY = 1.0
 RETRY_HINT = "use an earlier checkpoint; what another version of forebear made has to be adapted anew, with --overwrite"
-MANY_ROWS, MIN_DECREASE = 1 << 15, 1e-4  # with more rows of features, ten steps must decrease the loss by this share
 
 
 @dataclass(frozen=True)
@@ -239,16 +245,6 @@ class FitReport:
     iterations: int
     loss: float
     stop_reason: str
-
-
-class LinearProblem(NamedTuple):
-    """The optimization problem: features, loss, total example weight, and scale and shift of the scores."""
-
-    matrix: FeatureMatrix
-    loss: LossFn
-    total: float
-    scale: float = 1.0
-    shift: float = 0.0
 
 
 class LinearModel:
@@ -344,15 +340,7 @@ class LinearModel:
         features = self._config.fit(rows, np.flatnonzero(has_target))
         problem = self._problem(features, rows, inputs, gold, example_weights)
         fitted, bias, result = fit_linear(
-            problem.matrix,
-            problem.loss,
-            self._columns,
-            penalty=self.penalty,
-            has_bias=self._is_biased,
-            total=problem.total,
-            min_decrease=MIN_DECREASE if problem.matrix.shape[0] > MANY_ROWS else 0.0,
-            seconds=seconds,
-            progress=progress,
+            problem, self._columns, penalty=self.penalty, has_bias=self._is_biased, seconds=seconds, progress=progress
         )
         self._features = features
         self._weights = (fitted * problem.scale).astype(np.float32)
