@@ -410,8 +410,7 @@ class LinearModel:
         """
         matrix = self._config.matrix(self._require_fitted(), self._config.rows(inputs), inputs.get("groups"))
         scores = matrix.multiply(self._weights)
-        if self._is_biased:
-            scores += self._bias
+        scores = scores + self._bias if self._is_biased else scores
         if self.kind in ("choice", "span"):
             return dict(zip(self.heads, scores.T, strict=True))
         return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.answers else scores}
