@@ -329,7 +329,7 @@ def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Calla
 def print_comparison(console: Console, comparison: TextComparison, result: dict[str, Any]) -> None:
     table = make_table(
         ">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning", ">tokens\nper s",
-        ">memory", "tokenizer",
+        ">memory", "tokenizer"
     )  # fmt: skip
     for row in comparison.rows:
         _add_row(table, row, best=result["best"] == row.name)
@@ -352,7 +352,6 @@ def _draw_errors(console: Console, comparison: TextComparison | TaskComparison) 
 
 
 def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
-
     from forebear.settings.units import format_bytes, format_count, format_duration
 
     bits, spread = row.mean("bits_per_byte"), row.spread
@@ -378,7 +377,6 @@ def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
 
 
 def _draw_task_comparison(console: Console, comparison: TaskComparison, result: dict[str, Any]) -> None:
-
     from forebear.experiments.comparison.report import table_cells, table_columns, table_legend
     from forebear.experiments.comparison.verdict import format_points
 

@@ -111,7 +111,6 @@ def _refuse_input(output: Path, texts: list[str]) -> None:
 
 
 def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
-
     size = report.size
     counts = f"{size['lines']:,} lines, {size['characters']:,} characters, {size['bytes']:,} bytes"
     console.print(f"[bold]{size['documents']:,} documents[/], {counts}")
@@ -150,7 +149,6 @@ def _draw_shares(console: Console, report: CorpusReport) -> None:
 
 
 def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
-
     sample = report.tokenizers["sample"]["characters"]
     title = f"Tokenizers on a sample of {sample:,} characters"
     table = make_table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
@@ -248,7 +246,6 @@ def prepare(
 
 
 def _draw_corpus(console: Console, corpus: Corpus, timing: dict[str, Any]) -> None:
-
     counts, tokenizer = corpus.metadata["counts"], corpus.tokenizer
     console.print(ledger_table(corpus.ledger))
     unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unk_id is not None else ""

@@ -224,7 +224,6 @@ def _suggested_commands(to: Path, text: str, comparison: TextComparison) -> list
 def _draw_demo(
     console: Console, comparison: TextComparison, result: dict[str, Any], suggestions: list[tuple[str, str]]
 ) -> None:
-
     print_comparison(console, comparison, result)
     for row in comparison.rows:
         sample = next((trial.sample for trial in row.trials if trial.sample), "")

@@ -49,7 +49,6 @@ def explain(
 
 
 def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
-
     entry = explanation.entry
     console.print(f"[bold]{escape(entry.title)}[/] ({entry.year}, {escape(entry.authors)}): {escape(entry.idea)}\n")
     console.print(explanation.paper, style="italic", markup=False)
@@ -139,7 +138,6 @@ def lineage(*, speaking: Output = Output()) -> None:
 
 
 def _draw_lineage(console: Console, models: list[dict[str, Any]]) -> None:
-
     table = make_table(">year", "name", "milestone", "idea", "by", "can")
     for model in models:
         capabilities = ", ".join(model["verbs"]) if model["ready"] else f"[red]not ready: {escape(model['error'])}[/]"

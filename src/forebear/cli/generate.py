@@ -253,10 +253,7 @@ def translate(
         answers: list[TranslatedText] = many.run_batch(many.valid_inputs(texts), ask, write)
     if not count:
         raise InputError("there is no text to translate", hint='forebear translate RUN "a text", or --in FILE')
-    issues = {
-        "with words that the run does not know": num_with_unknown,
-        "too long for it: read in parts": num_split,
-    }
+    issues = {"with words that the run does not know": num_with_unknown, "too long for it: read in parts": num_split}
     notes = [f"{count_phrase(number, 'text')} {issue}" for issue, number in issues.items() if number]
     speaking.note(notes)
     result: dict[str, Any] = {"run": loaded_run.name, "settings": options, "notes": [*loaded_run.notes, *notes]}

@@ -37,14 +37,7 @@ MAX_SHOWN_POSITIONS = 24  # positions of a map in the terminal
 
 
 def next(  # noqa: A001 - the command's name
-    run: Path,
-    text: str,
-    /,
-    *,
-    at: int | None = None,
-    top: int = 5,
-    to: PictureFile = None,
-    speaking: Output = Output(),
+    run: Path, text: str, /, *, at: int | None = None, top: int = 5, to: PictureFile = None, speaking: Output = Output()
 ) -> None:
     """Show what every layer would say comes next, or is hidden, as if it were the last ("logit lens").
 
@@ -106,11 +99,7 @@ def _draw_logit_lens(console: Console, lens: LogitLens) -> None:
 
 
 def layers(
-    runs: Annotated[list[Path], Parameter(negative="")],
-    /,
-    *,
-    to: PictureFile = None,
-    speaking: Output = Output(),
+    runs: Annotated[list[Path], Parameter(negative="")], /, *, to: PictureFile = None, speaking: Output = Output()
 ) -> None:
     """Show how much each layer weighs in the mixture that a task has learned to read; several runs side by side.
 

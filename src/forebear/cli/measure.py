@@ -438,7 +438,6 @@ def measure_interpolation_command(
 
 
 def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
-
     table = make_table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
     for row in result["alone"]:
         table.add_row(escape(row["run"]), f"{row['weight']:.4f}", *_format_metrics(row))

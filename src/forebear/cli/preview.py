@@ -134,7 +134,6 @@ def _windows_table(windows: list[dict[str, Any]]):
 
 
 def _cooccurrence_table(entries: list[dict[str, Any]]):
-
     table = make_table("word", "beside", ">how often", ">its weight", title="The first entries")
     for entry in entries:
         words = (escape(_printable_token(entry[name])) for name in ("word", "beside"))
@@ -150,7 +149,6 @@ def _draw_stages(console: Console, stages: list[PipelineStage]) -> None:
 
 
 def _legend(preview: Preview) -> Text:
-
     legend = Text()
     if "fates" in preview.figures:
         for action, meaning in (("masked", "behind the mask"), ("random", "behind another token"), ("kept", "shown")):

@@ -38,7 +38,6 @@ def runs(folder: Path = Path("runs"), /, *, speaking: Output = Output()) -> None
 
 
 def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
-
     from forebear.settings.units import format_count, format_duration
 
     if not lines:
@@ -85,14 +84,7 @@ def _best_score(line: RunSummary) -> str:
 # --- rerun ---
 
 
-def rerun(
-    run: Path,
-    /,
-    *,
-    to: Path | None = None,
-    overwrite: Switch = False,
-    speaking: Output = Output(),
-) -> int:
+def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, speaking: Output = Output()) -> int:
     """Make a finished run again, step by step, from the same text, and say whether every weight is the same.
 
     Given a time, a run decides on its way how many steps it can make; the repetition makes as many.

@@ -74,14 +74,7 @@ def train(
 
 
 @tokenizer.command
-def show(
-    file: Path,
-    /,
-    *,
-    top: int = 20,
-    lower: LowerCased = None,
-    speaking: Output = Output(),
-) -> None:
+def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, speaking: Output = Output()) -> None:
     """Look into a tokenizer: what kind it is, its special tokens, its first and last entries.
 
     ```
@@ -104,7 +97,6 @@ def show(
 
 
 def _draw_tokenizer(console: Console, table: Tokenizer, file: str, top: int) -> None:
-
     facts = make_table("", "", title=escape(file))
     for name, value in table.describe().items():
         if name == "roles":

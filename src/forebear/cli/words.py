@@ -199,13 +199,7 @@ def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str
     return ["".join(line).rstrip() for line in cells], num_shown
 
 
-def norms(
-    run: Path,
-    /,
-    *,
-    to: PictureOrPage = None,
-    speaking: Output = Output(),
-) -> None:
+def norms(run: Path, /, *, to: PictureOrPage = None, speaking: Output = Output()) -> None:
     """Show how long vectors are beside how often their words were seen, and what else frequency does to them.
 
     ```
