@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
-from forebear.cli.output import Console, Output, format_number, make_table, printable_cell, text_bar
+from forebear.cli.output import Console, Output, TextTable, format_number, text_bar
 
 if TYPE_CHECKING:
     from forebear.inference.fill import FilledText
@@ -49,12 +49,10 @@ def fill(
 
 
 def _draw_filled(console: Console, answer: FilledText) -> None:
-    log_prob = format_number(answer.log_prob)
-    console.print(f"[bold]{printable_cell(answer.filled_text)}[/]  (log P {log_prob})", soft_wrap=True)
-    table = make_table(">blank", "token", "text", ">P", "")
+    console.bold(answer.filled_text, f"  (log P {format_number(answer.log_prob)})")
+    table = TextTable(">blank", "token", "text", ">P", "")
     for blank, candidates in enumerate(answer.blanks, 1):
         for rank, candidate in enumerate(candidates):
-            cells = map(printable_cell, (candidate.token, candidate.text))
-            p = candidate.probability
-            table.add_row(str(blank) if rank == 0 else "", *cells, f"{p:.4f}", text_bar(p))
+            name, p = str(blank) if rank == 0 else "", candidate.probability
+            table.add_row(name, candidate.token, candidate.text, f"{p:.4f}", text_bar(p))
     console.print(table)

@@ -17,9 +17,10 @@ from forebear.cli.output import (
     Console,
     Output,
     Switch,
+    TextTable,
+    cell_style,
     count_phrase,
     heatmap,
-    make_table,
     maps_side_by_side,
     printable,
     printable_cell,
@@ -41,8 +42,6 @@ BAR_WIDTH = 16  # of a bar to either side
 MIN_COLORED, STRONG_COLOR = 0.08, 0.6  # of the strongest word: less is not coloured, more has light letters
 # Weak and strong; readable on dark and light terminals.
 POSITIVE_COLORS, NEGATIVE_COLORS = ((219, 233, 255), (31, 95, 208)), ((255, 227, 214), (194, 65, 12))
-
-# --- inspect attention ---
 
 
 def attention(
@@ -112,9 +111,16 @@ def attention(
     views = [(view, MAX_EDGES if top is None and view.is_long else top) for view in all_views]
     result: dict[str, Any] = {"run": loaded_run.name, "what": "attention", "texts": given_texts}
     result["maps"] = [view.to_dict(max_edges) for view, max_edges in views]
-    files = [] if to is None else _write_attention(to, views, loaded_run.name, given_texts)
-    result |= {"to": files} if files else {}
-    speaking.emit(result, lambda console: _draw_attention_views(console, views, files))
+    if to is not None:
+        result["to"] = _write_attention(to, views, loaded_run.name, given_texts)
+
+    def draw(console: Console) -> None:
+        for view, max_edges in views:
+            _draw_attention(console, view, max_edges)
+        for file in result.get("to", ()):
+            console.plain(f"written: {file}")
+
+    speaking.emit(result, draw)
 
 
 def _select_maps(
@@ -155,13 +161,6 @@ def _write_attention(to: Path, views: list[tuple[AttentionView, int | None]], ru
     return [str(file) for file in files]
 
 
-def _draw_attention_views(console: Console, views: list[tuple[AttentionView, int | None]], files: list[str]) -> None:
-    for view, max_edges in views:
-        _draw_attention(console, view, max_edges)
-    for file in files:
-        console.plain(f"written: {file}")
-
-
 def _draw_attention(console: Console, view: AttentionView, top: int | None) -> None:
     from forebear.inspection.token_labels import label_notes
 
@@ -177,11 +176,11 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
         _draw_attention_maps(console, view)
     has_panels = len(view.panels) > 1
     console.print("the strongest edges" if has_panels else f"the strongest edges of {view.panels[0].title}")
-    table = make_table(*([">layer", ">head"] if has_panels else []), ">", "token", "looks at", ">", ">weight")
+    table = TextTable(*[">layer", ">head"] * has_panels, ">", "token", "looks at", ">", ">weight")
     for edge in view.strongest_edges(top or NUM_STRONGEST_EDGES):
-        panel_cells = [str(edge.panel.layer), str(edge.panel.head)] if has_panels else []
-        source = (str(edge.row + 1), printable_cell(attention_map.rows[edge.row]))
-        target = (printable_cell(attention_map.columns[edge.column]), str(edge.column + 1))
+        panel_cells = [str(edge.panel.layer), str(edge.panel.head)] * has_panels
+        source = (str(edge.row + 1), attention_map.rows[edge.row])
+        target = (attention_map.columns[edge.column], str(edge.column + 1))
         table.add_row(*panel_cells, *source, *target, f"{edge.weight:.3f}")
     console.print(table)
 
@@ -193,9 +192,9 @@ def _draw_attention_maps(console: Console, view: AttentionView) -> None:
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        options: dict[str, Any] = {"visible": attention_map.visible_mask, "borders": attention_map.text_starts}
-        options |= {"width": console.width, "colours": colors}
-        lines = heatmap(attention_map.rows, attention_map.columns, view.panels[0].weights, **options)
+        options: dict[str, Any] = {"width": console.width, "colours": colors, "borders": attention_map.text_starts}
+        names, mask = (attention_map.rows, attention_map.columns), attention_map.visible_mask
+        lines = heatmap(*names, view.panels[0].weights, mask, **options)
     else:
         is_overview = len({panel.head for panel in view.panels}) > 1 and len({panel.layer for panel in view.panels}) > 1
         shown_view = attention_view(attention_map, head="mean") if is_overview else view
@@ -214,11 +213,7 @@ def _draw_attention_maps(console: Console, view: AttentionView) -> None:
         if is_overview:
             hint = "--layer N shows the heads of one layer, --layer N --head N one with its numbers"
             console.print(f"the mean of each layer's heads ({hint})", style="dim")
-    for line in lines:
-        console.print(line, no_wrap=True, overflow="ignore", crop=False)
-
-
-# --- inspect why ---
+    console.lines(lines)
 
 
 def why(
@@ -279,13 +274,20 @@ def why(
             error.line = error.line or (number if len(groups) > 1 and error.file is None else None)
             raise
     speaking.note(loaded_run.notes)
-    texts_explained = [attribution.to_dict() for attribution in attributions]
-    result: dict[str, Any] = {"run": loaded_run.name, "what": "why", "texts": texts_explained}
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "why"}
+    result["texts"] = [attribution.to_dict() for attribution in attributions]
     if html is not None:
         require_folder(html, "why.html")
         write_file(html, attribution_page(attributions, loaded_run.name).encode())
         result["html"] = str(html)
-    speaking.emit(result, lambda console: _draw_attributions(console, attributions, top, html))
+
+    def draw(console: Console) -> None:
+        for attribution in attributions:
+            _draw_attribution(console, attribution, top)
+        if html is not None:
+            console.plain(f"page: {html}")
+
+    speaking.emit(result, draw)
 
 
 def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
@@ -305,46 +307,32 @@ def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
         yield from texts
 
 
-def _draw_attributions(console: Console, attributions: list[Attribution], top: int, html: Path | None) -> None:
-    for attribution in attributions:
-        _draw_attribution(console, attribution, top)
-    if html is not None:
-        console.plain(f"page: {html}")
-
-
 def _draw_attribution(console: Console, attribution: Attribution, top: int) -> None:
     probability = "" if attribution.probability is None else f" {attribution.probability:.1%}"
     is_prediction = attribution.said == attribution.target
     prediction = "" if is_prediction else f", the run itself says {printable_cell(attribution.said)}"
-    console.print(f"[bold]{printable_cell(attribution.target)}[/]{probability}{prediction}", soft_wrap=True)
+    console.bold(attribution.target, f"{probability}{prediction}")
     for number, part in enumerate(attribution.parts):
         label = f"{part}: " if len(attribution.parts) > 1 else ""
         text = _highlighted_text(attribution, number, label, colors=console.color_system is not None)
         console.print(text, soft_wrap=True)
     if strongest := attribution.strongest(top):
-        table = make_table("word", ">adds", ">against", "for")
+        table = TextTable("word", ">adds", ">against", "for")
         for word in strongest:
-            bars = _attribution_bars(word.attribution / attribution.strongest_value)
-            table.add_row(printable_cell(word.text), f"{word.attribution:+.4f}", *bars)
+            fraction = word.attribution / attribution.strongest_value
+            bar = "█" * max(1, round(abs(fraction) * BAR_WIDTH)) if fraction else ""
+            table.add_row(word.text, f"{word.attribution:+.4f}", *((bar, "") if fraction < 0 else ("", bar)))
         console.print(table)
     if attribution.features and top:
-        table = make_table("n-gram", "where", ">adds")
-        for feature in attribution.features[:top]:
-            table.add_row(printable_cell(feature.text), printable_cell(feature.position), f"{feature.value:+.4f}")
-        console.print(table)
+        rows = ((feature.text, feature.position, f"{feature.value:+.4f}") for feature in attribution.features[:top])
+        console.table("n-gram", "where", ">adds", rows=rows)
     num_unread = sum(not word.is_visible for word in attribution.words)
     unread_note = f" {num_unread:,} words do not fit into a row and were not read." if num_unread else ""
     console.plain(f"{attribution.description}{unread_note}\n", style="dim")
 
 
-def _attribution_bars(fraction: float) -> tuple[str, str]:
-    bar = "█" * max(1, round(abs(fraction) * BAR_WIDTH)) if fraction else ""
-    return (bar, "") if fraction < 0 else ("", bar)
-
-
 def _highlighted_text(attribution: Attribution, number: int, label: str, *, colors: bool) -> Text:
     """The text with words colored by attribution; without colors, signs follow strong words."""
-
     text, offset, highlighted = attribution.texts[number], 0, Text(label)
     for word in (word for word in attribution.words if word.text_index == number):
         highlighted.append(printable(text[offset : word.start]))
@@ -361,9 +349,7 @@ def _word_style(word: WordAttribution, strength: float) -> str:
         return "dim"
     if strength < MIN_COLORED:
         return ""
-    weak, strong = POSITIVE_COLORS if word.attribution > 0 else NEGATIVE_COLORS
-    channels = (round(a + (b - a) * strength) for a, b in zip(weak, strong, strict=True))
-    return f"{'#ffffff' if strength > STRONG_COLOR else '#000000'} on rgb({','.join(map(str, channels))})"
+    return cell_style(strength, POSITIVE_COLORS if word.attribution > 0 else NEGATIVE_COLORS, STRONG_COLOR)
 
 
 inspect = App(

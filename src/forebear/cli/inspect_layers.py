@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.text import Text
 
 from forebear.cli.options import ReadingOptions
 from forebear.cli.output import (
@@ -14,7 +15,8 @@ from forebear.cli.output import (
     Console,
     Output,
     PictureFile,
-    make_table,
+    TextTable,
+    number_cell,
     printable_cell,
     require_image_format,
     small_heatmap,
@@ -25,15 +27,12 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from forebear.inspection.gradient_distance import GradientReach
     from forebear.inspection.layer_weights import LayerWeights
-    from forebear.inspection.logit_lens import LogitLens
     from forebear.inspection.position_embeddings import PositionTable
 
 # Distances shown in the terminal, besides the last.
 SHOWN_DISTANCES = (0, 1, 2, 3, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
 LAYER_BAR_WIDTH = 24
 MAX_SHOWN_POSITIONS = 24  # positions of a map in the terminal
-
-# --- inspect next ---
 
 
 def next(  # noqa: A001 - the command's name
@@ -76,26 +75,18 @@ def next(  # noqa: A001 - the command's name
 
         return plot_logit_lens(lens, f"{loaded_run.name}: {title_quote(text)}", image_type)
 
-    result = {"run": loaded_run.name, "what": "next"} | lens.to_dict()
-    speaking.emit_with_image(result, lambda console: _draw_logit_lens(console, lens), to, render)
+    def draw(console: Console) -> None:
+        where = f"{'after' if lens.head == 'next' else 'in place of'} {printable_cell(lens.tokens[lens.position - 1])}"
+        prediction = f"[bold]{printable_cell(lens.predicted_token.text)}[/]"
+        console.bold(lens.text, f"  {where} ({lens.position}), in the end: {prediction}")
+        table = TextTable(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
+        for layer in lens.layers:
+            pairs = (f"{printable_cell(token.text)} [dim]{token.probability:.1%}[/]" for token in layer.candidates)
+            values = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
+            table.add_row(str(layer.layer), Text.from_markup("  ".join(pairs)), *values)
+        console.print(table)
 
-
-def _draw_logit_lens(console: Console, lens: LogitLens) -> None:
-    token = printable_cell(lens.tokens[lens.position - 1])
-    where = f"after {token}" if lens.head == "next" else f"in place of {token}"
-    console.print(f"[bold]{printable_cell(lens.text)}[/]  {where} ({lens.position}), in the end: "
-                  f"[bold]{printable_cell(lens.predicted_token.text)}[/]", soft_wrap=True)  # fmt: skip
-    table = make_table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
-    for layer in lens.layers:
-        candidates = "  ".join(
-            f"{printable_cell(candidate.text)} [dim]{candidate.probability:.1%}[/]" for candidate in layer.candidates
-        )
-        values = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
-        table.add_row(str(layer.layer), candidates, *values)
-    console.print(table)
-
-
-# --- inspect layers ---
+    speaking.emit_with_image({"run": loaded_run.name, "what": "next"} | lens.to_dict(), draw, to, render)
 
 
 def layers(
@@ -118,7 +109,7 @@ def layers(
         Folders of runs that were adapted with --how features, or whose recurrent encoder has a --reader.
     """
     from forebear.inference.run import Run
-    from forebear.inspection.layer_weights import layer_weights, plot_layer_weights
+    from forebear.inspection.layer_weights import layer_names, layer_weights, plot_layer_weights
 
     require_image_format(to, PICTURE_FORMATS)
     mixtures: list[LayerWeights] = []
@@ -126,29 +117,20 @@ def layers(
         loaded_run = Run.open(folder)
         mixtures += layer_weights(loaded_run)
         speaking.note(loaded_run.notes)
+
+    def draw(console: Console) -> None:
+        highest = max(weight for mixture in mixtures for weight in mixture.weights)
+        for mixture in mixtures:
+            task = f", {printable_cell(mixture.task)}" if mixture.task else ""
+            console.bold(mixture.run, f"{task}, {printable_cell(mixture.position)}: γ {mixture.gain:.3f}")
+            table = TextTable("layer", ">weight", "", ">of an even share")
+            for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
+                bar = text_bar(weight / highest, LAYER_BAR_WIDTH)
+                table.add_row(name, f"{weight:.4f}", bar, f"{weight / mixture.uniform_weight:.2f} ×")
+            console.print(table)
+
     result = {"what": "layers", "mixtures": [mixture.to_dict() for mixture in mixtures]}
-    render = functools.partial(plot_layer_weights, mixtures)
-    speaking.emit_with_image(result, lambda console: _draw_layer_weights(console, mixtures), to, render)
-
-
-def _draw_layer_weights(console: Console, mixtures: list[LayerWeights]) -> None:
-    from forebear.inspection.layer_weights import layer_names
-
-    highest = max(weight for mixture in mixtures for weight in mixture.weights)
-    for mixture in mixtures:
-        task = f", {printable_cell(mixture.task)}" if mixture.task else ""
-        title = (
-            f"[bold]{printable_cell(mixture.run)}[/]{task}, {printable_cell(mixture.position)}: γ {mixture.gain:.3f}"
-        )
-        console.print(title, soft_wrap=True)
-        table = make_table("layer", ">weight", "", ">of an even share")
-        for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
-            bar = text_bar(weight / highest, LAYER_BAR_WIDTH)
-            table.add_row(name, f"{weight:.4f}", bar, f"{weight / mixture.uniform_weight:.2f} ×")
-        console.print(table)
-
-
-# --- inspect positions ---
+    speaking.emit_with_image(result, draw, to, functools.partial(plot_layer_weights, mixtures))
 
 
 def positions(
@@ -203,29 +185,21 @@ def _draw_positions(console: Console, position_table: PositionTable) -> None:
     console.print(f"[bold]{position_table.kind}[/] positions: {count:,}, each a vector of {width:,}")
     sampled = np.unique(np.linspace(0, count - 1, min(count, MAX_SHOWN_POSITIONS)).round().astype(int))
     cosines = np.clip(position_table.cosines[np.ix_(sampled, sampled)], 0, 1)
-    console.print(
-        f"cosines between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else "cosines"
-    )
-    colors = console.color_system is not None
+    part = f" between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else ""
+    console.print(f"cosines{part}")
+    options: dict[str, Any] = {"colours": console.color_system is not None, "highest_value": 1.0}
     names = [str(number) for number in sampled.tolist()]
-    for line in small_heatmap(cosines, np.ones_like(cosines, bool), colours=colors, rows=names, highest_value=1.0):
-        console.print(line, no_wrap=True, overflow="ignore", crop=False)
-    is_sinusoid = position_table.kind == "sinusoid"
-    columns = (
-        (">rotation's largest error", ">best map misses") if is_sinusoid else (">best map misses", ">a sinusoid's")
-    )
-    table = make_table(">positions further", *columns, ">of random numbers", ">mean cosine")
-    by_distance = position_table.by_distance
+    console.lines(small_heatmap(cosines, np.ones_like(cosines, bool), rows=names, **options))
+    columns = (">best map misses", ">a sinusoid's")
+    if position_table.kind == "sinusoid":
+        columns = (">rotation's largest error", ">best map misses")
+    table = TextTable(">positions further", *columns, ">of random numbers", ">mean cosine")
     for step in position_table.steps:
-        first = f"{step.map_error:.2%}" if step.rotation_error is None else f"{step.rotation_error:.1e}"
-        cells = (first, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}", f"{by_distance[step.step]:.3f}")
-        table.add_row(str(step.step), *cells)
+        first = number_cell(step.rotation_error, ".1e", missing=f"{step.map_error:.2%}")
+        errors = (first, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}")
+        table.add_row(str(step.step), *errors, f"{position_table.by_distance[step.step]:.3f}")
     console.print(table)
-    legend = "misses: the share of variance that the best linear map misses at positions it was not fitted to"
-    console.print(legend, style="dim", soft_wrap=True)
-
-
-# --- inspect gradients ---
+    console.dim("misses: the share of variance that the best linear map misses at positions it was not fitted to")
 
 
 def gradients(
@@ -262,14 +236,20 @@ def gradients(
         So many tokens back.
     """
     from forebear.inference.run import Run
-    from forebear.inspection.gradient_distance import gradient_reach, plot_gradient_reach
+    from forebear.inspection.gradient_distance import MAX_CHARACTERS, gradient_reach, plot_gradient_reach
+    from forebear.inspection.occurrences import read_sense_texts
 
     require_image_format(to, PICTURE_FORMATS)
     if (text is None) == (input_files is None):
         message = "there is no text" if text is None else "there are two texts, --text and --in"
         raise InputError(message, hint='give --in FILE, or --text "a long text"')
     loaded_runs = [Run.open(folder) for folder in runs]
-    texts = [text] if text is not None else _documents(input_files or [], reading)
+    texts, num_characters = [] if text is None else [text], 0
+    for document in read_sense_texts(input_files, reading.reading()) if input_files else ():
+        texts.append(document.text)
+        num_characters += len(document.text)
+        if num_characters >= MAX_CHARACTERS:
+            break
     reaches = gradient_reach(loaded_runs, texts, max_distance=far)
     for loaded_run in loaded_runs:
         speaking.note(loaded_run.notes)
@@ -278,26 +258,11 @@ def gradients(
     speaking.emit_with_image(result, lambda console: _draw_gradients(console, reaches), to, render)
 
 
-def _documents(files: list[str], reading: ReadingOptions) -> list[str]:
-    """Documents of the files, up to MAX_CHARACTERS in all."""
-    from forebear.inspection.gradient_distance import MAX_CHARACTERS
-    from forebear.inspection.occurrences import read_sense_texts
-
-    texts, size = [], 0
-    for document in read_sense_texts(files, reading.reading()):
-        texts.append(document.text)
-        size += len(document.text)
-        if size >= MAX_CHARACTERS:
-            break
-    return texts
-
-
 def _draw_gradients(console: Console, reaches: list[GradientReach]) -> None:
     furthest = max(reach.max_distance for reach in reaches)
     distances = [distance for distance in SHOWN_DISTANCES if distance < furthest] + [furthest]
-    table = make_table(
-        ">tokens back", *(cell for reach in reaches for cell in (f">{printable_cell(reach.name)}", ">of its own"))
-    )
+    columns = (column for reach in reaches for column in (f">{printable_cell(reach.name)}", ">of its own"))
+    table = TextTable(">tokens back", *columns)
     for distance in distances:
         cells = []
         for reach in reaches:
@@ -306,7 +271,5 @@ def _draw_gradients(console: Console, reaches: list[GradientReach]) -> None:
         table.add_row(str(distance), *cells)
     console.print(table)
     for reach in reaches:
-        limit = f" ({reach.limit})" if reach.limit else ""
-        console.print(f"[bold]{printable_cell(reach.name)}[/] {reach.conclusion}{limit}", soft_wrap=True)
-    legend = "of its own: of what it is at the token itself, 0 tokens back"
-    console.print(legend, style="dim", soft_wrap=True)
+        console.bold(reach.name, f" {reach.conclusion}" + (f" ({reach.limit})" if reach.limit else ""))
+    console.dim("of its own: of what it is at the token itself, 0 tokens back")

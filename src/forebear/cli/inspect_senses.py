@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.text import Text
 
 from forebear.cli.batch_io import VectorRunArgument
-from forebear.cli.options import ReadingOptions
+from forebear.cli.options import ReadingOptions, chosen_layers
 from forebear.cli.output import (
     PAGE_FORMATS,
     Console,
     Output,
-    make_table,
+    TextTable,
+    number_cell,
     printable,
     printable_cell,
     require_image_format,
@@ -87,22 +88,28 @@ def senses(
     to
         Write a picture (.png, .svg), or a page with all sentences (.html).
     """
-    from forebear.inference.embed import parse_layers
     from forebear.inference.run import Run
-    from forebear.inspection.occurrences import find_occurrences
+    from forebear.inspection.occurrences import find_occurrences, read_labeled_sense_texts, read_sense_texts
     from forebear.inspection.senses import analyze_occurrences
 
     require_image_format(to, PAGE_FORMATS)
     if top < 0:
         raise InputError(f"--top is {top}", hint="give a number of sentences, or 0 for none")
+    supported = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
+    if known and (reading != supported or sentences != "split"):
+        hint = "leave it out, or leave out --senses"
+        raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
     loaded_run, other_runs = Run.open(run), None if beside is None else [Run.open(folder) for folder in beside]
-    layer_choice = None if layers is None else parse_layers(layers)
-    texts = _sense_texts(input_files, known, reading, sentences)
+    layer_choice, read = chosen_layers(layers), read_labeled_sense_texts if known else read_sense_texts
     with speaking.counter("documents") as progress:
-        occurrences = find_occurrences(
-            word, _count_texts(texts, progress), max_occurrences=most, sentences="whole" if known else sentences
-        )
-    analysis = analyze_occurrences(loaded_run, occurrences, layers=layer_choice, groups=groups, beside=other_runs)
+
+        def texts() -> Iterator[SenseText]:
+            for number, text in enumerate(read(input_files, reading.reading()), 1):
+                yield text
+                progress(number, 0)
+
+        found = find_occurrences(word, texts(), max_occurrences=most, sentences="whole" if known else sentences)
+    analysis = analyze_occurrences(loaded_run, found, layers=layer_choice, groups=groups, beside=other_runs)
     for folder in (loaded_run, *(other_runs or ())):
         speaking.note(folder.notes)
     result = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
@@ -117,87 +124,48 @@ def senses(
     speaking.emit_with_image(result, lambda console: _draw_senses(console, analysis, top), to, render)
 
 
-def _sense_texts(
-    files: list[str], known: bool, reading: ReadingOptions, sentences: SentenceMode
-) -> Iterator[SenseText]:
-    from forebear.inspection.occurrences import read_labeled_sense_texts, read_sense_texts
-
-    if not known:
-        return read_sense_texts(files, reading.reading())
-    supported = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
-    if reading != supported or sentences != "split":
-        hint = "leave it out, or leave out --senses"
-        raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
-    return read_labeled_sense_texts(files, supported.reading())
-
-
-def _count_texts(texts: Iterable[SenseText], progress: Any) -> Iterator[SenseText]:
-    for number, text in enumerate(texts, 1):
-        yield text
-        progress(number, 0)
-
-
 def _draw_senses(console: Console, analysis: SenseAnalysis, top: int) -> None:
     result = analysis.result
-    title = f"[bold]{printable_cell(analysis.word)}[/] in {len(result.occurrences):,} places, "
-    title += f"by {printable_cell(result.name)}"
-    console.print(f"{title}: {printable_cell(result.conclusion)}", soft_wrap=True)
+    title = f" in {len(result.occurrences):,} places, by {printable_cell(result.name)}"
+    console.bold(analysis.word, f"{title}: {printable_cell(result.conclusion)}")
     for number, group in enumerate(result.groups):
         size = f"{len(group.members):,} of {len(result.occurrences):,}, mean cosine {group.cohesion:.3f}"
         size += printable_cell(analysis.label_counts(group.members))
-        console.print(f"\n[bold {_cluster_style(number)}]group {number + 1}[/]  {size}", soft_wrap=True)
+        style = CLUSTER_STYLES[number % len(CLUSTER_STYLES)]
+        console.print(f"\n[bold {style}]group {number + 1}[/]  {size}", soft_wrap=True)
         for occurrence in result.typical_occurrences(number, top):
-            sentence = _highlight_word(occurrence, _cluster_style(number), console.color_system is not None)
-            console.print(sentence, soft_wrap=True)
+            console.print(_highlight_word(occurrence, style, console.color_system is not None), soft_wrap=True)
     console.print()
-    console.print(_comparison_table(analysis))
-    if analysis.labels:
-        console.print(_agreement_table(analysis))
-        legend = (
-            "joined: groups whose commonest meaning is the same are taken for one; Rand index: 0 by chance, 1 at best"
-        )
-        console.print(legend, style="dim", soft_wrap=True)
-    if result.clustering.baseline is not None:
-        candidates = "  ".join(
-            f"{occurrence.num_clusters}: {occurrence.silhouette:.2f}" for occurrence in result.clustering.candidates
-        )
-        baseline = f"clouds without groups have {result.clustering.baseline.silhouette:.2f} on average"
-        console.print(f"silhouettes by number of groups: {candidates}; {baseline}", style="dim", soft_wrap=True)
+    _draw_comparison(console, analysis)
+    if (baseline := result.clustering.baseline) is not None:
+        silhouettes = (f"{choice.num_clusters}: {choice.silhouette:.2f}" for choice in result.clustering.candidates)
+        noise = f"clouds without groups have {baseline.silhouette:.2f} on average"
+        console.dim(f"silhouettes by number of groups: {'  '.join(silhouettes)}; {noise}")
     console.dim(*analysis.notes)
 
 
-def _comparison_table(analysis: SenseAnalysis) -> Any:
-    """A row for each run: its clusters and their silhouette."""
-    table = make_table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
+def _draw_comparison(console: Console, analysis: SenseAnalysis) -> None:
+    """Prints a row for each run: its clusters, their silhouette and how far they agree with gold senses."""
+    table = TextTable("vectors of", ">groups", ">silhouette", ">mean cosine", "")
     for result in (analysis.result, *analysis.others):
-        silhouette = result.clustering.silhouette
-        values = ("" if silhouette is None else f"{silhouette:.3f}", f"{result.similarity:.3f}")
-        num_clusters = str(result.clustering.num_clusters)
-        table.add_row(printable_cell(result.name), num_clusters, *values, printable_cell(result.note))
-    return table
-
-
-def _agreement_table(analysis: SenseAnalysis) -> Any:
-    """A row for each run and number of clusters: agreement with gold senses."""
-    table = make_table("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
-    for result in (analysis.result, *analysis.others):
-        for agreement in dict.fromkeys(result.agreement or ()):
-            values = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
-            table.add_row(printable_cell(result.name), str(agreement.groups), *(f"{figure:.3f}" for figure in values))
-    return table
-
-
-def _cluster_style(number: int) -> str:
-    return CLUSTER_STYLES[number % len(CLUSTER_STYLES)]
+        clustering = result.clustering
+        values = (str(clustering.num_clusters), number_cell(clustering.silhouette, ".3f"), f"{result.similarity:.3f}")
+        table.add_row(result.name, *values, result.note)
+    console.print(table)
+    if analysis.labels:
+        table = TextTable("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
+        for result in (analysis.result, *analysis.others):
+            for agreement in dict.fromkeys(result.agreement or ()):
+                values = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
+                table.add_row(result.name, str(agreement.groups), *(f"{value:.3f}" for value in values))
+        console.print(table)
+        joined = "joined: groups whose commonest meaning is the same are taken for one"
+        console.dim(f"{joined}; Rand index: 0 by chance, 1 at best")
 
 
 def _highlight_word(occurrence: Occurrence, style: str, colors: bool) -> Text:
     """The sentence with its word in the cluster's color, or between « » without colors."""
-
-    prefix, suffix = occurrence.sentence[: occurrence.start], occurrence.sentence[occurrence.end :]
-    sentence = Text("  " + printable(prefix))
-    if colors:
-        sentence.append(printable(occurrence.surface), style=f"bold {style}")
-    else:
-        sentence.append(f"«{printable(occurrence.surface)}»")
-    return sentence.append(printable(suffix))
+    word = printable(occurrence.surface)
+    sentence = Text("  " + printable(occurrence.sentence[: occurrence.start]))
+    sentence.append(word if colors else f"«{word}»", style=f"bold {style}" if colors else "")
+    return sentence.append(printable(occurrence.sentence[occurrence.end :]))

@@ -11,9 +11,9 @@ from forebear.cli.output import (
     Console,
     Output,
     Switch,
+    TextTable,
     count_phrase,
     format_number,
-    make_table,
     printable_cell,
     text_bar,
 )
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.next import NextTokens
     from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
-
-# --- Evidence for an n-gram probability, from the longest context to the shortest ---
-
 
 TOO_RARE = "too rare for this model (--prune)"
 
@@ -179,15 +176,14 @@ def next(  # noqa: A001 - the command's name
 def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> None:
     from forebear.inference.stream_decode import readable_token
 
-    console.print(f"[bold]{printable_cell(answer.text)}[/]", soft_wrap=True)
+    console.bold(answer.text)
     columns = (">log P of the text", "text") if answer.has_blank else (">log P",)
-    table = make_table(">", "token", ">probability", "", *columns)
+    table = TextTable(">", "token", ">probability", "", *columns)
     for rank, candidate in enumerate(answer.candidates, 1):
-        cells = [printable_cell(candidate.full_text)] if candidate.full_text is not None else []
-        probability = candidate.probability
-        token = printable_cell(candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id))
-        log_prob, bar = format_number(candidate.log_prob), text_bar(probability, 20)
-        table.add_row(str(rank), token, f"{probability:.2%}", bar, log_prob, *cells)
+        full_text = [] if candidate.full_text is None else [candidate.full_text]
+        token = candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id)
+        share = (f"{candidate.probability:.2%}", text_bar(candidate.probability, 20))
+        table.add_row(str(rank), token, *share, format_number(candidate.log_prob), *full_text)
     console.print(table)
     for candidate in answer.candidates:
         if candidate.explanation is not None:

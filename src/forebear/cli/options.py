@@ -18,6 +18,7 @@ from forebear.data.source import TextSource, TokenizerTrainingOptions
 
 if TYPE_CHECKING:
     from forebear.data.segmentation import Segmenter
+    from forebear.inference.embed import LayerChoice
 
 ResumedRun = Annotated[Path | None, Parameter(help="Go on with this run; nothing else is needed.")]
 ReplaceRun = Annotated[bool, Parameter(negative="", show_default=False, help="Replace another run at --to.")]
@@ -57,12 +58,15 @@ class LabeledDataOptions:
 
     def form(self) -> dict[str, Any]:
         """The arguments of format detection."""
-        options: dict[str, Any] = {"number": self.number, "header": self.header, "encoding": self.encoding}
-        options["several"] = True if self.several == "list" else self.several or False
-        options["text_columns"] = [_column(name) for name in self.text_column or ()]
-        options["choice_columns"] = [_column(name) for name in self.choice_column or ()]
-        options["label_column"] = None if self.label_column is None else _column(self.label_column)
-        return options
+        return {
+            "number": self.number,
+            "header": self.header,
+            "encoding": self.encoding,
+            "several": True if self.several == "list" else self.several or False,
+            "text_columns": [_column(name) for name in self.text_column or ()],
+            "choice_columns": [_column(name) for name in self.choice_column or ()],
+            "label_column": None if self.label_column is None else _column(self.label_column),
+        }
 
     def settings(self) -> dict[str, Any]:
         """The settings of `LabeledSource`."""
@@ -83,14 +87,22 @@ class TaggedTextOptions:
         return given_options(self)
 
 
-def given_options(*options: Any) -> dict[str, Any]:
-    """The fields of dataclasses of options that are not None."""
-    return {name: value for group in options for name, value in vars(group).items() if value is not None}
+def given_options(*groups: Any, **options: Any) -> dict[str, Any]:
+    """The options, of dataclasses and single ones, that are not None."""
+    every_option = [item for group in groups for item in vars(group).items()] + list(options.items())
+    return {name: value for name, value in every_option if value is not None}
 
 
 def model_settings(fields: dict[str, str]) -> dict[str, Any]:
     """Fields of a model, given as options, under their Python names."""
     return {name.replace("-", "_"): value for name, value in fields.items()}
+
+
+def chosen_layers(layers: str | None) -> LayerChoice | None:
+    """What --layers means; None where it is not given."""
+    from forebear.inference.embed import parse_layers
+
+    return None if layers is None else parse_layers(layers)
 
 
 def command_line() -> str:
@@ -102,13 +114,7 @@ def _column(name: str) -> str | int:
     return int(name) if name.isascii() and name.isdecimal() else name
 
 
-# --- Tokenizer training and Chinese word segmentation ---
-
-
-TOKENIZER_GROUP = Group("Learning a tokenizer")
-
-
-@Parameter(name="*", group=TOKENIZER_GROUP)
+@Parameter(name="*", group=Group("Learning a tokenizer"))
 @dataclass(frozen=True)
 class TokenizerOptions:
     """How a tokenizer is learned from the text, where it is not given as a file."""
@@ -139,20 +145,13 @@ def segmenter_for(segment: bool, user_dict: Path | None) -> Segmenter | None:
     return Segmenter.from_file(user_dict)
 
 
-# --- Reading text ---
+TEXT_FILES_HELP = (
+    "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
+)
+TextFiles = Annotated[list[str], Parameter(help=TEXT_FILES_HELP)]
 
 
-READING_GROUP = Group("Reading")
-
-TextFiles = Annotated[
-    list[str],
-    Parameter(
-        help="Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
-    ),
-]
-
-
-@Parameter(name="*", group=READING_GROUP)
+@Parameter(name="*", group=Group("Reading"))
 @dataclass(frozen=True)
 class ReadingOptions:
     """How files become documents."""
@@ -179,9 +178,6 @@ class ReadingOptions:
         return TextSource((), self.reading(), **sentences.settings(), **parallel)
 
 
-# --- Sentences and words ---
-
-
 @Parameter(name="*")
 @dataclass(frozen=True)
 class SentenceOptions:
@@ -201,9 +197,6 @@ class SentenceOptions:
         dictionary, entities = (None if file is None else str(file) for file in (self.user_dict, self.entities))
         segment = self.segment or dictionary is not None or entities is not None
         return {"sentences": self.sentences, "segment": segment, "user_dict": dictionary, "entities": entities}
-
-
-# --- Training in several processes ---
 
 
 @Parameter(name="*")
