@@ -10,16 +10,7 @@ from cyclopts import Group, Parameter
 
 from forebear.cli.measure import metrics_headline
 from forebear.cli.options import LabeledDataOptions, ProcessOptions, ReplaceRun, ResumedRun, command_line, given_options
-from forebear.cli.output import (
-    Console,
-    Output,
-    Switch,
-    TextTable,
-    count_phrase,
-    format_clock,
-    text_bar,
-    training_progress,
-)
+from forebear.cli.output import Console, Output, Switch, Table, count_phrase, format_clock, text_bar, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKind
@@ -157,7 +148,7 @@ def adapt(
             for note in notes:
                 watcher.on_note(note)
             how: dict[str, Any] = {"how": adapting.fields(), "options": adapting.options(source.task)}
-            how |= {"size": size, "dropout": adapting.dropout, "settings": training.settings()}
+            how |= {"size": size, "dropout": adapting.dropout, "settings": given_options(training)}
             plan = pipeline.plan_adaptation(run, source, **how)
             options = {"overwrite": overwrite, "watcher": watcher, "group": group, "command": command_line()}
             result = _run_plan(plan, to, seeds, learning_curve, options)
@@ -206,7 +197,7 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
         spread = f"{values['mean']:.4f} ± {values['deviation']:.4f}, from {values['least']:.4f} to {values['most']:.4f}"
         console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.score.replace('_', ' ')} {spread}")
     if points := metadata.get("learning_curve"):
-        table = TextTable(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
+        table = Table(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
         for point in points:
             scores = [point[split] for split in metadata["metrics"]]
             table.add_row(f"{point['examples']:,}", *(f"{score:.4f}" for score in scores), text_bar(scores[-1], 20))

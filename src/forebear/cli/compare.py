@@ -17,25 +17,12 @@ from cyclopts import Group, Parameter
 from rich.console import Console as RichConsole
 from rich.text import Text
 
-from forebear.cli.options import (
-    EXAMPLES_GROUP,
-    ColumnNames,
-    LabeledDataOptions,
-    ReadingOptions,
-    TrainedVocabSize,
-    command_line,
-)
-from forebear.cli.output import Console, Output, Switch, TextTable, number_cell
+from forebear.cli.options import ColumnNames, LabeledDataOptions, ReadingOptions, TrainedVocabSize, command_line
+from forebear.cli.output import Console, Output, Switch, Table, number_cell
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.experiments.comparison.results import (
-        TaskComparison,
-        TaskTrial,
-        TextComparison,
-        TextComparisonRow,
-        TextTrial,
-    )
+    from forebear.experiments.comparison.results import TaskComparison, TextComparison, TextComparisonRow
 
 LEGEND = (
     "files of words: Spearman's correlation with what people say of all pairs, a missing one having the mean cosine; "
@@ -46,7 +33,7 @@ DEFAULT_FOLDER = Path("comparison")
 TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
 
 
-@Parameter(name="*", group=EXAMPLES_GROUP)
+@Parameter(name="*", group="Examples")
 @dataclass(frozen=True)
 class ComparisonDataOptions(LabeledDataOptions):
     """How files become examples, and what becomes of them."""
@@ -183,7 +170,7 @@ def _compare_words(runs: Sequence[str], files: Sequence[str], unused: Mapping[st
 
     def draw(console: Console) -> None:
         names = list(dict.fromkeys(name for row in rows for name in row.results))
-        table = TextTable("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
+        table = Table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
         for row in rows:
             results = map(row.results.get, names)
             cells = (_metric_cell(r and r.metric, r and (r.num_covered, r.total)) for r in results)
@@ -254,7 +241,7 @@ def _compare_on_task(
 @contextmanager
 def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
     """Progress on stderr: a status line on a terminal, and a line for each result."""
-    from forebear.experiments.comparison.results import TaskTrial
+    from forebear.experiments.comparison.results import TaskTrial, TextTrial
 
     console = RichConsole(stderr=True, highlight=False, quiet=speaking.quiet)
     with console.status("reading the text") as status:
@@ -279,7 +266,7 @@ def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Calla
 def print_comparison(console: Console, comparison: TextComparison, result: dict[str, Any]) -> None:
     """Prints the table of a comparison on text, other metrics, errors and the verdict."""
     columns = (">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning")
-    table = TextTable(*columns, ">tokens\nper s", ">memory", "tokenizer")
+    table = Table(*columns, ">tokens\nper s", ">memory", "tokenizer")
     for row in comparison.rows:
         is_best = result["best"] == row.name
         table.add_row(*_comparison_cells(row, is_best=is_best), style="bold" if is_best else "")
@@ -320,7 +307,7 @@ def print_other_metrics(console: Console, comparison: TextComparison) -> None:
     """Prints metrics other than bits per byte: neighbors, masked tokens, word files."""
     labels = (("neighbours told apart", "told_apart"), ("hidden tokens found", "found"))
     metrics = {name: key for name, key in labels if any(row.trial_values(key) for row in comparison.rows)}
-    table = TextTable("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
+    table = Table("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
     for row in comparison.rows:
         cells = [number_cell(value, ".1%", NOT_APPLICABLE) for value in map(row.mean, metrics.values())]
         cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names]
@@ -342,7 +329,7 @@ def _draw_task_comparison(console: Console, comparison: TaskComparison, result: 
     from forebear.experiments.comparison.report import table_cells, table_columns, table_legend
     from forebear.experiments.comparison.verdict import format_points
 
-    table = TextTable(">year", "model", *(f">{name}" for name in table_columns(comparison)))
+    table = Table(">year", "model", *(f">{name}" for name in table_columns(comparison)))
     for row in comparison.rows:
         failed = row.error and row.score is None
         cells = [Text("failed", "red")] if failed else map(str, table_cells(row, comparison))

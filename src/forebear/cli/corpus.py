@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 from rich.markup import escape
 
 from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
-from forebear.cli.output import Console, Output, Switch, TextTable, ledger_notes, ledger_table, text_bar
+from forebear.cli.output import Console, Output, Switch, Table, ledger_notes, ledger_table, text_bar
 from forebear.data.cleaning import CleaningRules
 from forebear.data.sentences import SentenceMode
 from forebear.data.source import TOKENIZER_KINDS
@@ -131,7 +131,7 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
 
 
 def _draw_shares(console: Console, report: CorpusReport) -> None:
-    table = TextTable("", ">", "", title="Languages of the documents, scripts of the letters")
+    table = Table("", ">", "", title="Languages of the documents, scripts of the letters")
     for counts in (report.languages, report.scripts["letters"]):
         total = max(sum(counts.values()), 1)
         for name, number in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
@@ -145,7 +145,7 @@ def _draw_shares(console: Console, report: CorpusReport) -> None:
 def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
     sample = report.tokenizers["sample"]
     title = f"Tokenizers on a sample of {sample['characters']:,} characters"
-    table = TextTable("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
+    table = Table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
     for name, stats in report.tokenizers["kinds"].items():
         figures = (f"{stats['size']:,}", f"{stats['characters_per_token']:.2f}", f"{stats['unknown_share']:.2%}")
         table.add_row(name, *figures, " ".join(stats["examples"][:5]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.markup import escape
 
 from forebear.cli.compare import comparison_progress, print_comparison
-from forebear.cli.output import Console, Output, Switch, TextTable, number_cell, training_progress
+from forebear.cli.output import Console, Output, Switch, Table, number_cell, training_progress
 
 if TYPE_CHECKING:
     from forebear.demo.world import DemoDocument
@@ -72,7 +72,7 @@ def adapt_demo_runs(
 
 def print_task_table(console: Console, rows: list[dict[str, Any]]) -> None:
     """Prints a row for each task and a column for each model."""
-    table = TextTable("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
+    table = Table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
     for name, (question, _) in TASK_QUESTIONS.items():
         scores = {row["milestone"]: row["score"] for row in rows if row["task"] == name}
         metrics = {row["figure"].replace("_", " ") for row in rows if row["task"] == name}

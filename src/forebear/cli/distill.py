@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forebear.cli.options import ReadingOptions, ReplaceRun, ResumedRun, command_line, model_settings
-from forebear.cli.output import Console, Output, Switch, TextTable, format_clock, number_cell, training_progress
+from forebear.cli.options import ReadingOptions, ReplaceRun, ResumedRun, command_line, given_options
+from forebear.cli.output import Console, Output, Switch, Table, format_clock, number_cell, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import TaskEncoderKind
@@ -93,7 +93,7 @@ def distil(
     """
     from forebear.experiments import distill
 
-    settings = training.settings() | model_settings(fields)
+    settings = given_options(training, **fields)
     with training_progress(speaking) as watcher:
         if resume is not None:
             if teacher is not None or data or settings:
@@ -116,7 +116,7 @@ def _draw_distillation(console: Console, run: Run) -> None:
     rows = metadata["price"]
     splits = [split for split in ("dev", "test", "held_out") if split in rows[0]]
     names = (f">{rows[0]['score']}, {split}".replace("_", " ") for split in splits)
-    table = TextTable("", ">parameters", ">MB", *names, ">kept", ">ms a text")
+    table = Table("", ">parameters", ">MB", *names, ">kept", ">ms a text")
     for row in rows:
         scores = (number_cell(row.get(split), ".4f") for split in splits)
         costs = (number_cell(row["kept"], ".1%"), number_cell(row["milliseconds"], ".1f"))

@@ -21,7 +21,7 @@ from forebear.cli.batch_io import (
     relocate_errors,
 )
 from forebear.cli.options import chosen_layers
-from forebear.cli.output import Console, Output, Switch, TextTable, count_phrase, number_cell, printable_cell, shorten
+from forebear.cli.output import Console, Output, Switch, Table, count_phrase, number_cell, printable_cell, shorten
 from forebear.errors import InputError
 from forebear.inference.embed import EmbeddingPooling, LongTextPolicy
 
@@ -200,7 +200,7 @@ def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
         console.print("(--json or --out has the numbers)", style="dim")
         return
     units = np.stack([vector / max(float(np.linalg.norm(vector)), 1e-12) for _, vector in vectors])
-    table = TextTable("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
+    table = Table("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
     for number, ((text, _), row) in enumerate(zip(vectors, units @ units.T, strict=True), 1):
         table.add_row(f"{number} {text[:40]}", *(f"{value:.3f}" for value in row))
     console.print(table)
@@ -313,7 +313,7 @@ def _draw_neighbors(console: Console, result: dict[str, Any], answers: list[Sent
             continue
         console.bold(answer.text, f"  ({printable_cell(answer.note)})" if answer.note else "")
         has_counts = any(neighbor.count is not None for neighbor in answer.nearest)
-        table = TextTable(">cosine", *[">seen"] * has_counts, "word")
+        table = Table(">cosine", *[">seen"] * has_counts, "word")
         for neighbor in answer.nearest:
             table.add_row(f"{neighbor.cosine:.3f}", *[number_cell(neighbor.count)] * has_counts, neighbor.word)
         if answer.nearest:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.text import Text
 
-from forebear.cli.options import model_settings
-from forebear.cli.output import Console, Output, TextTable, number_cell
+from forebear.cli.options import given_options
+from forebear.cli.output import Console, Output, Table, number_cell
 
 if TYPE_CHECKING:
     from forebear.experiments.explain import ModelExplanation
@@ -45,7 +45,7 @@ def explain(
     """
     from forebear.experiments.explain import explain_model
 
-    explanation = explain_model(milestone, size=size, settings=model_settings(fields), vocabulary=vocabulary)
+    explanation = explain_model(milestone, size=size, settings=given_options(**fields), vocabulary=vocabulary)
     speaking.emit(explanation.to_dict(), lambda console: _draw_explanation(console, explanation))
 
 
@@ -62,13 +62,11 @@ def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
     rows = ((f"--{name.replace('_', '-')}", str(value), meaning) for name, (value, meaning) in fields)
     console.table("field", ">value", "meaning", title=title, rows=rows)
     _draw_sizes(console, explanation)
-    settings = explanation.recipe | (
-        {"time": f"{explanation.recipe['time'] / 60:g}m"} if "time" in explanation.recipe else {}
-    )
-    words = (
-        f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}" for name, value in settings.items()
-    )
-    console.print(f"Unless you say otherwise it learns with: {' '.join(words)}", markup=False)
+    settings = []
+    for name, value in explanation.recipe.items():
+        number = f"{value:g}" if isinstance(value, float) else str(value)
+        settings.append(f"--{name} {f'{value / 60:g}m' if name == 'time' else number}")
+    console.print(f"Unless you say otherwise it learns with: {' '.join(settings)}", markup=False)
     console.print(f"A run of it can be asked to: {', '.join(explanation.verbs)}.")
 
 
@@ -81,7 +79,7 @@ def _draw_sizes(console: Console, explanation: ModelExplanation) -> None:
         console.print(explanation.remark, markup=False)
         return
     columns = (">parameters", ">longest input", ">FLOPs a token", ">to train", ">to use", "fields")
-    table = TextTable("size", *columns, title="Sizes")
+    table = Table("size", *columns, title="Sizes")
     for name, size in explanation.sizes.items():
         figures: dict[str, Any] = size["figures"]
         counts = (f"{figures['parameters']:,}", number_cell(figures["longest_input"], ",", "any"))
@@ -124,7 +122,7 @@ def lineage(*, speaking: Output = Output()) -> None:
         models.append({**asdict(entry), "verbs": verbs, "ready": not error, "error": error})
 
     def draw(console: Console) -> None:
-        table = TextTable(">year", "name", "milestone", "idea", "by", "can")
+        table = Table(">year", "name", "milestone", "idea", "by", "can")
         for model in models:
             capabilities = ", ".join(model["verbs"]) if model["ready"] else Text(f"not ready: {model['error']}", "red")
             details = (model["title"], model["idea"], model["authors"])

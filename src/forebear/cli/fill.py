@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
-from forebear.cli.output import Console, Output, TextTable, format_number, text_bar
+from forebear.cli.output import Console, Output, Table, format_number, text_bar
 
 if TYPE_CHECKING:
     from forebear.inference.fill import FilledText
@@ -50,7 +50,7 @@ def fill(
 
 def _draw_filled(console: Console, answer: FilledText) -> None:
     console.bold(answer.filled_text, f"  (log P {format_number(answer.log_prob)})")
-    table = TextTable(">blank", "token", "text", ">P", "")
+    table = Table(">blank", "token", "text", ">P", "")
     for blank, candidates in enumerate(answer.blanks, 1):
         for rank, candidate in enumerate(candidates):
             name, p = str(blank) if rank == 0 else "", candidate.probability

@@ -13,11 +13,11 @@ from forebear.cli.batch_io import TextArguments
 from forebear.cli.inspect_layers import gradients, layers, next, positions  # noqa: A004 - the command's name
 from forebear.cli.inspect_senses import senses
 from forebear.cli.output import (
-    PAGE_FORMATS,
     Console,
+    ImageFile,
     Output,
     Switch,
-    TextTable,
+    Table,
     cell_style,
     count_phrase,
     heatmap,
@@ -25,7 +25,6 @@ from forebear.cli.output import (
     printable,
     printable_cell,
     require_folder,
-    require_image_format,
     small_heatmap,
     write_file,
 )
@@ -55,7 +54,7 @@ def attention(
     bare: Switch = False,
     part: Literal["cross", "source", "target"] | None = None,
     top: int | None = None,
-    to: Path | None = None,
+    to: ImageFile = None,
     speaking: Output = Output(),
 ) -> None:
     """Show where the tokens of a text, or of two in one row, look: any layer, any head, their mean, or a roll-out.
@@ -102,7 +101,6 @@ def attention(
 
     if top is not None and top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least 1 edge")
-    require_image_format(to, PAGE_FORMATS)
     loaded_run, given_texts = Run.open(run), list(texts or ())
     maps = compute_attention_maps(loaded_run, given_texts, bare=bare)
     maps = _select_maps(loaded_run, maps, part, to, rollout=rollout)
@@ -176,7 +174,7 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
         _draw_attention_maps(console, view)
     has_panels = len(view.panels) > 1
     console.print("the strongest edges" if has_panels else f"the strongest edges of {view.panels[0].title}")
-    table = TextTable(*[">layer", ">head"] * has_panels, ">", "token", "looks at", ">", ">weight")
+    table = Table(*[">layer", ">head"] * has_panels, ">", "token", "looks at", ">", ">weight")
     for edge in view.strongest_edges(top or NUM_STRONGEST_EDGES):
         panel_cells = [str(edge.panel.layer), str(edge.panel.head)] * has_panels
         source = (str(edge.row + 1), attention_map.rows[edge.row])
@@ -317,7 +315,7 @@ def _draw_attribution(console: Console, attribution: Attribution, top: int) -> N
         text = _highlighted_text(attribution, number, label, colors=console.color_system is not None)
         console.print(text, soft_wrap=True)
     if strongest := attribution.strongest(top):
-        table = TextTable("word", ">adds", ">against", "for")
+        table = Table("word", ">adds", ">against", "for")
         for word in strongest:
             fraction = word.attribution / attribution.strongest_value
             bar = "█" * max(1, round(abs(fraction) * BAR_WIDTH)) if fraction else ""

@@ -10,18 +10,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import (
-    PICTURE_FORMATS,
-    Console,
-    Output,
-    PictureFile,
-    TextTable,
-    number_cell,
-    printable_cell,
-    require_image_format,
-    small_heatmap,
-    text_bar,
-)
+from forebear.cli.output import Console, Output, PictureFile, Table, printable_cell, small_heatmap, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +54,6 @@ def next(  # noqa: A001 - the command's name
     from forebear.inference.run import Run
     from forebear.inspection.logit_lens import logit_lens, plot_logit_lens
 
-    require_image_format(to, PICTURE_FORMATS)
     loaded_run = Run.open(run)
     lens = logit_lens(loaded_run, text, at=at, top=top)
     speaking.note(loaded_run.notes)
@@ -79,7 +67,7 @@ def next(  # noqa: A001 - the command's name
         where = f"{'after' if lens.head == 'next' else 'in place of'} {printable_cell(lens.tokens[lens.position - 1])}"
         prediction = f"[bold]{printable_cell(lens.predicted_token.text)}[/]"
         console.bold(lens.text, f"  {where} ({lens.position}), in the end: {prediction}")
-        table = TextTable(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
+        table = Table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
         for layer in lens.layers:
             pairs = (f"{printable_cell(token.text)} [dim]{token.probability:.1%}[/]" for token in layer.candidates)
             values = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
@@ -111,7 +99,6 @@ def layers(
     from forebear.inference.run import Run
     from forebear.inspection.layer_weights import layer_names, layer_weights, plot_layer_weights
 
-    require_image_format(to, PICTURE_FORMATS)
     mixtures: list[LayerWeights] = []
     for folder in runs:
         loaded_run = Run.open(folder)
@@ -123,7 +110,7 @@ def layers(
         for mixture in mixtures:
             task = f", {printable_cell(mixture.task)}" if mixture.task else ""
             console.bold(mixture.run, f"{task}, {printable_cell(mixture.position)}: γ {mixture.gain:.3f}")
-            table = TextTable("layer", ">weight", "", ">of an even share")
+            table = Table("layer", ">weight", "", ">of an even share")
             for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
                 bar = text_bar(weight / highest, LAYER_BAR_WIDTH)
                 table.add_row(name, f"{weight:.4f}", bar, f"{weight / mixture.uniform_weight:.2f} ×")
@@ -166,7 +153,6 @@ def positions(
     from forebear.inference.run import Run
     from forebear.inspection.position_embeddings import plot_positions, position_table
 
-    require_image_format(to, PICTURE_FORMATS)
     loaded_run = None if run is None else Run.open(run)
     table = position_table(loaded_run, width=width, count=count)
     speaking.note(loaded_run.notes if loaded_run is not None else ())
@@ -193,9 +179,9 @@ def _draw_positions(console: Console, position_table: PositionTable) -> None:
     columns = (">best map misses", ">a sinusoid's")
     if position_table.kind == "sinusoid":
         columns = (">rotation's largest error", ">best map misses")
-    table = TextTable(">positions further", *columns, ">of random numbers", ">mean cosine")
+    table = Table(">positions further", *columns, ">of random numbers", ">mean cosine")
     for step in position_table.steps:
-        first = number_cell(step.rotation_error, ".1e", missing=f"{step.map_error:.2%}")
+        first = f"{step.map_error:.2%}" if step.rotation_error is None else f"{step.rotation_error:.1e}"
         errors = (first, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}")
         table.add_row(str(step.step), *errors, f"{position_table.by_distance[step.step]:.3f}")
     console.print(table)
@@ -239,7 +225,6 @@ def gradients(
     from forebear.inspection.gradient_distance import MAX_CHARACTERS, gradient_reach, plot_gradient_reach
     from forebear.inspection.occurrences import read_sense_texts
 
-    require_image_format(to, PICTURE_FORMATS)
     if (text is None) == (input_files is None):
         message = "there is no text" if text is None else "there are two texts, --text and --in"
         raise InputError(message, hint='give --in FILE, or --text "a long text"')
@@ -262,7 +247,7 @@ def _draw_gradients(console: Console, reaches: list[GradientReach]) -> None:
     furthest = max(reach.max_distance for reach in reaches)
     distances = [distance for distance in SHOWN_DISTANCES if distance < furthest] + [furthest]
     columns = (column for reach in reaches for column in (f">{printable_cell(reach.name)}", ">of its own"))
-    table = TextTable(">tokens back", *columns)
+    table = Table(">tokens back", *columns)
     for distance in distances:
         cells = []
         for reach in reaches:

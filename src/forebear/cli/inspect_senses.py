@@ -11,16 +11,7 @@ from rich.text import Text
 
 from forebear.cli.batch_io import VectorRunArgument
 from forebear.cli.options import ReadingOptions, chosen_layers
-from forebear.cli.output import (
-    PAGE_FORMATS,
-    Console,
-    Output,
-    TextTable,
-    number_cell,
-    printable,
-    printable_cell,
-    require_image_format,
-)
+from forebear.cli.output import Console, ImageFile, Output, Table, number_cell, printable, printable_cell
 from forebear.data.sentences import SentenceMode
 from forebear.errors import InputError
 
@@ -44,7 +35,7 @@ def senses(
     beside: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
     known: Annotated[bool, Parameter(name="--senses", negative="", show_default=False)] = False,
     sentences: SentenceMode = "split",
-    to: Path | None = None,
+    to: ImageFile = None,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Output = Output(),
 ) -> None:
@@ -92,7 +83,6 @@ def senses(
     from forebear.inspection.occurrences import find_occurrences, read_labeled_sense_texts, read_sense_texts
     from forebear.inspection.senses import analyze_occurrences
 
-    require_image_format(to, PAGE_FORMATS)
     if top < 0:
         raise InputError(f"--top is {top}", hint="give a number of sentences, or 0 for none")
     supported = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
@@ -146,14 +136,14 @@ def _draw_senses(console: Console, analysis: SenseAnalysis, top: int) -> None:
 
 def _draw_comparison(console: Console, analysis: SenseAnalysis) -> None:
     """Prints a row for each run: its clusters, their silhouette and how far they agree with gold senses."""
-    table = TextTable("vectors of", ">groups", ">silhouette", ">mean cosine", "")
+    table = Table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
     for result in (analysis.result, *analysis.others):
         clustering = result.clustering
         values = (str(clustering.num_clusters), number_cell(clustering.silhouette, ".3f"), f"{result.similarity:.3f}")
         table.add_row(result.name, *values, result.note)
     console.print(table)
     if analysis.labels:
-        table = TextTable("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
+        table = Table("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
         for result in (analysis.result, *analysis.others):
             for agreement in dict.fromkeys(result.agreement or ()):
                 values = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)

@@ -11,16 +11,7 @@ from cyclopts import Group, Parameter
 
 from forebear.cli.batch_io import RunArgument, open_run, refuse_overwriting_input, require_output_folder
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import (
-    Console,
-    Output,
-    TextTable,
-    count_phrase,
-    number_cell,
-    printable_cell,
-    text_bar,
-    write_file,
-)
+from forebear.cli.output import Console, Output, Table, count_phrase, number_cell, printable_cell, text_bar, write_file
 from forebear.embeddings.lexicon import AnalogyMethod
 from forebear.errors import InputError, join_errors
 
@@ -75,7 +66,7 @@ def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, sp
 def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None:
     from forebear.embeddings.evaluation import MISSING_PAIRS_NOTE
 
-    table = TextTable("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
+    table = Table("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
     for evaluation in evaluations:
         correlations = (evaluation.spearman, evaluation.pearson, evaluation.spearman_all, evaluation.pearson_all)
         cells = (number_cell(value, ".4f", "none") for value in correlations)
@@ -98,7 +89,7 @@ def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
     from forebear.embeddings.evaluation import MISSING_ANALOGIES_NOTE
 
     columns = ("analogies", ">right", ">covered", ">accuracy", ">accuracy, all")
-    table = TextTable(*columns, title=printable_cell(Path(evaluation.file).name))
+    table = Table(*columns, title=printable_cell(Path(evaluation.file).name))
     results = [(section.name or "(no name)", accuracy, "") for section, accuracy in evaluation.sections]
     if len(evaluation.by_kind) > 1:
         results += [(kind, accuracy, "bold") for kind, accuracy in evaluation.by_kind.items()]
@@ -287,7 +278,7 @@ def training_overlap_note(facts: dict[str, Any], subject: str) -> str:
 
 def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
     """Prints the neighbor accuracy of word vectors."""
-    table = TextTable("", ">")
+    table = Table("", ">")
     accuracy = number_cell(metrics["told_apart"], ".2%", "there are none")
     table.add_row("neighbours told from words that stand elsewhere (by chance 50%)", accuracy, style="bold")
     for name, label in (("pairs", "pairs of neighbours"), ("tokens", "words of the text"), ("bytes", "bytes of text")):
@@ -300,7 +291,7 @@ def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
 
 def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
     """Prints perplexity and related metrics, with notes on their limits."""
-    table = TextTable("", ">")
+    table = Table("", ">")
     for name, label, digits in [*(MASKED_LM_METRICS if metrics["pseudo"] else ()), *TEXT_METRICS]:
         if name in ("accuracy", "guess", "pair_accuracy", "ngram_length") and metrics[name] is None:
             continue
@@ -356,26 +347,26 @@ def metrics_headline(metrics: dict[str, Any]) -> str:
 
 def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path | None) -> None:
     metrics = evaluation.metrics
-    table = TextTable("", ">")
+    table = Table("", ">")
     for name, value in _task_scores(metrics):
         table.add_row(name.replace("_", " "), f"{value:.4f}", style="bold" if name == evaluation.score else "")
     table.add_row("examples", f"{metrics.get('examples', 0):,}")
     console.print(table)
     if per_class := metrics.get("per_class") or metrics.get("per_kind"):
-        table = TextTable("label", ">precision", ">recall", ">f1", ">examples")
+        table = Table("label", ">precision", ">recall", ">f1", ">examples")
         for label, scores in per_class.items():
             cells = (f"{scores[name]:.4f}" for name in ("precision", "recall", "f1"))
             table.add_row(label, *cells, f"{scores['support']:,}")
         console.print(table)
     labels = list(metrics.get("per_class") or ())
     if metrics.get("confusion") and len(labels) <= MAX_CONFUSION_LABELS:
-        table = TextTable("is ╲ said", *(f">{printable_cell(label)}" for label in labels), title="Confusion")
+        table = Table("is ╲ said", *(f">{printable_cell(label)}" for label in labels), title="Confusion")
         for label, row in zip(labels, metrics["confusion"], strict=True):
             table.add_row(label, *(f"{count:,}" if count else "·" for count in row))
         console.print(table)
     if evaluation.calibration is not None:  # accuracy by confidence: equal for a calibrated model
         title = f"Calibration error {evaluation.calibration['calibration_error']:.4f}"
-        table = TextTable("confidence", ">examples", ">right", "", title=title)
+        table = Table("confidence", ">examples", ">right", "", title=title)
         for values in evaluation.calibration["bins"]:
             if values["count"]:
                 interval, accuracy = f"{values['from']:.1f} to {values['to']:.1f}", values["accuracy"]
@@ -403,7 +394,7 @@ def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path |
 
 def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
     mixture = result["mixture"]
-    table = TextTable("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
+    table = Table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
     rows = [(row["run"], row["weight"], row, "") for row in result["alone"]]
     for name, weight, metrics, style in (*rows, ("together", 1.0, mixture, "bold")):
         specs = (("bits_per_byte", ",.4f"), ("perplexity", ",.2f"), ("nats_per_token", ",.4f"))
@@ -446,7 +437,7 @@ def measure_translation_command(
 
 
 def _draw_translation_eval(console: Console, result: dict[str, Any]) -> None:
-    table = TextTable("", ">")
+    table = Table("", ">")
     for name, label, digits in TRANSLATION_METRICS:
         table.add_row(label, f"{result[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
     console.print(table)

@@ -7,16 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
-from forebear.cli.output import (
-    Console,
-    Output,
-    Switch,
-    TextTable,
-    count_phrase,
-    format_number,
-    printable_cell,
-    text_bar,
-)
+from forebear.cli.output import Console, Output, Switch, Table, count_phrase, format_number, printable_cell, text_bar
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -178,7 +169,7 @@ def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> No
 
     console.bold(answer.text)
     columns = (">log P of the text", "text") if answer.has_blank else (">log P",)
-    table = TextTable(">", "token", ">probability", "", *columns)
+    table = Table(">", "token", ">probability", "", *columns)
     for rank, candidate in enumerate(answer.candidates, 1):
         full_text = [] if candidate.full_text is None else [candidate.full_text]
         token = candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id)

@@ -26,11 +26,10 @@ TrainedVocabSize = Annotated[
     int | None, Parameter(help="Entries of a vocabulary that is learned. [default: by the size of the text]")
 ]
 
-EXAMPLES_GROUP = Group("Examples")
 ColumnNames = Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)]
 
 
-@Parameter(name="*", group=EXAMPLES_GROUP)
+@Parameter(name="*", group="Examples")
 @dataclass(frozen=True)
 class LabeledDataOptions:
     """How files become examples; what is left out is guessed from their first rows, and told."""
@@ -73,7 +72,7 @@ class LabeledDataOptions:
         return {"dev_share": self.dev_share, "on_bad_rows": self.on_bad_rows, "on_bad_tags": self.on_bad_tags}
 
 
-@Parameter(name="*", group=EXAMPLES_GROUP)
+@Parameter(name="*", group="Examples")
 @dataclass(frozen=True)
 class TaggedTextOptions:
     """What becomes of faults in a file of words and their tags, where that teaches a milestone by itself."""
@@ -83,19 +82,11 @@ class TaggedTextOptions:
     on_bad_tags: Literal["fail", "repair"] | None = None
     "Words with tags: tags that break their scheme: fail, or repair them; they are counted. [default: fail]"
 
-    def settings(self) -> dict[str, Any]:
-        return given_options(self)
-
 
 def given_options(*groups: Any, **options: Any) -> dict[str, Any]:
-    """The options, of dataclasses and single ones, that are not None."""
+    """The options, of dataclasses and single ones, that are not None, under their Python names."""
     every_option = [item for group in groups for item in vars(group).items()] + list(options.items())
-    return {name: value for name, value in every_option if value is not None}
-
-
-def model_settings(fields: dict[str, str]) -> dict[str, Any]:
-    """Fields of a model, given as options, under their Python names."""
-    return {name.replace("-", "_"): value for name, value in fields.items()}
+    return {name.replace("-", "_"): value for name, value in every_option if value is not None}
 
 
 def chosen_layers(layers: str | None) -> LayerChoice | None:

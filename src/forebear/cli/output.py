@@ -20,7 +20,7 @@ from rich.console import Console as RichConsole
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.style import StyleType
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from forebear.errors import InputError, printable_path
@@ -41,7 +41,7 @@ ProgressCallback = Callable[[int, int], None]  # done and total
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
-class TextTable(Table):
+class Table(RichTable):
     """A plain table; cells are text without markup, columns whose name starts with `>` are right-aligned."""
 
     def __init__(self, *columns: str, title: str | None = None, rows: Iterable[Iterable[RenderableType]] = ()) -> None:
@@ -90,7 +90,7 @@ class Console(RichConsole):
             self.plain(f"note: {note}", style="yellow")
 
     def table(self, *columns: str, title: str | None = None, rows: Iterable[Iterable[RenderableType]]) -> None:
-        self.print(TextTable(*columns, title=title, rows=rows))
+        self.print(Table(*columns, title=title, rows=rows))
 
     def lines(self, lines: Iterable[str | Text]) -> None:
         """Prints lines that were laid out for this width."""
@@ -223,7 +223,7 @@ def ledger_table(ledger: Ledger) -> Table:
 
     rows = list(ledger.rows())
     units = [unit for unit in LEDGER_UNITS if any(unit in counts for _, _, counts in rows)]
-    table = TextTable("stage", "", *(f">{unit}" for unit in units), title="Ledger")
+    table = Table("stage", "", *(f">{unit}" for unit in units), title="Ledger")
     previous_stage = None
     for stage, label, counts in rows:
         cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in units]
@@ -408,21 +408,23 @@ def cell_style(fraction: float, colors: Sequence[Sequence[int]] = HEAT_COLORS, w
 # --- Image files ---
 
 
-PictureFile = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg).")]
-PictureOrPage = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg) or a page (.html).")]
-PICTURE_FORMATS = ("png", "svg")
-PAGE_FORMATS = (*PICTURE_FORMATS, "html")
+def _require_image(*suffixes: str) -> Parameter:
+    """An option that rejects a file whose name ends with none of the suffixes, before any work."""
+
+    def require(_: Any, file: Path | None) -> None:
+        if file is None:
+            return
+        if file.suffix.lower() not in suffixes:
+            message = f"what {file.name} is to be cannot be told by its name"
+            raise InputError(message, hint=f"let it end with one of {', '.join(suffixes)}")
+        require_folder(file, f"look{suffixes[0]}")
+
+    return Parameter(validator=require)
 
 
-def require_image_format(file: Path | None, formats: Sequence[str]) -> None:
-    """Rejects a file whose name ends with none of the formats, before any work."""
-    if file is None:
-        return
-    suffix, names = file.suffix.lower().removeprefix("."), ", ".join(f".{name}" for name in formats)
-    if suffix not in formats:
-        message = f"what {file.name} is to be cannot be told by its name"
-        raise InputError(message, hint=f"let it end with one of {names}")
-    require_folder(file, f"look.{formats[0]}")
+PictureFile = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg)."), _require_image(".png", ".svg")]
+ImageFile = Annotated[Path | None, _require_image(".png", ".svg", ".html")]
+PictureOrPage = Annotated[ImageFile, Parameter(help="Write a picture (.png, .svg) or a page (.html).")]
 
 
 def require_folder(file: Path, example: str) -> None:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from forebear.cli.batch_io import ExampleBatchOptions, PlainLines, TextArguments, open_run, run_task_command
-from forebear.cli.output import Console, Output, TextTable, count_phrase, printable_cell, text_bar
+from forebear.cli.output import Console, Output, Table, count_phrase, printable_cell, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: b
         console.print(" ".join(f"{word}[dim]/{tag}[/]" for word, tag in words), soft_wrap=True)
         return
     if answer.entities:
-        table = TextTable("", "kind", ">probability")
+        table = Table("", "kind", ">probability")
         for entity in answer.entities:
             name = Text.from_markup(f"[bold]{printable_cell(entity.text)}[/]")
             table.add_row(name, entity.label, f"{entity.probability:.4f}")
@@ -107,7 +107,7 @@ def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: b
     if show_table and answer.words:
         highest = answer.probabilities.max(axis=0).tolist()
         used = [number for number, p in enumerate(highest) if p >= MIN_SHOWN_PROBABILITY]
-        table = TextTable("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
+        table = Table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
         for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):
             cells = (f"{row[number]:.3f}" if row[number] >= MIN_SHOWN_PROBABILITY else "" for number in used)
             table.add_row(word, label, *cells)
@@ -183,12 +183,12 @@ def _draw_answer(console: Console, prediction: AnswerPrediction, show_table: boo
     console.print(f"{printable_cell(prediction.question)}  [bold]{best}[/] {probability:.1%}", soft_wrap=True)
     if not show_table:
         return
-    table = TextTable("token", ">P(start)", ">P(end)")
+    table = Table("token", ">P(start)", ">P(end)")
     for token, start, end in prediction.token_table:
         if max(start, end) >= MIN_SHOWN_POSITION_PROBABILITY or len(prediction.token_table) <= 60:
             table.add_row(token, f"{start:.4f}", f"{end:.4f}")
     console.print(table)
-    others = TextTable("candidate", ">at", ">probability")
+    others = Table("candidate", ">at", ">probability")
     for candidate in prediction.candidates:
         others.add_row(candidate.text, f"{candidate.start:,}", f"{candidate.probability:.4f}")
     others.add_row(Text("(no answer)", "dim"), "", f"{prediction.no_answer_score:.4f}")
@@ -244,7 +244,7 @@ def choose(
             best, sure = printable_cell(answer.choices[answer.choice]), answer.probabilities[answer.choice]
             console.print(f"{printable_cell(answer.text)}: [bold]{best}[/] {sure:.1%}", soft_wrap=True)
             return
-        table = TextTable(printable_cell(answer.text), ">probability", "")
+        table = Table(printable_cell(answer.text), ">probability", "")
         for number, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
             table.add_row(choice, f"{p:.4f}", text_bar(p), style="bold" if number == answer.choice else "")
         console.print(table)

@@ -19,7 +19,6 @@ from forebear.cli.options import (
     TrainedVocabSize,
     command_line,
     given_options,
-    model_settings,
 )
 from forebear.cli.output import Console, Output, count_phrase, format_clock, training_progress
 from forebear.errors import InputError
@@ -82,9 +81,6 @@ class TrainingOptions:
     "Word vectors: end in the same bits whatever the number of threads, at a price in speed. [default: no]"
     precision: str | None = None
     "float32 or bfloat16. [default: bfloat16 where the device has it]"
-
-    def settings(self) -> dict[str, Any]:
-        return given_options(self)
 
 
 @Parameter(name="*")
@@ -176,7 +172,7 @@ def pretrain(
     from forebear.training.settings import read_recipe
     from forebear.training.worker_processes import launch_processes
 
-    settings, pairs = training.settings() | tags.settings() | model_settings(fields), parallel.pairs
+    settings, pairs = given_options(training, tags, **fields), parallel.pairs
     if pairs is not None and has_field(milestone, "pairs"):  # a setting of BERT
         settings["pairs"], pairs = " ".join(pairs), None
     recipe_settings = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None

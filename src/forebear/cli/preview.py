@@ -15,9 +15,9 @@ from forebear.cli.options import (
     TaggedTextOptions,
     TextFiles,
     TrainedVocabSize,
-    model_settings,
+    given_options,
 )
-from forebear.cli.output import Console, Output, Switch, TextTable
+from forebear.cli.output import Console, Output, Switch, Table
 
 if TYPE_CHECKING:
     from forebear.experiments.preview import Preview, PreviewRow
@@ -84,7 +84,7 @@ def preview(
     from forebear.registry import model_spec
 
     source = reading.source(sentences, pairs=model_spec(milestone).learns_from == "pairs", columns=columns)
-    settings = tags.settings() | model_settings(fields)
+    settings = given_options(tags, **fields)
     if is_tagged_training(milestone, texts, source.reading):
         unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
         tag_plan, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, unused=unused)
@@ -115,7 +115,7 @@ def _draw_preview(console: Console, preview: Preview) -> None:
     if preview.windows is not None:
         _draw_windows(console, preview.windows)
     elif preview.together is not None:
-        table = TextTable("word", "beside", ">how often", ">its weight", title="The first entries")
+        table = Table("word", "beside", ">how often", ">its weight", title="The first entries")
         for entry in preview.together:
             words = (_printable_token(entry[name]) for name in ("word", "beside"))
             table.add_row(*words, f"{entry['count']:,.2f}", f"{entry['weight']:.3f}")
@@ -128,7 +128,7 @@ def _draw_preview(console: Console, preview: Preview) -> None:
 def _draw_windows(console: Console, windows: list[dict[str, Any]]) -> None:
     """Prints training windows: word, context after subsampling, and negative samples or tree path."""
     negatives_title = "turns in the tree" if any(window["turns"] for window in windows) else "drawn by chance"
-    table = TextTable("word", "around", negatives_title, title="The first windows")
+    table = Table("word", "around", negatives_title, title="The first windows")
     for window in windows:
         word, negatives = Text(_printable_token(window["word"]), "bold"), map(_printable_token, window["drawn"])
         table.add_row(word, " ".join(map(_printable_token, window["around"])), window["turns"] or " ".join(negatives))
@@ -195,8 +195,8 @@ def _printable_token(token: str | None) -> str:
     return token if token.isprintable() and token else repr(token)[1:-1]
 
 
-def _batch_table(preview: Preview) -> TextTable:
-    table = TextTable("this batch", "")
+def _batch_table(preview: Preview) -> Table:
+    table = Table("this batch", "")
     stats = preview.figures
     table.add_row("rows", f"{stats['rows']:,}, of {stats['shortest_row']:,} to {stats['longest_row']:,} tokens")
     table.add_row("tokens", f"{stats['tokens']:,}, {stats['distinct_tokens']:,} different ones")

@@ -22,7 +22,7 @@ from forebear.cli.batch_io import (
     read_choices,
 )
 from forebear.cli.options import given_options
-from forebear.cli.output import Console, Output, TextTable, count_phrase, format_number, printable_cell, text_bar
+from forebear.cli.output import Console, Output, Table, count_phrase, format_number, printable_cell, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _track_progress(
 def _draw(console: Console, answers: Answers, *, show_all: bool, examples: int) -> None:
     from forebear.inference.prompting import PromptAnswer
 
-    table = TextTable("answer", ">P", "text")
+    table = Table("answer", ">P", "text")
     for number, answer in enumerate(answers, 1):
         if not isinstance(answer, PromptAnswer):
             if len(answers) > 1:
@@ -226,7 +226,7 @@ def _draw_answers(console: Console, answer: PromptAnswer) -> None:
     calibrated = answer.answers[0].neutral_log_probability is not None
     has_verbalizers = any(option.verbalizer != option.name for option in answer.answers)
     columns = ("answer", ">P", "", ">log P", *([">without the text"] if calibrated else []))
-    table = TextTable(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
+    table = Table(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
     for option in sorted(answer.answers, key=lambda option: -option.probability):
         cells = [option.name, f"{option.probability:.2%}", text_bar(option.probability, 20)]
         cells.append(format_number(option.log_prob))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.output import Console, Output, Switch, TextTable
+from forebear.cli.output import Console, Output, Switch, Table
 from forebear.settings.units import parse_count
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def quantise(
 
 
 def _draw_quantized(console: Console, quantized: Run, result: dict[str, Any]) -> None:
-    table = TextTable("", ">floats", ">integers")
+    table = Table("", ">floats", ">integers")
     table.add_row("megabytes", *(f"{result['bytes'][precision] / 1e6:,.1f}" for precision in ("floats", "integers")))
     for name, values in result.items():
         if isinstance(values, dict) and "floats" in values and name != "bytes":

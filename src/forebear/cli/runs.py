@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from forebear.cli.output import Console, Output, Switch, TextTable, number_cell, training_progress
+from forebear.cli.output import Console, Output, Switch, Table, number_cell, training_progress
 
 if TYPE_CHECKING:
     from forebear.training.run_folder import RunSummary
@@ -44,7 +44,7 @@ def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
     columns = ("run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began")
-    table = TextTable(*columns)
+    table = Table(*columns)
     for line in lines:
         state = Text(line.state + (f": {line.reason}" if line.reason else ""), STATE_COLORS.get(line.state, ""))
         seconds = "" if line.seconds is None else format_duration(line.seconds)

@@ -9,7 +9,7 @@ from forebear.cli.output import (
     Console,
     Output,
     Switch,
-    TextTable,
+    Table,
     count_phrase,
     format_number,
     printable_cell,
@@ -117,7 +117,7 @@ def score(
 def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) -> None:
     num_unknown = sum(answer.num_unknown for answer in answers)
     columns = (*[">without unknown"] * bool(num_unknown), ">bits/byte", ">tokens", "text")
-    table = TextTable(">rank", ">log P", ">perplexity", *columns)
+    table = Table(">rank", ">log P", ">perplexity", *columns)
     for rank, answer in sorted(zip(ranks, answers, strict=True), key=lambda pair: pair[0]):
         known = "" if answer.perplexity_known is None else format_number(answer.perplexity_known, 2)
         perplexities = (format_number(answer.perplexity, 2), *[known] * bool(num_unknown))
@@ -144,7 +144,7 @@ def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> 
     colored = (f"[{_surprisal_color(token)}]{printable_cell(text)}[/]" for token, text in tokens)
     console.print("".join(colored), soft_wrap=True)
     counts = any(token.ngram_length is not None for token in answer.tokens)
-    table = TextTable("token", "original", ">P", ">log P", ">bits", "", *[">n-gram"] * counts)
+    table = Table("token", "original", ">P", ">log P", ">bits", "", *[">n-gram"] * counts)
     for token in answer.tokens:
         numbers = (f"{token.probability:.4g}", format_number(token.log_prob), format_number(token.bits, 2))
         cells = (*numbers, text_bar(min(token.bits / MAX_BAR_BITS, 1)), *[str(token.ngram_length)] * counts)

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from forebear.cli.batch_io import STDIN_PATH
 from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
-from forebear.cli.output import Console, Output, Switch, TextTable
+from forebear.cli.output import Console, Output, Switch, Table
 from forebear.data.source import TokenizerKind
 from forebear.errors import InputError
 
@@ -97,7 +97,7 @@ def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, speaking: Ou
 
 
 def _draw_tokenizer(console: Console, table: Tokenizer, file: str, top: int) -> None:
-    facts = TextTable("", "", title=escape(file))
+    facts = Table("", "", title=escape(file))
     for name, value in table.describe().items():
         if name == "roles":
             value = ", ".join(f"{role} {entry['token']} ({entry['id']})" for role, entry in value.items())
@@ -182,7 +182,7 @@ def _join_tokens(text: str, encoding: TokenEncoding, tokenizer: Tokenizer) -> st
 
 
 def _draw_encoding(console: Console, record: dict[str, Any], tokenizer: Tokenizer) -> None:
-    table = TextTable("piece", ">id", ">start", ">end", "original")
+    table = Table("piece", ">id", ">start", ">end", "original")
     num_unknown = sum(piece["id"] == tokenizer.unk_id for piece in record["pieces"])
     for piece in record["pieces"]:
         style = "red" if piece["id"] == tokenizer.unk_id else ""

@@ -23,16 +23,15 @@ from forebear.cli.batch_io import (
 )
 from forebear.cli.options import chosen_layers
 from forebear.cli.output import (
-    PAGE_FORMATS,
     Console,
+    ImageFile,
     Output,
     PictureOrPage,
     Switch,
-    TextTable,
+    Table,
     count_phrase,
     number_cell,
     printable_cell,
-    require_image_format,
     text_bar,
 )
 from forebear.embeddings.lexicon import AnalogyMethod
@@ -82,7 +81,6 @@ def neighbours(
     top
         How many neighbours each gets.
     """
-    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     if not words:
         raise InputError("there is no word", hint="forebear inspect neighbours RUN king")
@@ -114,7 +112,7 @@ def _renderer(view: str, content: Any, title: str) -> Callable[[str], bytes | st
 def _draw_neighbours(console: Console, answers: list[WordNeighbors]) -> None:
     for answer in answers:
         console.bold(answer.text, f"  ({printable_cell(answer.note)})" if answer.note else "")
-        table = TextTable("word", ">cosine", "", ">seen")
+        table = Table("word", ">cosine", "", ">seen")
         for neighbor in answer.nearest:
             bar = text_bar(min(max(neighbor.cosine, 0.0), 1.0))
             table.add_row(neighbor.word, f"{neighbor.cosine:.3f}", bar, number_cell(neighbor.count))
@@ -129,7 +127,7 @@ def projection(
     *,
     top: int | None = None,
     near: int = 0,
-    to: Path | None = None,
+    to: ImageFile = None,
     speaking: Output = Output(),
 ) -> None:
     """Show words as points of a plane: the two directions in which their vectors differ most (PCA).
@@ -155,7 +153,6 @@ def projection(
     """
     from forebear.inspection.embedding_space import project_words
 
-    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     word_projection = project_words(loaded_run, list(words or ()), top=top, near=near)
     if to is not None and to.suffix.lower() != ".html":
@@ -215,7 +212,6 @@ def norms(run: Path, /, *, to: PictureOrPage = None, speaking: Output = Output()
     """
     from forebear.inspection.embedding_space import vector_norms
 
-    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     norm_stats = vector_norms(loaded_run)
     result = {"run": loaded_run.name, "what": "norms"} | norm_stats.to_dict()
@@ -224,7 +220,7 @@ def norms(run: Path, /, *, to: PictureOrPage = None, speaking: Output = Output()
 
 
 def _draw_norms(console: Console, vector_norms: VectorNorms) -> None:
-    table = TextTable(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
+    table = Table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
     highest = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
     for band in vector_norms.bands:
         interval, counts = f"{band.shortest:.2f} to {band.longest:.2f}", f"{band.min_count:,} to {band.max_count:,}"
@@ -331,7 +327,7 @@ def odd_one_out(
             console.print("none is the odd one: all are as far from the others")
         else:
             console.print(f"[bold]{printable_cell(result.outlier)}[/] is the odd one, by {result.vector_kind}")
-        table = TextTable(">mean cosine with the others", "", "")
+        table = Table(">mean cosine with the others", "", "")
         for text, cosine in zip(result.texts, result.cosines, strict=True):
             style = "bold" if text == result.outlier else ""
             table.add_row(f"{cosine:.3f}", text_bar(max(cosine, 0.0), BAR_WIDTH), text, style=style)
@@ -391,7 +387,7 @@ def similarity(
     answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
 
     def draw(console: Console) -> None:
-        table = TextTable(">cosine", "", "", "", "by")
+        table = Table(">cosine", "", "", "", "by")
         for similarity in answered:
             bar = text_bar(max(similarity.cosine, 0.0), BAR_WIDTH)
             table.add_row(f"{similarity.cosine:.3f}", bar, *similarity.texts, similarity.vector_kind)
