@@ -55,17 +55,15 @@ class MarkedTextBlocks(TextBlocks):
         return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
 
 
-def require_output_folder(output: Path | None) -> None:
-    """Rejects an output file whose folder does not exist, before any work."""
-    if output is not None and not output.parent.is_dir():
+def check_output_file(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
+    """Rejects an output file that is also an input or whose folder does not exist, before any work."""
+    if output is None:
+        return
+    if not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent}", hint="make it, or name another file")
-    if output is not None and output.is_dir():
+    if output.is_dir():
         raise InputError(f"{output} is a folder", hint="name a file in it")
-
-
-def refuse_overwriting_input(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
-    """Rejects an output file that is also an input, before any work."""
-    if output is None or not output.is_file():
+    if not output.is_file():
         return
     from forebear.data.io.files import find_sources
 
@@ -89,8 +87,7 @@ class BatchInputOptions:
     "The encoding of the file, such as gb18030. [default: utf-8]"
 
     def __post_init__(self) -> None:
-        require_output_folder(self.output_file)
-        refuse_overwriting_input(self.output_file, [] if self.input_file is None else [self.input_file])
+        check_output_file(self.output_file, [] if self.input_file is None else [self.input_file])
 
     def valid_inputs(self, texts: Sequence[str] | None) -> Iterator[InputLine]:
         """All texts in order, read lazily; a line that cannot be read is an error."""

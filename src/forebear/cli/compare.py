@@ -6,18 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,  # noqa: F401 - cyclopts evaluates the types of inherited fields in this module
-)
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 from rich.console import Console as RichConsole
 from rich.text import Text
 
-from forebear.cli.options import ColumnNames, LabeledDataOptions, ReadingOptions, TrainedVocabSize, command_line
+from forebear.cli.options import ColumnNames, ComparisonDataOptions, ReadingOptions, TrainedVocabSize, command_line
 from forebear.cli.output import Console, Output, Switch, Table, number_cell
 from forebear.errors import InputError
 
@@ -31,17 +26,6 @@ LEGEND = (
 NOT_APPLICABLE = "—"
 DEFAULT_FOLDER = Path("comparison")
 TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
-
-
-@Parameter(name="*", group="Examples")
-@dataclass(frozen=True)
-class ComparisonDataOptions(LabeledDataOptions):
-    """How files become examples, and what becomes of them."""
-
-    encoding: Annotated[str, Parameter(name="--examples-encoding")] = "utf-8"
-    "The encoding of the files of examples, such as gb18030."
-    test_share: float = 0.2
-    "The share of the examples that is held out for the test where there is no --test."
 
 
 @Parameter(name="*", group=Group("A task of your own"))

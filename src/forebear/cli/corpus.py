@@ -104,8 +104,8 @@ def _read_with_progress(
 
 def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
     size = report.size
-    counts = f"{size['lines']:,} lines, {size['characters']:,} characters, {size['bytes']:,} bytes"
-    console.print(f"[bold]{size['documents']:,} documents[/], {counts}")
+    extent = f"{size['lines']:,} lines, {size['characters']:,} characters, {size['bytes']:,} bytes"
+    console.print(f"[bold]{size['documents']:,} documents[/], {extent}")
     if size["documents"]:
         longest = size["longest"]
         location = f"{escape(printable_path(longest['file']))}:{longest['line']}"
@@ -113,10 +113,17 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
             f"Half of the documents have up to about {size['median']:,} characters, nine in ten up to"
             f" {size['ninety_percent']:,}; the longest has {longest['characters']:,} ({location})."
         )
-    _draw_shares(console, report)
+    table = Table("", ">", "", title="Languages of the documents, scripts of the letters")
+    for counts in (report.languages, report.scripts["letters"]):
+        total = max(sum(counts.values()), 1)
+        for name, number in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
+            table.add_row(name, f"{number / total:.1%}", text_bar(number / total))
+        table.add_section()
+    console.print(table)
+    if report.chinese["is"]:
+        console.print(f"Chinese: {report.chinese['is']}")
     _draw_tokenizers(console, report)
-    dropped = [counts for counts in report.would_drop if counts["documents"] or counts["characters"]]
-    if dropped:
+    if dropped := [counts for counts in report.would_drop if counts["documents"] or counts["characters"]]:
         rows = ((drop["option"], f"{drop['documents']:,}", f"{drop['characters']:,}") for drop in dropped)
         console.table("rule", ">documents", ">characters", title="What cleaning would change or drop", rows=rows)
     console.print(ledger_table(ledger))
@@ -128,18 +135,6 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
         console.print(f"{severity}  {escape(issue.message)}", soft_wrap=True)
         if issue.hint:
             console.print(f"          → {escape(issue.hint)}", soft_wrap=True)
-
-
-def _draw_shares(console: Console, report: CorpusReport) -> None:
-    table = Table("", ">", "", title="Languages of the documents, scripts of the letters")
-    for counts in (report.languages, report.scripts["letters"]):
-        total = max(sum(counts.values()), 1)
-        for name, number in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
-            table.add_row(name, f"{number / total:.1%}", text_bar(number / total))
-        table.add_section()
-    console.print(table)
-    if report.chinese["is"]:
-        console.print(f"Chinese: {report.chinese['is']}")
 
 
 def _draw_tokenizers(console: Console, report: CorpusReport) -> None:

@@ -111,7 +111,6 @@ def distil(
 
 
 def _draw_distillation(console: Console, run: Run) -> None:
-    """Prints teacher and student in one table."""
     metadata: dict[str, Any] = run.metadata
     rows = metadata["price"]
     splits = [split for split in ("dev", "test", "held_out") if split in rows[0]]

@@ -10,11 +10,19 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Console, Output, PictureFile, Table, printable_cell, small_heatmap, text_bar
+from forebear.cli.output import (
+    Console,
+    Output,
+    PictureFile,
+    Table,
+    number_cell,
+    printable_cell,
+    small_heatmap,
+    text_bar,
+)
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.inspection.gradient_distance import GradientReach
     from forebear.inspection.layer_weights import LayerWeights
     from forebear.inspection.position_embeddings import PositionTable
 
@@ -238,23 +246,22 @@ def gradients(
     reaches = gradient_reach(loaded_runs, texts, max_distance=far)
     for loaded_run in loaded_runs:
         speaking.note(loaded_run.notes)
-    result = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
-    render = functools.partial(plot_gradient_reach, reaches)
-    speaking.emit_with_image(result, lambda console: _draw_gradients(console, reaches), to, render)
 
-
-def _draw_gradients(console: Console, reaches: list[GradientReach]) -> None:
-    furthest = max(reach.max_distance for reach in reaches)
-    distances = [distance for distance in SHOWN_DISTANCES if distance < furthest] + [furthest]
-    columns = (column for reach in reaches for column in (f">{printable_cell(reach.name)}", ">of its own"))
-    table = Table(">tokens back", *columns)
-    for distance in distances:
-        cells = []
+    def draw(console: Console) -> None:
+        furthest = max(reach.max_distance for reach in reaches)
+        columns = (column for reach in reaches for column in (f">{printable_cell(reach.name)}", ">of its own"))
+        table = Table(">tokens back", *columns)
+        for distance in [*(distance for distance in SHOWN_DISTANCES if distance < furthest), furthest]:
+            cells = []
+            for reach in reaches:
+                is_reached = distance <= reach.max_distance
+                values = (reach.magnitudes[distance], reach.relative[distance]) if is_reached else (None, None)
+                cells += [number_cell(value, ".2e") for value in values]
+            table.add_row(str(distance), *cells)
+        console.print(table)
         for reach in reaches:
-            values = (reach.magnitudes[distance], reach.relative[distance]) if distance <= reach.max_distance else ()
-            cells += [f"{value:.2e}" for value in values] or ["", ""]
-        table.add_row(str(distance), *cells)
-    console.print(table)
-    for reach in reaches:
-        console.bold(reach.name, f" {reach.conclusion}" + (f" ({reach.limit})" if reach.limit else ""))
-    console.dim("of its own: of what it is at the token itself, 0 tokens back")
+            console.bold(reach.name, f" {reach.conclusion}" + (f" ({reach.limit})" if reach.limit else ""))
+        console.dim("of its own: of what it is at the token itself, 0 tokens back")
+
+    result = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
+    speaking.emit_with_image(result, draw, to, functools.partial(plot_gradient_reach, reaches))

@@ -33,7 +33,7 @@ COMMANDS = {  # the module in forebear.cli, with the function where it is not na
     "score": ("score", "How probable a run finds sentences, in all and token by token."),
     "next": ("next", "What a run expects next, or in a blank (____)."),
     "generate": ("generate", "Let a run write on."),
-    "fill": ("fill", "What a run finds in the blanks (____, [MASK]) of a text."),
+    "fill": ("next", "What a run finds in the blanks (____, [MASK]) of a text."),
     "ask": (
         "prompt",
         "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from forebear.cli.batch_io import RunArgument, open_run, refuse_overwriting_input, require_output_folder
+from forebear.cli.batch_io import RunArgument, TextArguments, check_output_file, open_run
 from forebear.cli.options import ReadingOptions
 from forebear.cli.output import Console, Output, Table, count_phrase, number_cell, printable_cell, text_bar, write_file
 from forebear.embeddings.lexicon import AnalogyMethod
@@ -95,9 +95,8 @@ def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
         results += [(kind, accuracy, "bold") for kind, accuracy in evaluation.by_kind.items()]
     for name, result, style in (*results, ("in all", evaluation.overall, "bold")):
         counts = (f"{result.num_correct:,}", f"{result.num_covered:,} of {result.total:,}")
-        table.add_row(
-            name, *counts, number_cell(result.accuracy, ".2%", "none"), f"{result.accuracy_all:.2%}", style=style
-        )
+        accuracies = (number_cell(result.accuracy, ".2%", "none"), f"{result.accuracy_all:.2%}")
+        table.add_row(name, *counts, *accuracies, style=style)
     console.print(table)
     formula = "b - a + c" if evaluation.method == "add" else "products of cosines"
     console.dim(f"answered with the {evaluation.words:,} most frequent words, by {formula}; {MISSING_ANALOGIES_NOTE}")
@@ -148,7 +147,7 @@ TRANSLATION_METRICS = (
 
 def measure(
     run: RunArgument,
-    texts: Annotated[list[str] | None, Parameter(negative="")] = None,
+    texts: TextArguments = None,
     /,
     *,
     limit: str | None = None,
@@ -210,8 +209,8 @@ def measure(
     """
     from forebear.settings.units import parse_count
 
-    require_output_folder(errors)
-    require_output_folder(out)
+    for file in (errors, out):
+        check_output_file(file, texts or ())
     translating: dict[str, Any] = {"--columns": columns, "--beams": beams, "--out": out}
     if words.words is not None:
         options = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
@@ -229,8 +228,6 @@ def measure(
     if texts is None:
         hint = "forebear measure RUN TEXT…, or RUN --words FILE…"
         raise InputError("there is nothing to measure with", hint=hint)
-    for file in (errors, out):
-        refuse_overwriting_input(file, texts)
     loaded_run = open_run(run, "measure", speaking)
     if tune is not None and not beside:
         raise InputError("--tune weighs several runs, and this is one", hint="name others with --with RUN")
@@ -277,7 +274,6 @@ def training_overlap_note(facts: dict[str, Any], subject: str) -> str:
 
 
 def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
-    """Prints the neighbor accuracy of word vectors."""
     table = Table("", ">")
     accuracy = number_cell(metrics["told_apart"], ".2%", "there are none")
     table.add_row("neighbours told from words that stand elsewhere (by chance 50%)", accuracy, style="bold")
@@ -433,19 +429,19 @@ def measure_translation_command(
         write_file(out, b"".join(translation.text.encode() + b"\n" for translation in measured.translations))
     dropped = {reason: entry.count for reason, entry in ledger.drops.items()}
     result = {"run": run.name, **measured.to_dict(), "dropped": dropped}
-    speaking.emit(result, lambda console: _draw_translation_eval(console, result))
 
+    def draw(console: Console) -> None:
+        table = Table("", ">")
+        for name, label, digits in TRANSLATION_METRICS:
+            table.add_row(label, f"{result[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
+        console.print(table)
+        for label, signature in zip(("BLEU", "chrF"), result["signatures"].values(), strict=False):
+            console.plain(f"{label}: {signature}", style="dim")
+        for example in result["examples"]:
+            console.plain(f"\n{example['source']}")
+            console.plain(f"  {example['translation']}", style="bold")
+            console.plain(f"  {example['reference']}", style="dim")
+        for reason, count in result["dropped"].items():
+            console.print(f"[yellow]{count:,} pairs were left out: {reason}[/]")
 
-def _draw_translation_eval(console: Console, result: dict[str, Any]) -> None:
-    table = Table("", ">")
-    for name, label, digits in TRANSLATION_METRICS:
-        table.add_row(label, f"{result[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
-    console.print(table)
-    for label, signature in zip(("BLEU", "chrF"), result["signatures"].values(), strict=False):
-        console.plain(f"{label}: {signature}", style="dim")
-    for example in result["examples"]:
-        console.plain(f"\n{example['source']}")
-        console.plain(f"  {example['translation']}", style="bold")
-        console.plain(f"  {example['reference']}", style="dim")
-    for reason, count in result["dropped"].items():
-        console.print(f"[yellow]{count:,} pairs were left out: {reason}[/]")
+    speaking.emit(result, draw)

@@ -74,6 +74,17 @@ class LabeledDataOptions:
 
 @Parameter(name="*", group="Examples")
 @dataclass(frozen=True)
+class ComparisonDataOptions(LabeledDataOptions):
+    """How files become examples, and what becomes of them."""
+
+    encoding: Annotated[str, Parameter(name="--examples-encoding")] = "utf-8"
+    "The encoding of the files of examples, such as gb18030."
+    test_share: float = 0.2
+    "The share of the examples that is held out for the test where there is no --test."
+
+
+@Parameter(name="*", group="Examples")
+@dataclass(frozen=True)
 class TaggedTextOptions:
     """What becomes of faults in a file of words and their tags, where that teaches a milestone by itself."""
 

@@ -98,6 +98,10 @@ class Console(RichConsole):
             self.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
 
 
+DrawFn = Callable[[Console], object]
+RenderFn = Callable[[str], bytes | str]  # of a format such as png
+
+
 def make_console(*, wide: bool = True) -> Console:
     """Standard output; at least 88 columns for tables, which a narrow terminal wraps."""
     width = shutil.get_terminal_size((120, 25)).columns
@@ -116,7 +120,7 @@ class Output:
     config: Annotated[str | None, Parameter(show_default=False)] = None  # read at the front door, for every command
     "A TOML file with settings, a table for each command; what is given here wins."
 
-    def emit(self, facts: dict[str, Any], draw: Callable[[Console], object]) -> None:
+    def emit(self, facts: dict[str, Any], draw: DrawFn) -> None:
         """Prints the result: as JSON, or drawn by `draw`."""
         if self.json:
             text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
@@ -128,13 +132,7 @@ class Output:
         """Prints the result: as JSON, or in a line."""
         self.emit(facts, lambda console: console.plain(summary))
 
-    def emit_with_image(
-        self,
-        facts: dict[str, Any],
-        draw: Callable[[Console], object],
-        file: Path | None,
-        render: Callable[[str], bytes | str],
-    ) -> None:
+    def emit_with_image(self, facts: dict[str, Any], draw: DrawFn, file: Path | None, render: RenderFn) -> None:
         """Writes a picture or page to `file`, rendered for the format of its name, then prints the result."""
         if file is None:
             self.emit(facts, draw)
@@ -161,15 +159,9 @@ class Output:
             return
         from rich import progress
 
-        bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.DownloadColumn(),
-            progress.TransferSpeedColumn(),
-            progress.TimeRemainingColumn(),
-            console=RichConsole(stderr=True),
-            transient=True,
-        )
+        columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.DownloadColumn())
+        times = (progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
+        bar = progress.Progress(*columns, *times, console=RichConsole(stderr=True), transient=True)
         task = bar.add_task(what, total=None)
 
         def look(done: int, total: int) -> None:

@@ -101,15 +101,16 @@ def score(
         many.emit_written(result | counts, f"{size} scored", speaking)
         return
     answered: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
-    answered_ranks = score_ranks(answered)
-    numbers = iter(answered_ranks)
-    ranks = [None if isinstance(answer, FailedInput) else next(numbers) for answer in answers]
-    records = [{"rank": rank, **record(answer)} for rank, answer in zip(ranks, answers, strict=True)]
+    ranks = score_ranks(answered)
+    rank = iter(ranks)
+    records = [
+        {"rank": None if isinstance(answer, FailedInput) else next(rank), **record(answer)} for answer in answers
+    ]
 
     def draw(console: Console) -> None:
         for answer in answered if tokens else ():
             _draw_tokens(console, answer, loaded_run.vocabulary_tokenizer)
-        _draw_scores(console, answered, answered_ranks)
+        _draw_scores(console, answered, ranks)
 
     speaking.emit({**result, "texts": records}, draw)
 

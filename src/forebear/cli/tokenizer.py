@@ -172,22 +172,26 @@ def tokenize(
         pieces = [{"token": token, "id": i, "start": a, "end": b, "original": text[a:b]} for token, i, (a, b) in rows]
         records.append({"text": text, "pieces": pieces})
     result["texts"] = records
-    speaking.emit(result, lambda console: [_draw_encoding(console, record, loaded_tokenizer) for record in records])
+
+    def draw(console: Console) -> None:
+        unknown, vocabulary = (
+            loaded_tokenizer.unk_id,
+            f"{loaded_tokenizer.kind}, {loaded_tokenizer.vocab_size:,} entries",
+        )
+        for record in records:
+            table = Table("piece", ">id", ">start", ">end", "original")
+            for piece in record["pieces"]:
+                table.add_row(*map(str, piece.values()), style="red" if piece["id"] == unknown else "")
+            console.print(table)
+            num_unknown = sum(piece["id"] == unknown for piece in record["pieces"])
+            unknown_note = f", {num_unknown} unknown" if num_unknown else ""
+            size = f"{len(record['pieces'])} tokens for {len(record['text'])} characters{unknown_note}"
+            console.print(f"{size} ({vocabulary})")
+
+    speaking.emit(result, draw)
 
 
 def _join_tokens(text: str, encoding: TokenEncoding, tokenizer: Tokenizer) -> str:
     """The tokens separated by spaces; unknown ones in their original spelling."""
     rows = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, strict=True)
     return " ".join("".join(text[a:b].split()) if i == tokenizer.unk_id else token for token, i, (a, b) in rows)
-
-
-def _draw_encoding(console: Console, record: dict[str, Any], tokenizer: Tokenizer) -> None:
-    table = Table("piece", ">id", ">start", ">end", "original")
-    num_unknown = sum(piece["id"] == tokenizer.unk_id for piece in record["pieces"])
-    for piece in record["pieces"]:
-        style = "red" if piece["id"] == tokenizer.unk_id else ""
-        table.add_row(*(str(cell) for cell in piece.values()), style=style)
-    console.print(table)
-    unknown_note = f", {num_unknown} unknown" if num_unknown else ""
-    size = f"{len(record['pieces'])} tokens for {len(record['text'])} characters{unknown_note}"
-    console.print(f"{size} ({tokenizer.kind}, {tokenizer.vocab_size:,} entries)")

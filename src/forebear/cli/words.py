@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,7 @@ from forebear.cli.output import (
     ImageFile,
     Output,
     PictureOrPage,
+    RenderFn,
     Switch,
     Table,
     count_phrase,
@@ -39,7 +40,6 @@ from forebear.errors import InputError
 from forebear.inference.embed import EmbeddingPooling
 
 if TYPE_CHECKING:
-    from forebear.embeddings.lexicon import Analogy, WordNeighbors
     from forebear.inference.similarity import Similarity
     from forebear.inspection.embedding_space import VectorNorms, WordProjection
 
@@ -87,13 +87,24 @@ def neighbours(
     answers = loaded_run.neighbours(words, top=top)
     if to is not None and not any(answer.nearest for answer in answers):
         raise InputError(f"there is nothing to draw: {answers[0].note}", file=run)
+
+    def draw(console: Console) -> None:
+        for answer in answers:
+            console.bold(answer.text, f"  ({printable_cell(answer.note)})" if answer.note else "")
+            table = Table("word", ">cosine", "", ">seen")
+            for neighbor in answer.nearest:
+                bar = text_bar(min(max(neighbor.cosine, 0.0), 1.0))
+                table.add_row(neighbor.word, f"{neighbor.cosine:.3f}", bar, number_cell(neighbor.count))
+            if answer.nearest:
+                console.print(table)
+
     texts = [answer.to_dict() for answer in answers]
     result = {"run": loaded_run.name, "what": "neighbours", "texts": texts}
     render = _renderer("neighbors", answers, f"{loaded_run.name}: the nearest words")
-    speaking.emit_with_image(result, lambda console: _draw_neighbours(console, answers), to, render)
+    speaking.emit_with_image(result, draw, to, render)
 
 
-def _renderer(view: str, content: Any, title: str) -> Callable[[str], bytes | str]:
+def _renderer(view: str, content: Any, title: str) -> RenderFn:
     """Renders a view of word vectors as a page or as a picture."""
 
     def render(image_type: str) -> bytes | str:
@@ -107,17 +118,6 @@ def _renderer(view: str, content: Any, title: str) -> Callable[[str], bytes | st
         return page(content, title) if image_type == "html" else plot(content, title, image_type)
 
     return render
-
-
-def _draw_neighbours(console: Console, answers: list[WordNeighbors]) -> None:
-    for answer in answers:
-        console.bold(answer.text, f"  ({printable_cell(answer.note)})" if answer.note else "")
-        table = Table("word", ">cosine", "", ">seen")
-        for neighbor in answer.nearest:
-            bar = text_bar(min(max(neighbor.cosine, 0.0), 1.0))
-            table.add_row(neighbor.word, f"{neighbor.cosine:.3f}", bar, number_cell(neighbor.count))
-        if answer.nearest:
-            console.print(table)
 
 
 def projection(
@@ -163,19 +163,18 @@ def projection(
             note = f"{count_phrase(len(undrawable), 'word is a dot', 'words are dots')} without a name, as no font"
             note += f" installed here has all characters: {listed}; --to FILE.html has names"
             word_projection = replace(word_projection, notes=(*word_projection.notes, note))
+    num_words, (first, second) = len(word_projection.words), word_projection.explained_variance
+
+    def draw(console: Console) -> None:
+        lines, num_shown = _layout_words(word_projection, console.width - 1)
+        console.lines(lines)
+        room_note = f"; {num_shown:,} of {num_words:,} words have room" if num_shown < num_words else ""
+        summary = f"to the right {first:.1%} of the variance, upwards {second:.1%}{room_note}"
+        console.dim(summary, *word_projection.notes)
+
     result = {"run": loaded_run.name, "what": "projection"} | word_projection.to_dict()
-    render = _renderer("projection", word_projection, f"{loaded_run.name}: {len(word_projection.words):,} words")
-    speaking.emit_with_image(result, lambda console: _draw_projection(console, word_projection), to, render)
-
-
-def _draw_projection(console: Console, word_projection: WordProjection) -> None:
-    lines, num_shown = _layout_words(word_projection, console.width - 1)
-    console.lines(lines)
-    num_words = len(word_projection.words)
-    room_note = f"; {num_shown:,} of {num_words:,} words have room" if num_shown < num_words else ""
-    first, second = word_projection.explained_variance
-    summary = f"to the right {first:.1%} of the variance, upwards {second:.1%}{room_note}"
-    console.dim(summary, *word_projection.notes)
+    render = _renderer("projection", word_projection, f"{loaded_run.name}: {num_words:,} words")
+    speaking.emit_with_image(result, draw, to, render)
 
 
 def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str], int]:
@@ -279,19 +278,19 @@ def analogy(
     result: dict[str, Any] = {"run": loaded_run.name, **answer.to_dict()}
     if approximate:
         result["recall"] = round(loaded_run.lexicon.index.recall(top), 4)
-    speaking.emit(result, lambda console: _draw_analogy(console, answer, result))
 
+    def draw(console: Console) -> None:
+        query = "{} is to {} as {} is to".format(*map(printable_cell, answer.query))
+        best = printable_cell(answer.nearest[0].word) if answer.nearest else "no word more than to another"
+        console.print(f"{query} [bold]{best}[/]", soft_wrap=True)
+        if answer.nearest:
+            rows = ((f"{word.cosine:.3f}", number_cell(word.count), word.word) for word in answer.nearest)
+            console.table(">cosine" if answer.method == "add" else ">score", ">seen", "word", rows=rows)
+        console.dim(*answer.notes)
+        if approximate:
+            console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")
 
-def _draw_analogy(console: Console, answer: Analogy, result: dict[str, Any]) -> None:
-    first, second, third = map(printable_cell, answer.query)
-    best = printable_cell(answer.nearest[0].word) if answer.nearest else "no word more than to another"
-    console.print(f"{first} is to {second} as {third} is to [bold]{best}[/]", soft_wrap=True)
-    if answer.nearest:
-        rows = ((f"{word.cosine:.3f}", number_cell(word.count), word.word) for word in answer.nearest)
-        console.table(">cosine" if answer.method == "add" else ">score", ">seen", "word", rows=rows)
-    console.dim(*answer.notes)
-    if "recall" in result:
-        console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")
+    speaking.emit(result, draw)
 
 
 def odd_one_out(
