@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 STDIN_PATH = "/dev/stdin"  # what the front door makes of a lone -
+MAX_SHOWN_BYTES = 8  # bad ones of a line
 BATCH_LINES = 256  # lines of a file answered at once
 BATCH_CHARACTERS = 1 << 20  # or as many lines as have these together
 DEFAULT_ENCODING = "utf-8"
@@ -110,8 +111,10 @@ class BatchInputOptions:
         for source in find_sources([file]):
             blocks = MarkedTextBlocks(source, self.encoding or DEFAULT_ENCODING, "fail", Ledger())
             for number, line, _ in numbered_lines(blocks):
-                bad_bytes = [] if line.isascii() else _MARKED_BYTES.findall(line)
-                fault = f"not {blocks.encoding}: {_format_bytes(bad_bytes)}" if bad_bytes else ""
+                marked = [] if line.isascii() else _MARKED_BYTES.findall(line)
+                codes = " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in marked[:MAX_SHOWN_BYTES])
+                ellipsis = " …" * (len(marked) > MAX_SHOWN_BYTES)
+                fault = f"not {blocks.encoding}: {codes}{ellipsis}" if marked else ""
                 yield InputLine(line.removesuffix("\r"), source.name, number, fault)
 
     def reads_lines(self, texts: Sequence[str] | None) -> bool:
@@ -181,11 +184,6 @@ def read_choices(choices: Sequence[str] | None) -> list[str] | None:
     return [line.text for line in BatchInputOptions(Path(choices[0])).valid_inputs(None) if line.text.strip()]
 
 
-def _format_bytes(marked: Sequence[str], limit: int = 8) -> str:
-    """Marked bytes in hexadecimal."""
-    return " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in marked[:limit]) + " …" * (len(marked) > limit)
-
-
 def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[InputLine]]:
     """Lines in batches, limited by their number and by characters, so that memory is bounded."""
     group: list[InputLine] = []
@@ -213,6 +211,18 @@ def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Any]) -> 
         raise
 
 
+def ask_one_by_one(texts: Sequence[Any], ask: Callable[[Any], Any], *, numbered: bool = True) -> list[Any]:
+    """Calls `ask` for each text; errors get the number of the text, from 1, as their line."""
+    answers = []
+    for number, text in enumerate(texts, 1):
+        try:
+            answers.append(ask(text))
+        except InputError as error:
+            error.line = error.line or (number if numbered and error.file is None else None)
+            raise
+    return answers
+
+
 def run_per_text(
     run: Run,
     texts: Sequence[str] | None,
@@ -229,15 +239,8 @@ def run_per_text(
 
     def answer_group(group: list[str]) -> list[Any]:
         nonlocal count
-        answers = []
-        for number, text in enumerate(group, 1):
-            try:
-                answers.append(ask(text))
-            except InputError as error:
-                error.line = error.line or number
-                raise
         count += len(group)
-        return answers
+        return ask_one_by_one(group, ask)
 
     answers = many.run_batch(many.valid_inputs(texts), answer_group)
     if not count:

@@ -70,19 +70,6 @@ def adapt_demo_runs(
     return rows
 
 
-def print_task_table(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Prints a row for each task and a column for each model."""
-    table = Table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
-    for name, (question, _) in TASK_QUESTIONS.items():
-        scores = {row["milestone"]: row["score"] for row in rows if row["task"] == name}
-        metrics = {row["figure"].replace("_", " ") for row in rows if row["task"] == name}
-        if scores:
-            table.add_row(question, *metrics, *(number_cell(scores.get(model), ".3f") for model in DEMO_MODELS))
-    console.print(table)
-    note = "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)"
-    console.print(note, style="dim")
-
-
 def demo(
     *,
     to: Path = Path("forebear-demo"),
@@ -183,25 +170,23 @@ def _suggested_commands(
     to: Path, text: str, comparison: TextComparison, task_rows: list[dict[str, Any]]
 ) -> list[tuple[str, str]]:
     """Commands that try the best run of each task and the runs of the comparison."""
-    runs = {row.name: trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
-    blank, prompt, word, *sentences = SAMPLE_INPUTS["manual" if text == "manual" else "world"]
+    runs = {row.name: to / text / trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
+    blank, prompt, word, first, second = SAMPLE_INPUTS["manual" if text == "manual" else "world"]
+    tokens = "" if text == "manual" else " --tokens 2"
+    examples = (
+        ("ngram", "next", f'"{blank}"', "what fills a blank, by counting"),
+        ("word2vec", "neighbours", word, "which words stand where this one does"),
+        ("gpt2", "generate", f'"{prompt}"', "let it write on"),
+        ("gpt2", "score", f'"{first}" "{second}" --tokens', "which sentence is likelier, and why"),
+        ("bert", "fill", f'"{blank}"{tokens}', "what fills a blank, seen from both sides"),
+    )
     commands = []
     for name, (_, example) in TASK_QUESTIONS.items() if task_rows else ():
         best = max((row for row in task_rows if row["task"] == name), key=lambda row: row["score"])
         commands.append((f"forebear {best['verb']} {best['run']} {example}", best["asks"]))
     for name, run in runs.items():
-        path = to / text / run
-        if name == "ngram":
-            commands.append((f'forebear next {path} "{blank}"', "what fills a blank, by counting"))
-        elif name == "word2vec":
-            commands.append((f"forebear neighbours {path} {word}", "which words stand where this one does"))
-        elif name == "bert":
-            tokens = "" if text == "manual" else " --tokens 2"
-            commands.append((f'forebear fill {path} "{blank}"{tokens}', "what fills a blank, seen from both sides"))
-        elif name == "gpt2":
-            commands.append((f'forebear generate {path} "{prompt}"', "let it write on"))
-            pair = " ".join(f'"{sentence}"' for sentence in sentences)
-            commands.append((f"forebear score {path} {pair} --tokens", "which sentence is likelier, and why"))
+        models_examples = (example for example in examples if example[0] == name)
+        commands += [(f"forebear {verb} {run} {text}", use) for _, verb, text, use in models_examples]
     longer = f"forebear demo --text {text} --time 30m --to {to}-longer"
     commands.append((longer, "networks gain by time, counting does not"))
     commands.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
@@ -218,8 +203,16 @@ def _draw_demo(
         if sample:
             words = " ".join(f"{comparison.prompt}{sample}".split())
             console.print(f"[bold]{escape(row.title)}[/] writes: {escape(words[:300])}", soft_wrap=True)
-    if result["tasks"]:
-        print_task_table(console, result["tasks"])
+    if rows := result["tasks"]:
+        table = Table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
+        for name, (question, _) in TASK_QUESTIONS.items():
+            scores = {row["milestone"]: row["score"] for row in rows if row["task"] == name}
+            metrics = {row["figure"].replace("_", " ") for row in rows if row["task"] == name}
+            if scores:
+                table.add_row(question, *metrics, *(number_cell(scores.get(model), ".3f") for model in DEMO_MODELS))
+        console.print(table)
+        note = "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)"
+        console.print(note, style="dim")
     console.print("\n[bold]try next[/]")
     for command, description in suggestions:
         console.plain(f"# {description}", style="dim")

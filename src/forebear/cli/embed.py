@@ -145,7 +145,7 @@ def embed(
     spelling = None if embedding is None else embedding.spelling
     if spelling is not None and (long_words := spelling.truncated_words()):
         result["long_words"] = long_words
-    speaking.emit(result, lambda console: _draw_embeddings(console, result, answers, zero_texts))
+    speaking.emit(result, lambda console: _draw_embeddings(console, result, answers))
 
 
 def _write_array(
@@ -166,16 +166,14 @@ def _write_array(
     write_vectors(file, groups(), metadata)
 
 
-def _draw_embeddings(
-    console: Console, result: dict[str, Any], answers: list[EmbeddedText], zero_texts: list[int]
-) -> None:
+def _draw_embeddings(console: Console, result: dict[str, Any], answers: list[EmbeddedText]) -> None:
     if "out" in result:
         truncated_note = f", {count_phrase(result['cut'], 'token')} left away" if result["cut"] else ""
         size = count_phrase(result["texts"], "text")
         console.print(f"vectors of {size}{truncated_note}: {result['out']}", markup=False)
     else:
         _draw_cosines(console, answers)
-    if zero_texts:
+    if zero_texts := result.get("zeros"):
         numbers = ", ".join(f"{number:,}" for number in zero_texts[:MAX_NAMED_LINES])
         numbers += ", …" * (len(zero_texts) > MAX_NAMED_LINES)
         subject = count_phrase(len(zero_texts), "line has", "lines have")

@@ -57,15 +57,11 @@ class LabeledDataOptions:
 
     def form(self) -> dict[str, Any]:
         """The arguments of format detection."""
-        return {
-            "number": self.number,
-            "header": self.header,
-            "encoding": self.encoding,
-            "several": True if self.several == "list" else self.several or False,
-            "text_columns": [_column(name) for name in self.text_column or ()],
-            "choice_columns": [_column(name) for name in self.choice_column or ()],
-            "label_column": None if self.label_column is None else _column(self.label_column),
-        }
+        texts, choices = ([_column(name) for name in names or ()] for names in (self.text_column, self.choice_column))
+        label = None if self.label_column is None else _column(self.label_column)
+        columns = {"text_columns": texts, "choice_columns": choices, "label_column": label}
+        several = True if self.several == "list" else self.several or False
+        return {"number": self.number, "header": self.header, "encoding": self.encoding, "several": several, **columns}
 
     def settings(self) -> dict[str, Any]:
         """The settings of `LabeledSource`."""

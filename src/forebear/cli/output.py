@@ -345,15 +345,10 @@ def heatmap(
 
 
 def small_heatmap(
-    values: np.ndarray,
-    visible: np.ndarray,
-    *,
-    colours: bool,
-    rows: Sequence[str] = (),
-    highest_value: float | None = None,
+    values: np.ndarray, visible: np.ndarray, *, colours: bool, rows: Sequence[str] = (), highest: float | None = None
 ) -> Iterator[Text]:
     """A heat map without numbers, two characters per cell; invisible cells are dots."""
-    highest = highest_value or float(values.max()) or 1.0
+    highest = highest or float(values.max()) or 1.0
     names = [f"{_align_right(name, LABEL_WIDTH, gap=False)} " for name in rows] or [""] * len(values)
     for name, row_values, visible_row in zip(names, values.tolist(), visible.tolist(), strict=True):
         line = Text(name)
@@ -454,12 +449,10 @@ def training_progress(speaking: Output) -> Iterator[TrainingCallback]:
 
 def format_clock(seconds: float) -> str:
     """5 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    minutes, whole = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {whole} s" if minutes else f"{whole} s"
 
 
 def format_losses(losses: dict[str, float]) -> str:

@@ -122,7 +122,7 @@ def _draw_preview(console: Console, preview: Preview) -> None:
         console.print(table)
     else:
         console.print(_legend(preview))
-    console.print(_batch_table(preview))
+    console.table("this batch", "", rows=_batch_rows(preview))
 
 
 def _draw_windows(console: Console, windows: list[dict[str, Any]]) -> None:
@@ -195,27 +195,24 @@ def _printable_token(token: str | None) -> str:
     return token if token.isprintable() and token else repr(token)[1:-1]
 
 
-def _batch_table(preview: Preview) -> Table:
-    table = Table("this batch", "")
+def _batch_rows(preview: Preview) -> Iterator[tuple[str, str]]:
     stats = preview.figures
-    table.add_row("rows", f"{stats['rows']:,}, of {stats['shortest_row']:,} to {stats['longest_row']:,} tokens")
-    table.add_row("tokens", f"{stats['tokens']:,}, {stats['distinct_tokens']:,} different ones")
+    yield "rows", f"{stats['rows']:,}, of {stats['shortest_row']:,} to {stats['longest_row']:,} tokens"
+    yield "tokens", f"{stats['tokens']:,}, {stats['distinct_tokens']:,} different ones"
     for name, count in stats["asked"].items():
-        table.add_row(f"asked for {name}", f"{count:,}, {stats['asked_share'][name]:.1%} of what could be")
+        yield f"asked for {name}", f"{count:,}, {stats['asked_share'][name]:.1%} of what could be"
     if "fates" in stats:
-        for row in _masking_rows(stats):
-            table.add_row(*row)
-    table.add_row("unknown", f"{stats['unknown_share']:.2%} of the tokens")
+        yield from _masking_rows(stats)
+    yield "unknown", f"{stats['unknown_share']:.2%} of the tokens"
     if "documents_begun" in stats:
         num_inside = stats["rows_begun_inside_a_document"]
-        table.add_row("documents", f"{stats['documents_begun']:,} begin here; {num_inside:,} rows begin inside one")
+        yield "documents", f"{stats['documents_begun']:,} begin here; {num_inside:,} rows begin inside one"
     if "rows_as_long_as_the_context" in stats:
-        table.add_row("cut by the context", f"{stats['rows_as_long_as_the_context']:,} rows")
-    table.add_row("an epoch", f"{stats['steps_an_epoch']:,} such batches")
+        yield "cut by the context", f"{stats['rows_as_long_as_the_context']:,} rows"
+    yield "an epoch", f"{stats['steps_an_epoch']:,} such batches"
     sizes = f"{stats['train_bytes']:,} bytes to learn from, {stats['held_out_bytes']:,} held out"
-    table.add_row("text", f"{sizes}, by {stats['split_by']}")
-    table.add_row("tokenizer", f"{preview.tokenizer['kind']}, {preview.tokenizer['size']:,} entries")
-    return table
+    yield "text", f"{sizes}, by {stats['split_by']}"
+    yield "tokenizer", f"{preview.tokenizer['kind']}, {preview.tokenizer['size']:,} entries"
 
 
 def _masking_rows(stats: dict[str, Any]) -> Iterator[tuple[str, str]]:
