@@ -60,10 +60,9 @@ class AdaptOptions:
 
     def fields(self) -> dict[str, Any]:
         """The settings of `training.adaptation.Adaptation`."""
-        others = ("crf", "ordered", "head_dropout")
-        return {name: value for name, value in vars(self).items() if name not in others} | {
-            "dropout": self.head_dropout
-        }
+        others = ("crf", "ordered", "dropout", "head_dropout")
+        values = {name: value for name, value in vars(self).items() if name not in others}
+        return {**values, "dropout": self.head_dropout}
 
     def options(self, task: str) -> dict[str, Any]:
         """The settings of the task."""

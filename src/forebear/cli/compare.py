@@ -127,7 +127,7 @@ def compare(
         raise InputError(f"--seeds is {seeds}", hint="give a number of at least 1")
     _refuse_unused_settings(on_task, examples, {"prompt": prompt, "limit": limit, "words": words or None})
     sizes = [item.partition("=") for item in size.split(",")] if size else []
-    if not all(map(all, sizes)):
+    if not all(name and equals and value for name, equals, value in sizes):
         raise InputError(f"--size is {size!r}", hint="say which milestone's: --size gpt2=mini,ngram=five")
     options: dict[str, Any] = {"to": to, "only": only.split(",") if only else None, "time": time, "seeds": seeds}
     options |= {"size": {name: value for name, _, value in sizes}, "tokenizer": tokenizer, "vocabulary": vocabulary}
@@ -156,9 +156,11 @@ def _compare_words(runs: Sequence[str], files: Sequence[str], unused: Mapping[st
         names = list(dict.fromkeys(name for row in rows for name in row.results))
         table = Table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
         for row in rows:
-            results = map(row.results.get, names)
-            cells = (_metric_cell(r and r.metric, r and (r.num_covered, r.total)) for r in results)
-            table.add_row(row.run, str(row.year), row.title, number_cell(row.num_words, ",", NOT_APPLICABLE), *cells)
+            cells = [number_cell(row.num_words, ",", NOT_APPLICABLE)]
+            for result in map(row.results.get, names):
+                coverage = None if result is None else (result.num_covered, result.total)
+                cells.append(_metric_cell(None if result is None else result.metric, coverage))
+            table.add_row(row.run, str(row.year), row.title, *cells)
         console.print(table)
         console.dim(LEGEND)
         for row in rows:

@@ -109,10 +109,9 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
     if size["documents"]:
         longest = size["longest"]
         location = f"{escape(printable_path(longest['file']))}:{longest['line']}"
-        console.print(
-            f"Half of the documents have up to about {size['median']:,} characters, nine in ten up to"
-            f" {size['ninety_percent']:,}; the longest has {longest['characters']:,} ({location})."
-        )
+        quantiles = f"up to about {size['median']:,} characters, nine in ten up to {size['ninety_percent']:,}"
+        longest_note = f"the longest has {longest['characters']:,} ({location})"
+        console.print(f"Half of the documents have {quantiles}; {longest_note}.")
     table = Table("", ">", "", title="Languages of the documents, scripts of the letters")
     for counts in (report.languages, report.scripts["letters"]):
         total = max(sum(counts.values()), 1)

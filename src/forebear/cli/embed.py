@@ -116,7 +116,7 @@ def embed(
 
         compile_blocks(loaded_run.network)
     total, counts, zero_texts = many.count_inputs(texts, blank=zeros), Counter[str](), list[int]()
-    if not total:
+    if not total and (output is None or as_array):  # run_batch rejects the other files
         raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
     with speaking.counter("texts") as progress:
 

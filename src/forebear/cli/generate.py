@@ -233,11 +233,10 @@ def translate(
             num_reported = max(num_reported, min(num_done, len(group)))
 
         translations = loaded_run.translate(group, **options, progress=on_progress)
-        for translation in translations:
-            is_split = sentences == "whole" and translation.num_parts > 1
-            counts.update(
-                texts=1, cut_off=not translation.is_finished, unknown=translation.num_unknown > 0, split=is_split
-            )
+        counts["texts"] += len(translations)
+        counts["cut_off"] += sum(not translation.is_finished for translation in translations)
+        counts["unknown"] += sum(translation.num_unknown > 0 for translation in translations)
+        counts["split"] += sum(sentences == "whole" and translation.num_parts > 1 for translation in translations)
         count_texts(len(translations) - num_reported)
         return translations
 

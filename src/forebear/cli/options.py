@@ -143,10 +143,8 @@ def segmenter_for(segment: bool, user_dict: Path | None) -> Segmenter | None:
     return Segmenter.from_file(user_dict)
 
 
-TEXT_FILES_HELP = (
-    "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
-)
-TextFiles = Annotated[list[str], Parameter(help=TEXT_FILES_HELP)]
+TEXTS_HELP = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
+TextFiles = Annotated[list[str], Parameter(help=TEXTS_HELP)]
 
 
 @Parameter(name="*", group=Group("Reading"))

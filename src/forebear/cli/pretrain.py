@@ -20,7 +20,7 @@ from forebear.cli.options import (
     command_line,
     given_options,
 )
-from forebear.cli.output import Console, Output, count_phrase, format_clock, training_progress
+from forebear.cli.output import Console, Output, count_phrase, format_clock, number_cell, training_progress
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _draw_run(console: Console, run: RunFolder) -> None:
 def _held_out_scores(held_out: dict[str, Any]) -> str:
     """What the held-out text says of a run, the main figure first, with markup; nothing if it was not measured."""
     value = held_out.get("perplexity")
-    perplexity = "without end" if value is None else f"{value:,.2f}" if value < ENORMOUS else f"{value:.3g}"
+    perplexity = number_cell(value, ",.2f" if (value or 0) < ENORMOUS else ".3g", missing="without end")
     if held_out.get("pseudo"):
         accuracy = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
         pairs = held_out["pair_accuracy"]
@@ -245,10 +245,8 @@ def _held_out_scores(held_out: dict[str, Any]) -> str:
         chrf = f"chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
         return f"BLEU {held_out['bleu']:.1f}[/], {chrf}, perplexity {perplexity}"
     if held_out.get("told_apart") is not None:
-        loss = f", loss {held_out['loss']:.4f}" if held_out["loss"] else ""
-        return (
-            f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%){loss}"
-        )
+        score = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
+        return score + (f", loss {held_out['loss']:.4f}" if held_out["loss"] else "")
     if held_out.get("bits_per_byte") is not None:
         per_token = f"perplexity {perplexity}, {held_out['nats_per_token']:.4f} nats a token"
         return f"{held_out['bits_per_byte']:.4f} bits per byte[/], {per_token}"

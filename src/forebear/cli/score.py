@@ -91,10 +91,8 @@ def score(
         partial.emit_failures(result, speaking)
     if num_multi_sentence:  # which measure scores differently
         result["several_sentences"] = num_multi_sentence
-        note = (
-            f"{count_phrase(num_multi_sentence, 'text holds', 'texts hold')} several sentences: each is scored as one"
-        )
-        note += " text here; forebear measure takes sentence by sentence, as the run learned them, with their ends"
+        note = f"{count_phrase(num_multi_sentence, 'text holds', 'texts hold')} several sentences: each is scored as"
+        note += " one text here; forebear measure takes sentence by sentence, as the run learned them, with their ends"
         speaking.note([note])
     if many.output_file is not None:
         size = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')}"
@@ -102,10 +100,9 @@ def score(
         return
     answered: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
     ranks = score_ranks(answered)
-    rank = iter(ranks)
-    records = [
-        {"rank": None if isinstance(answer, FailedInput) else next(rank), **record(answer)} for answer in answers
-    ]
+    rank_of_answered = iter(ranks)
+    ranked = ((None if isinstance(answer, FailedInput) else next(rank_of_answered), answer) for answer in answers)
+    records = [{"rank": rank, **record(answer)} for rank, answer in ranked]
 
     def draw(console: Console) -> None:
         for answer in answered if tokens else ():

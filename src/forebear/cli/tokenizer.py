@@ -174,10 +174,7 @@ def tokenize(
     result["texts"] = records
 
     def draw(console: Console) -> None:
-        unknown, vocabulary = (
-            loaded_tokenizer.unk_id,
-            f"{loaded_tokenizer.kind}, {loaded_tokenizer.vocab_size:,} entries",
-        )
+        unknown = loaded_tokenizer.unk_id
         for record in records:
             table = Table("piece", ">id", ">start", ">end", "original")
             for piece in record["pieces"]:
@@ -186,7 +183,7 @@ def tokenize(
             num_unknown = sum(piece["id"] == unknown for piece in record["pieces"])
             unknown_note = f", {num_unknown} unknown" if num_unknown else ""
             size = f"{len(record['pieces'])} tokens for {len(record['text'])} characters{unknown_note}"
-            console.print(f"{size} ({vocabulary})")
+            console.print(f"{size} ({loaded_tokenizer.kind}, {loaded_tokenizer.vocab_size:,} entries)")
 
     speaking.emit(result, draw)
 
