@@ -143,8 +143,6 @@ def entity_flags(tokens: EncodedBatch, tagged: np.ndarray, dictionary_matches: n
 
 def _entity_words(tokens: EncodedBatch, word: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """(entities, 2) the first word of each and the one after its last; entities without tokens are dropped."""
-    assert tokens.first is not None
-    assert tokens.last is not None
     begin = np.searchsorted(np.maximum.accumulate(tokens.last), spans[:, 0])
     end = np.searchsorted(np.maximum.accumulate(tokens.first), spans[:, 1])
     has_tokens = begin < end

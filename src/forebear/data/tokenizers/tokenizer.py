@@ -29,7 +29,7 @@ from forebear.data.tokenizers.offsets import (
     without_overlap,
     without_separators,
 )
-from forebear.data.tokenizers.token_cache import EncodedSpans, TokenCache, pretoken_rule
+from forebear.data.tokenizers.token_cache import EncodedBatch, TokenCache, pretoken_rule
 from forebear.data.tokenizers.tokenizer_json import TokenizerSpec
 from forebear.data.unicode import code_points, is_han, replace_surrogates
 from forebear.errors import InputError
@@ -95,9 +95,6 @@ def _is_written_tight(character: str) -> bool:
     return wide or "\u3040" <= character <= "\u30ff" or bool(is_han(code_points(character))[0])
 
 
-# --- Encodings of one text, and of many texts as arrays ---
-
-
 @dataclass(frozen=True, slots=True)
 class TokenEncoding:
     """The tokens of one text: ids, spans in the original text, and vocabulary entries.
@@ -109,27 +106,6 @@ class TokenEncoding:
     ids: np.ndarray
     spans: list[tuple[int, int]]
     texts: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """The tokens of many texts.
-
-    Attributes:
-        ids: All token ids, concatenated.
-        counts: Number of tokens of each text.
-        unknown_bytes: Bytes of each text that became unknown tokens.
-        starts: True where a token starts a word, if word ends were given.
-        first: First character of each token over all texts, as in `EncodedSpans`, if requested.
-        last: Last character of each token, if requested.
-    """
-
-    ids: np.ndarray
-    counts: np.ndarray
-    unknown_bytes: np.ndarray
-    starts: np.ndarray | None = None
-    first: np.ndarray | None = None
-    last: np.ndarray | None = None
 
 
 class Tokenizer:
@@ -204,10 +180,7 @@ class Tokenizer:
             return self._encode_counts(texts)
         if self.kind == "words":  # the given words override the tokenizer's segmenter
             encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], spans)
-            token_spans = (encoded.first, encoded.last) if spans else ()
-            return EncodedBatch(
-                encoded.ids, encoded.counts, encoded.unknown_bytes, np.ones(len(encoded.ids), bool), *token_spans
-            )
+            return replace(encoded, starts=np.ones(len(encoded.ids), bool))
         if self._cache is None or self._rarely_repeats(texts):
             encoded = self._encode_uncached(texts)
         else:
@@ -218,22 +191,15 @@ class Tokenizer:
         starts &= ~self.continuation_mask[encoded.ids]
         begins = np.cumsum(encoded.counts) - encoded.counts
         starts[begins[encoded.counts > 0]] = True
-        return EncodedBatch(
-            encoded.ids,
-            encoded.counts,
-            encoded.unknown_bytes,
-            starts,
-            *((encoded.first, encoded.last) if spans else ()),
-        )
+        return replace(encoded, starts=starts)
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
         """As `encode_batch`, of UTF-8 texts separated by line feeds that end at `ends`; None if bytes are no faster."""
-        encoded = self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
-        return None if encoded is None else EncodedBatch(encoded.ids, encoded.counts, encoded.unknown_bytes)
+        return self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
 
     def _encode_at_boundaries(
         self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], spans: bool
-    ) -> EncodedSpans:
+    ) -> EncodedBatch:
         """Encode texts that are split at given positions."""
         boundaries = [np.array(positions, np.int64) for positions in word_boundaries]
         if self._cache is None:
@@ -265,24 +231,20 @@ class Tokenizer:
     def _encode_counts(self, texts: Sequence[str]) -> EncodedBatch:
         """`encode_batch` without word ends."""
         if self._character_table is None and self._cache is not None and not self._rarely_repeats(texts):
-            encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts))
-            return EncodedBatch(encoded.ids, encoded.counts, encoded.unknown_bytes)
+            return self._cache.encode_many(texts, self._segmenter_boundaries(texts))
         ids, counts = self.encode_many(texts)
         unknown_positions = np.flatnonzero(ids == self._unk_index)
         text_ids = np.searchsorted(np.cumsum(counts), unknown_positions, side="right")
         if self._character_table is not None:  # one token per character
-            return EncodedBatch(
-                ids,
-                counts,
-                sum_by_index(utf8_widths(code_points("".join(texts))[unknown_positions]), text_ids, len(texts)),
-            )
+            widths = utf8_widths(code_points("".join(texts))[unknown_positions])
+            return EncodedBatch(ids, counts, sum_by_index(widths, text_ids, len(texts)))
         unknown = np.zeros(len(texts), np.int64)
         affected: list[int] = np.unique(text_ids).tolist()
         unknown[affected] = self._encode_uncached([texts[i] for i in affected]).unknown_bytes
         return EncodedBatch(ids, counts, unknown)
 
-    def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedSpans:
-        """`TokenCache.encode_many` with spans, by the Rust library alone; split at `places` or by the segmenter."""
+    def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedBatch:
+        """`TokenCache.encode_many` with spans, by the Rust library alone; split at `boundaries` or by the segmenter."""
         texts = list(map(replace_surrogates, texts))
         boundaries = boundaries or [word_level.segment_boundaries(text, self.segmenter) for text in texts]
         separated = [
@@ -296,9 +258,8 @@ class Tokenizer:
             offsets[rows] = without_separators(offsets[rows], positions)
         unknown = unknown_bytes(texts, ids == self._unk_index, counts, offsets)
         text_starts = np.repeat(global_offsets(texts, [[0]] * len(texts)), counts)
-        return EncodedSpans(
-            ids.astype(np.int32), counts, unknown, text_starts + offsets[:, 0], text_starts + last_characters(offsets)
-        )
+        first, last = text_starts + offsets[:, 0], text_starts + last_characters(offsets)
+        return EncodedBatch(ids.astype(np.int32), counts, unknown, first=first, last=last)
 
     def _segmenter_boundaries(self, texts: Sequence[str]) -> np.ndarray | None:
         """`segment_boundaries` of each text, as offsets over all texts."""
