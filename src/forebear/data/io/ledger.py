@@ -40,10 +40,6 @@ class LedgerStage:
     def add_out(self, **units: int) -> None:
         self.outputs.update(units)
 
-    def num_unaccounted(self, unit: str) -> int:
-        """How many of a unit went in and neither came out nor were dropped; 0 if the stage balances."""
-        return self.inputs[unit] - self.outputs[unit] - sum(counts[unit] for counts in self.dropped.values())
-
 
 @dataclass
 class LedgerItems:
@@ -77,10 +73,8 @@ class Ledger:
 
     def stage(self, name: str) -> LedgerStage:
         if name not in self.stages:
-            self.stages[name] = LedgerStage()
-            self.stages = {
-                name_in_order: self.stages[name_in_order] for name_in_order in sorted(self.stages, key=STAGES.index)
-            }
+            stages = self.stages | {name: LedgerStage()}
+            self.stages = {known: stages[known] for known in STAGES if known in stages}
         return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
@@ -128,11 +122,7 @@ class Ledger:
             stage.outputs.update(other_stage.outputs)
             for reason, counts in other_stage.dropped.items():
                 stage.dropped.setdefault(reason, Counter()).update(counts)
-        for items, other_items in (
-            (self.drops, other.drops),
-            (self.repaired, other.repaired),
-            (self.skipped_files, other.skipped_files),
-        ):
+        for items, other_items in zip(self._items().values(), other._items().values(), strict=True):
             for reason, added in other_items.items():
                 items.setdefault(reason, LedgerItems()).merge(added)
         self.files.update(other.files)
@@ -141,7 +131,7 @@ class Ledger:
         """Raises LedgerError unless every stage balances and gives out exactly what the next one takes in."""
         for name, stage in self.stages.items():
             for unit, taken in stage.inputs.items():
-                if missing := stage.num_unaccounted(unit):
+                if missing := taken - stage.outputs[unit] - sum(counts[unit] for counts in stage.dropped.values()):
                     raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
         for previous, following in pairwise(self.stages):
             given, taken = self.stages[previous].outputs, self.stages[following].inputs
@@ -158,24 +148,24 @@ class Ledger:
                 yield name, f"− {reason}", counts
             yield name, "out", stage.outputs
 
-    def to_dict(self) -> dict[str, Any]:
-        def items_dict(items: dict[str, LedgerItems]) -> dict[str, Any]:
-            return {reason: {"count": entry.count, "examples": entry.examples} for reason, entry in items.items()}
+    def _items(self) -> dict[str, dict[str, LedgerItems]]:
+        """The dropped, repaired and skipped items, by their keys in ledger.json."""
+        return {"dropped": self.drops, "mended_bytes": self.repaired, "files_set_aside": self.skipped_files}
 
-        return {
-            "files": dict(self.files),
-            "stages": {
-                name: {
-                    "taken": dict(stage.inputs),
-                    "given": dict(stage.outputs),
-                    "dropped": {reason: dict(counts) for reason, counts in stage.dropped.items()},
-                }
-                for name, stage in self.stages.items()
-            },
-            "dropped": items_dict(self.drops),
-            "mended_bytes": items_dict(self.repaired),
-            "files_set_aside": items_dict(self.skipped_files),
+    def to_dict(self) -> dict[str, Any]:
+        stages = {
+            name: {
+                "taken": dict(stage.inputs),
+                "given": dict(stage.outputs),
+                "dropped": {reason: dict(counts) for reason, counts in stage.dropped.items()},
+            }
+            for name, stage in self.stages.items()
         }
+        items = {
+            key: {reason: vars(entry).copy() for reason, entry in entries.items()}
+            for key, entries in self._items().items()
+        }
+        return {"files": dict(self.files), "stages": stages, **items}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Ledger:
@@ -187,13 +177,8 @@ class Ledger:
                 Counter(counts["given"]),
                 {reason: Counter(counts) for reason, counts in counts["dropped"].items()},
             )
-        for items, key in (
-            (ledger.drops, "dropped"),
-            (ledger.repaired, "mended_bytes"),
-            (ledger.skipped_files, "files_set_aside"),
-        ):
-            for reason, stored in fields[key].items():
-                items[reason] = LedgerItems(stored["count"], stored["examples"])
+        for key, items in ledger._items().items():
+            items.update({reason: LedgerItems(**stored) for reason, stored in fields[key].items()})
         return ledger
 
     def __str__(self) -> str:
