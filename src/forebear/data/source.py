@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -89,10 +90,6 @@ class TextSource:
             return Segmenter.from_file(self.user_dict)
         return Segmenter() if self.segment or self.entities is not None else None
 
-    def entity_dictionary(self) -> EntityDictionary | None:
-        """The dictionary of entities, if there is one; then text is segmented into words too."""
-        return EntityDictionary.from_file(self.entities) if self.entities is not None else None
-
     def to_dict(self) -> dict[str, Any]:
         named_files = {"user_dict": self.user_dict, "entities": self.entities}
         files = {name: os.path.abspath(path) for name, path in named_files.items() if path is not None}
@@ -139,7 +136,8 @@ def prepare_source(
         corpus = Corpus.open(source.paths[0])
         _check_tokenizer(corpus, tokenizer, vocabulary)
         return corpus
-    segmenter, entities = source.segmenter(), source.entity_dictionary()
+    segmenter = source.segmenter()
+    entities = None if source.entities is None else EntityDictionary.from_file(source.entities)
     tokenizer, single_pass = tokenizer or default, None
     if not isinstance(tokenizer, Tokenizer):
         size = vocabulary
@@ -174,7 +172,7 @@ def _check_tokenizer(
     """Raises if the corpus has another tokenizer than the one asked for."""
     corpus_tokenizer = corpus.tokenizer
     same = tokenizer is None or tokenizer == corpus_tokenizer.kind
-    if not same and tokenizer not in TOKENIZER_KINDS:
+    if tokenizer is not None and not same and tokenizer not in TOKENIZER_KINDS:
         expected = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
         same = expected.digest == corpus_tokenizer.digest
     if not same or vocabulary not in (None, corpus_tokenizer.vocab_size):
@@ -202,20 +200,16 @@ def reopen_source(data: Mapping[str, Any]) -> TextSource:
     source = TextSource.from_dict(data["source"])
     for path in source.paths:
         if not os.path.exists(path):
-            raise InputError(
-                "the text of this run is gone, and so is its corpus", file=path, hint="put the text back where it was"
-            )
+            message = "the text of this run is gone, and so is its corpus"
+            raise InputError(message, file=path, hint="put the text back where it was")
     return source
 
 
 def require_unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) -> Any:
     """The corpus, if it is still the one of the run."""
     if corpus.key != data["corpus"]:
-        raise InputError(
-            "the text of this run has changed since it began",
-            file=source.paths[0],
-            hint="put the old text back, or train a new run on the new text",
-        )
+        hint = "put the old text back, or train a new run on the new text"
+        raise InputError("the text of this run has changed since it began", file=source.paths[0], hint=hint)
     return corpus
 
 
@@ -253,10 +247,6 @@ class TokenizerTrainingOptions:
     limit: int = 200_000_000
     specials: Mapping[str, str] | None = None
 
-    def identity(self) -> dict[str, Any]:
-        """The part of a tokenizer's cache key: a field that is renamed keeps its old name here."""
-        return asdict(self)
-
 
 def tokenizer_for(
     choice: str | os.PathLike[str],
@@ -277,20 +267,18 @@ def tokenizer_for(
     learning = learning or TokenizerTrainingOptions()
     if choice not in TOKENIZER_KINDS:
         if not os.path.exists(choice):
-            raise InputError(
-                "neither a kind of tokenizer nor a file",
-                file=choice,
-                hint=f"choose one of {', '.join(TOKENIZER_KINDS)}, "
-                "or name a tokenizer.json, a vocab.txt or their folder; "
-                "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already",
+            hint = (
+                f"choose one of {', '.join(TOKENIZER_KINDS)}, or name a tokenizer.json, a vocab.txt or their folder; "
+                "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already"
             )
+            raise InputError("neither a kind of tokenizer nor a file", file=choice, hint=hint)
         return Tokenizer.load(choice, lower=learning.lower)
     fingerprint = fingerprint_sources(paths, reading)
     identity = {
         "kind": choice,
         "files": [fingerprint.content_digest, fingerprint.format_digest],
         "reading": reading.identity(),
-        "learning": learning.identity(),
+        "learning": asdict(learning),  # a field that is renamed keeps its old name here
         "segmenter": segmenter.describe() if segmenter else None,
         "held_out": held_out,
         "forebear": __version__,
@@ -369,7 +357,7 @@ def _train(
             training_documents = _exclude_held_out(read, is_held_out)
         else:
             training_documents = _first_bytes(read, int(sizes.sum() * (1 - held_out)))
-    texts = map(_with_separators if kind == "words" else _text, training_documents)
+    texts = map(_with_separators if kind == "words" else attrgetter("text"), training_documents)
     return train_tokenizer(kind, texts, **options), ledger.fingerprint
 
 
@@ -409,10 +397,6 @@ def _drop_partial_word(beginning: str, text: str) -> str:
     return beginning[:-last] if 0 < last < min(LONGEST_WORD, len(beginning)) else beginning
 
 
-def _text(document: Document) -> str:
-    return document.text
-
-
 def _with_separators(document: Document) -> str:
     """The text with separators between its words, if the source marks them."""
     if not document.words:
@@ -435,6 +419,8 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
     num_isolated = num_marks = num_characters = 0
     try:
         for source in find_sources(paths):
+            if num_characters >= PRETOKENIZED_SAMPLE:
+                break
             if reading.format_of(source) != "text" or not os.path.isfile(source.path):
                 return False
             for document in reading.documents_in([source], Ledger()):
@@ -444,8 +430,6 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
                 num_characters += len(document.text)
                 if num_characters >= PRETOKENIZED_SAMPLE:
                     break
-            if num_characters >= PRETOKENIZED_SAMPLE:
-                break
     except ForebearError:
         return False  # the error is reported when the text is read
     return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED * num_marks

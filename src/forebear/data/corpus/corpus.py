@@ -62,19 +62,13 @@ class Corpus:
         try:
             metadata = json.loads((folder / CORPUS_FILE).read_text())
         except (OSError, ValueError) as error:
-            raise InputError(
-                "not a prepared corpus", file=folder, hint="make one with: forebear prepare TEXT --to FOLDER"
-            ) from error
-        if not isinstance(metadata, dict) or metadata.get("format") != CORPUS_FORMAT:
-            found_format = metadata.get("format") if isinstance(metadata, dict) else None
-            raise InputError(
-                f"a corpus of format {found_format!r}; this version reads {CORPUS_FORMAT!r}",
-                file=folder,
-                hint="prepare the text again",
-            )
-        arrays = {
-            name: _map_array(folder / f"{name}.npy", found_format) for name, found_format in metadata["arrays"].items()
-        }
+            hint = "make one with: forebear prepare TEXT --to FOLDER"
+            raise InputError("not a prepared corpus", file=folder, hint=hint) from error
+        found_format = metadata.get("format") if isinstance(metadata, dict) else None
+        if found_format != CORPUS_FORMAT:
+            message = f"a corpus of format {found_format!r}; this version reads {CORPUS_FORMAT!r}"
+            raise InputError(message, file=folder, hint="prepare the text again")
+        arrays = {name: _map_array(folder / f"{name}.npy", known) for name, known in metadata["arrays"].items()}
         corpus = cls(folder, metadata, **{"words": None, "entities": None, **arrays})
         if tokenizer is not None:
             corpus.__dict__["tokenizer"] = tokenizer
@@ -154,9 +148,8 @@ def _map_array(path: Path, array_metadata: dict[str, Any]) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ForebearError(
-            "this part of the corpus is missing or damaged", file=path, hint="prepare the text again"
-        ) from error
+        message = "this part of the corpus is missing or damaged"
+        raise ForebearError(message, file=path, hint="prepare the text again") from error
     if array.dtype.str != array_metadata["type"] or list(array.shape) != array_metadata["shape"]:
         expected = f"{array_metadata['type']} {array_metadata['shape']}"
         description = f"holds {array.dtype.str} {list(array.shape)}, the corpus says {expected}"

@@ -51,9 +51,12 @@ class DocumentEncoder:
             return _encoded_shard(documents, num_lines, tokens, None, sizes, dropped, ledger)
         pieces, lengths, sizes = self._split(documents)
         _account_sentences(documents, sum(map(len, pieces)), sizes, ledger)
+        entities = None
         try:
             tokens = self._tokens(documents, pieces, lengths)
-            entities = self._entities(documents, pieces, tokens)
+            if self._tells_entities(documents):  # by the source or a dictionary or both
+                matches = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
+                entities = entity_flags(tokens, tagged_entities(documents, pieces), matches)
         except Exception as error:
             raise self._with_location(error, documents, pieces, lengths) from error
         self._account_tokens(documents, pieces, lengths, tokens, ledger)
@@ -83,7 +86,11 @@ class DocumentEncoder:
             sentences = split_sentences(document.text, self.sentences)
             pieces += sentences
             lengths.append(len(sentences))
-            sizes.append(_sentence_bytes(document, sentences))
+            sentence_lengths = text_lengths(sentences)
+            if not document.text.isascii():
+                ends = utf8_offsets(np.frombuffer(document.utf8, np.uint8), np.cumsum(sentence_lengths))
+                sentence_lengths = np.diff(ends, prepend=0)
+            sizes.append(sentence_lengths)
         return pieces, lengths, np.concatenate(sizes)
 
     def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> EncodedBatch:
@@ -101,13 +108,6 @@ class DocumentEncoder:
 
     def _tells_entities(self, documents: Sequence[Document]) -> bool:
         return self.entities is not None or any(document.entities is not None for document in documents)
-
-    def _entities(self, documents: Sequence[Document], pieces: list[str], tokens: EncodedBatch) -> np.ndarray | None:
-        """Entity flags of tokens, from the source or a dictionary or both; None without either."""
-        if not self._tells_entities(documents):
-            return None
-        dictionary_spans = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
-        return entity_flags(tokens, tagged_entities(documents, pieces), dictionary_spans)
 
     def _words(self, text: str) -> Sequence[int]:
         """The ends of words in a document without marked words: by segmentation, else by the tokenizer."""
@@ -207,14 +207,6 @@ def _account_sentences(documents: Sequence[Document], characters: int, sizes: np
         bytes=sum(document.utf8_size for document in documents),
     )
     stage.add_out(documents=num_documents, characters=characters, bytes=int(sizes.sum()), sentences=len(sizes))
-
-
-def _sentence_bytes(document: Document, pieces: list[str]) -> np.ndarray:
-    """The bytes of each of the sentences of a document."""
-    lengths = text_lengths(pieces)
-    if document.text.isascii():
-        return lengths
-    return np.diff(utf8_offsets(np.frombuffer(document.utf8, np.uint8), np.cumsum(lengths)), prepend=0)
 
 
 def document_hash(document: Document) -> int:

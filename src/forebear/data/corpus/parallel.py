@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -99,10 +99,6 @@ class ParallelFormat:
     encoding: str = "utf-8"
     on_bad_bytes: OnBadBytes = "fail"
 
-    def identity(self) -> dict[str, str]:
-        """The part of a cache key: a field that is renamed keeps its old name here."""
-        return asdict(self)
-
     def read_pairs(self, paths: Sequence[str], ledger: Ledger) -> Iterator[Row]:
         """(line, source, target) of all pairs; rows with an empty side are dropped.
 
@@ -113,15 +109,19 @@ class ParallelFormat:
             hint = "give the translations as the second file"
             raise InputError("the same file stands for both sides", file=paths[0], hint=hint)
         sources = list(find_sources(paths))
+        stage, name = ledger.stage("read"), sources[0].name
         if len(sources) > 2:
             description = f"{len(sources)} files are no parallel text"
             raise InputError(description, hint="give two files, line by line, or one table or JSONL file")
         if len(sources) == 2 and self.columns:
             description = "--columns means nothing to two files that are read line by line"
-            raise InputError(description, file=sources[0].name, hint="leave it out")
-        first, last = sources[0], sources[-1]
-        rows = self._two_files(first, last, ledger) if len(sources) == 2 else self._one_file(first, ledger)
-        stage, name = ledger.stage("read"), sources[0].name
+            raise InputError(description, file=name, hint="leave it out")
+        if len(sources) == 2:
+            rows = self._two_files(sources[0], sources[1], ledger)
+        else:
+            blocks = TextBlocks(sources[0], self.encoding, self.on_bad_bytes, ledger)
+            form = TextFormat().format_of(sources[0])
+            rows = self._from_jsonl(blocks) if form == "jsonl" else self._from_table(blocks, form)
         for line, *sides in rows:
             source_text, target_text = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in sides)
             units = {
@@ -138,32 +138,28 @@ class ParallelFormat:
                 ledger.drop("read", reason, file=name, line=line, excerpt=source_text or target_text, **units)
 
     def _two_files(self, source_file: SourceFile, target_file: SourceFile, ledger: Ledger) -> Iterator[Row]:
-        sizes = array("i"), array("i")
-        for line, (source_line, target_line) in enumerate(
-            zip_longest(self._lines(source_file, ledger), self._lines(target_file, ledger)), 1
-        ):
-            for side_sizes, text in zip(sizes, (source_line, target_line), strict=True):
-                if text is not None:
-                    side_sizes.append(len(text))
+        source_sizes, target_sizes = array("i"), array("i")
+        both_lines = zip_longest(self._lines(source_file, ledger), self._lines(target_file, ledger))
+        for line, (source_line, target_line) in enumerate(both_lines, 1):
+            if source_line is not None:
+                source_sizes.append(len(source_line))
+            if target_line is not None:
+                target_sizes.append(len(target_line))
             if source_line is not None and target_line is not None:
                 yield line, source_line, target_line
-        if len(sizes[0]) != len(sizes[1]):
-            raise self._misaligned_error(source_file, target_file, *sizes)
-
-    def _misaligned_error(
-        self, source_file: SourceFile, target_file: SourceFile, source_sizes: Sequence[int], target_sizes: Sequence[int]
-    ) -> InputError:
+        if len(source_sizes) == len(target_sizes):
+            return
         line, shorter = first_misaligned_line(source_sizes, target_sizes), min(len(source_sizes), len(target_sizes))
         if line > shorter - UNSURE:  # all lines fit: the end is missing
             line = shorter + 1
         excerpts = []
         for source in (source_file, target_file):
-            lines = (text for number, text in enumerate(self._lines(source, Ledger()), 1) if number == line)
-            excerpts.append(f"{source.name}: {(next(lines, None) or '(nothing)')[:SUSPICIOUS]!r}")
-        return InputError(
-            f"{source_file.name} has {len(source_sizes):,} lines and {target_file.name} {len(target_sizes):,}: "
-            "they are not parallel. By their "
-            f"lengths, lines seem to part at line {line:,}: {'; '.join(excerpts)}",
+            text = next(islice(self._lines(source, Ledger()), line - 1, None), "")
+            excerpts.append(f"{source.name}: {(text or '(nothing)')[:SUSPICIOUS]!r}")
+        counts = f"{source_file.name} has {len(source_sizes):,} lines and {target_file.name} {len(target_sizes):,}"
+        raise InputError(
+            f"{counts}: they are not parallel. By their lengths, lines seem to part at line {line:,}: "
+            + "; ".join(excerpts),
             file=source_file.name,
             line=line,
             hint="look there for a line that is missing or doubled; both files need a line for each pair",
@@ -172,11 +168,6 @@ class ParallelFormat:
     def _lines(self, source: SourceFile, ledger: Ledger) -> Iterator[str]:
         blocks = TextBlocks(source, self.encoding, self.on_bad_bytes, ledger)
         return (line for _, line, _ in numbered_lines(blocks))
-
-    def _one_file(self, source: SourceFile, ledger: Ledger) -> Iterator[Row]:
-        form = TextFormat().format_of(source)
-        blocks = TextBlocks(source, self.encoding, self.on_bad_bytes, ledger)
-        return self._from_jsonl(blocks) if form == "jsonl" else self._from_table(blocks, form)
 
     def _from_jsonl(self, blocks: TextBlocks) -> Iterator[Row]:
         name = blocks.source.name
@@ -291,7 +282,7 @@ def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles
     """The pairs of these files, read once and cached by their content and format."""
     text = sources_digest(find_sources(paths))
     formats = [TextFormat().format_of(source_file) for source_file in find_sources(paths)]
-    identity = json.dumps([PAIRS_FORMAT, text, reading.identity(), formats])
+    identity = json.dumps([PAIRS_FORMAT, text, asdict(reading), formats])  # a renamed field would need its old name
     folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):
         if not (folder / METADATA_FILE).is_file():
@@ -317,7 +308,6 @@ def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) 
 
 
 # --- Tokenizers of source and target ---
-
 
 TARGET_TOKENIZER_FILE = "target-tokenizer.json"
 

@@ -104,17 +104,14 @@ class SinglePassText:
         """The texts of these documents, which are encoded as they pass; their reader enters them in its ledger."""
         encoder = DocumentEncoder(self._tokenizer, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
         for run in shards.document_runs(documents):
-            self._append(encoder.encode(run))
+            shard = encoder.encode(run)
+            self.word_counts.count(shard.ids)
+            start, self._num_numbers = self._num_numbers, self._num_numbers + len(shard.ids)
+            if self._num_numbers > len(self._numbers):  # grows in place
+                self._numbers.resize(max(self._num_numbers, len(self._numbers) * 3 // 2), refcheck=False)
+            self._numbers[start : self._num_numbers] = shard.ids
+            self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
             yield from (document.text for document in run)
-
-    def _append(self, shard: EncodedShard) -> None:
-        """Counts the words of a shard and appends their numbers to one array, which grows in place."""
-        self.word_counts.count(shard.ids)
-        start, self._num_numbers = self._num_numbers, self._num_numbers + len(shard.ids)
-        if self._num_numbers > len(self._numbers):
-            self._numbers.resize(max(self._num_numbers, len(self._numbers) * 3 // 2), refcheck=False)
-        self._numbers[start : self._num_numbers] = shard.ids
-        self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
 
     @property
     def word_counts(self) -> WordCounts:
@@ -251,8 +248,7 @@ def prepare_corpus(
 
             arrays, ledger = _build_arrays(work, paths, encoder, reading, fingerprint, workers, once, report)
             metadata = {"key": key, "text": fingerprint.content_digest, "made_from": made_from}
-            metadata["vocabulary"] = tokenizer.vocab_size
-            finish_corpus(work, target, arrays, ledger, metadata)
+            finish_corpus(work, target, arrays, ledger, {**metadata, "vocabulary": tokenizer.vocab_size})
             atomic.remove_work_folder(work)
         tokenizer.clear_cache()  # its memory is needed for what comes now
         return Corpus.open(target, tokenizer)
@@ -279,12 +275,11 @@ def _build_arrays(
         else:
             source_documents = reading.documents_in(find_sources(paths, ledger), ledger)
             is_fast = workers in (None, 1) and encoder.is_fast and reading.format != "tagged"
-            if is_fast and fingerprint.num_bytes <= PROGRESS_BYTES:
+            size = fingerprint.num_bytes
+            if is_fast and size <= PROGRESS_BYTES:
                 encoded = _encode_in_memory(source_documents, encoder, ledger, report)
             else:
-                encoded = _encode_in_shards(
-                    work, fingerprint.num_bytes, workers, source_documents, encoder, ledger, report
-                )
+                encoded = _encode_in_shards(work, size, workers, source_documents, encoder, ledger, report)
         try:
             optional = shards.optional_arrays(work / atomic.SHARDS_FOLDER)
             arrays = merge_shards(work, encoded, optional, encoder.tokenizer, ledger)

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.corpus.corpus import (
-    CORPUS_FILE,
-    CORPUS_FORMAT,
-    DROPPED_FILE,
-    LEDGER_FILE,
-    TOKENIZER_FILE,
-    id_dtype,
-)
+from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, LEDGER_FILE, TOKENIZER_FILE, id_dtype
 from forebear.data.corpus.encode import NO_TOKENS_REASON, DocumentEncoder, EncodedShard, combine_hashes
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file, sync_folder, write_json
 from forebear.data.io.documents import Document
@@ -152,12 +145,11 @@ class DocumentParts:
     hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
     continued: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
-    def concat(self, other: DocumentParts | EncodedShard) -> DocumentParts:
-        names = ("documents", "hashes", "continued")
-        return DocumentParts(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+    def concat(self, other: EncodedShard) -> DocumentParts:
+        return DocumentParts(*(np.concatenate([array, getattr(other, name)]) for name, array in vars(self).items()))
 
     def slice(self, start: int, end: int | None) -> DocumentParts:
-        return DocumentParts(self.documents[start:end], self.hashes[start:end], self.continued[start:end])
+        return DocumentParts(*(array[start:end] for array in vars(self).values()))
 
     def merge_parts(self) -> DocumentParts:
         """One entry for each document, from those of its parts."""
@@ -199,9 +191,6 @@ class SentenceSizes:
         self.array.append(sizes[:-1])
         self.last = sizes[-1:]
 
-    def finish(self) -> None:
-        self.array.append(self.last)
-
 
 def merge_shards(
     work: Path, shards: Iterable[EncodedShard], optional: set[str], tokenizer: Tokenizer, ledger: Ledger
@@ -237,10 +226,14 @@ def finish_corpus(
             sync_file(file)
         (work / name).rename(folder / name)
     write_json(folder / LEDGER_FILE, ledger.to_dict())
-    write_json(
-        folder / CORPUS_FILE, {"format": CORPUS_FORMAT, **metadata, "counts": _corpus_counts(ledger), "arrays": arrays}
-    )
-    _publish(folder, target)
+    totals = ledger.stage("tokens").outputs
+    units = ["documents", "sentences", "characters", "bytes", "tokens", "unknown", "entities"]
+    counts = {unit: totals[unit] for unit in units if unit != "entities" or unit in totals}
+    write_json(folder / CORPUS_FILE, {"format": CORPUS_FORMAT, **metadata, "counts": counts, "arrays": arrays})
+    if target.exists():  # it is moved into the work folder, which is removed
+        target.rename(work / "replaced")
+    folder.rename(target)
+    sync_folder(target.parent)
 
 
 class _CorpusAssembler:
@@ -277,9 +270,8 @@ class _CorpusAssembler:
         self.arrays["unknown"].append(shard.unknown)
         self.sizes.add(shard)
         self.tokens += int(shard.sentences.sum())
-        self.empty_parts |= {
-            self.num_parts + item["number"]: {"file": item["file"], "line": item["line"]} for item in shard.silent
-        }
+        for item in shard.silent:
+            self.empty_parts[self.num_parts + item["number"]] = {"file": item["file"], "line": item["line"]}
         first = self.num_parts - len(self.open_document.continued)
         self.num_parts += len(shard.continued)
         pieces = self.open_document.concat(shard)
@@ -290,11 +282,8 @@ class _CorpusAssembler:
 
     def _append_documents(self, pieces: DocumentParts, first: int) -> None:
         """Appends whole documents, whose first part has number `first`; drops those without tokens."""
-        starts, documents, stage = (
-            first + np.flatnonzero(~pieces.continued),
-            pieces.merge_parts(),
-            self.ledger.stage("tokens"),
-        )
+        starts, documents = first + np.flatnonzero(~pieces.continued), pieces.merge_parts()
+        stage = self.ledger.stage("tokens")
         stage.add_in(documents=len(starts))
         for number in starts[documents.documents == 0]:
             self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.empty_parts[int(number)])
@@ -307,7 +296,7 @@ class _CorpusAssembler:
 
     def finish(self) -> dict[str, dict[str, Any]]:
         self._append_documents(self.open_document, self.num_parts - len(self.open_document.continued))
-        self.sizes.finish()
+        self.arrays["sizes"].append(self.sizes.last)
         self.arrays["sentences"].append(np.array([self.tokens]))
         self.arrays["documents"].append(np.array([self.sentences]))
         return {name: array.finish() for name, array in self.arrays.items()}
@@ -315,17 +304,3 @@ class _CorpusAssembler:
     def close(self) -> None:
         for array in self.arrays.values():
             array.close()
-
-
-def _corpus_counts(ledger: Ledger) -> dict[str, int]:
-    units = ledger.stage("tokens").outputs
-    names = ("documents", "sentences", "characters", "bytes", "tokens", "unknown")
-    return {unit: units[unit] for unit in (*names, *(["entities"] if "entities" in units else []))}
-
-
-def _publish(folder: Path, target: Path) -> None:
-    """Renames the finished folder to `target`; what was there is moved into the work folder first."""
-    if target.exists():
-        target.rename(folder.with_name("replaced"))
-    folder.rename(target)
-    sync_folder(target.parent)

@@ -144,11 +144,9 @@ def split_by_position(corpus: Corpus, share: float) -> CorpusSplit:
     """
     total = len(corpus.sizes)
     if total < 2:
-        raise InputError(
-            "the text is a single sentence, of which nothing can be held out",
-            hint="give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
-            "can take all of it: --held-out 0",
-        )
+        hint = "give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
+        hint += "can take all of it: --held-out 0"
+        raise InputError("the text is a single sentence, of which nothing can be held out", hint=hint)
     train_bytes = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))
     border = min(_sentences_within(corpus.sizes, train_bytes), total - 1)
     bounds = document_bounds(corpus)
