@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import IO
@@ -85,23 +86,16 @@ def _strip_controls(text: str) -> str:
     return CONTROL_CHARS.sub("", _SEPARATORS.sub(" ", _LINE_ENDS.sub("\n", text)))
 
 
-def _strip_invisible(text: str) -> str:
-    return text if text.isascii() else INVISIBLES.sub("", text)
-
-
 def squeeze_spaces(text: str) -> str:
     return _SPACES.sub(" ", text).replace(" \n", "\n")
-
-
-def _nfkc(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
 
 
 def _enabled_changes(rules: CleaningRules) -> list[tuple[str, Callable[[str], str]]]:
     available = (
         (rules.strip_controls, "control characters", _strip_controls),
-        (rules.strip_invisible, "invisible characters", _strip_invisible),
-        (rules.nfkc, "normalised (nfkc)", _nfkc),  # may add characters: its entry can be negative
+        (rules.strip_invisible, "invisible characters", lambda t: t if t.isascii() else INVISIBLES.sub("", t)),
+        # May add characters: its entry can be negative.
+        (rules.nfkc, "normalised (nfkc)", partial(unicodedata.normalize, "NFKC")),
         (rules.squeeze_spaces, "white space", squeeze_spaces),
     )
     return [(reason, change) for is_enabled, reason, change in available if is_enabled]
@@ -169,13 +163,13 @@ class _DocumentFilter:
             self.near.add(signature)
         return ""
 
-    def line_reasons(self, document: Document, *, continued: bool) -> list[str]:
+    def line_reasons(self, document: Document) -> list[str]:
         """The reason to drop each line, or "". A line that is divided between two parts counts as two."""
         lines = document.text.split("\n")
         reasons = [""] * len(lines)
         if self.rules.drop_repeated_lines:
-            is_repeated = self.lines.count(lines, document_location(document), continued=continued)
-            reasons = ["repeated line" if repeated else "" for repeated in is_repeated]
+            is_repeated = self.lines.count(lines, document_location(document), continued=document.part > 0)
+            reasons = ["repeated line" * repeated for repeated in is_repeated]
         if max_length := self.rules.drop_longer_lines:
             reasons = [
                 f"line longer than {max_length:,} characters" if len(line) > max_length else reason
@@ -206,9 +200,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
             drop_reason = document_filter.document_reason(document, in_parts=continues or document.part > 0)
             is_new_drop = bool(drop_reason)
         if not drop_reason and by_lines:
-            document = _drop_lines(
-                document, document_filter.line_reasons(document, continued=document.part > 0), ledger
-            )
+            document = _drop_lines(document, document_filter.line_reasons(document), ledger)
         if not drop_reason and (num_parts or _has_visible_text(document)):
             num_documents += num_parts == 0
             characters += len(document.text)
@@ -281,7 +273,6 @@ def _remaining_entities(
 
 # --- Writing documents as plain text or JSONL, with their ledger, atomically ---
 
-
 UNMARKED = {"words": "ends of words", "entities": "entities"}
 
 
@@ -305,8 +296,7 @@ def write_documents(
             raise InputError("is already there", file=path, hint=hint)
     if not target.parent.is_dir():
         raise InputError("the folder is not there", file=target.parent, hint="make it, or choose another --clean OUT")
-    name = target.name.lower().removesuffix(".gz").removesuffix(".zst")
-    writer_class = _JsonlWriter if name.endswith((".jsonl", ".ndjson")) else _ParagraphWriter
+    writer_class = _JsonlWriter if suffix in (".jsonl", ".ndjson") else _ParagraphWriter
     try:
         with atomic_write(target) as file:
             with compressed_writer(file, target.name) as stream:
@@ -371,7 +361,15 @@ class _ParagraphWriter:
         if goes_on:
             self.pending = last[len(body) :] if self.line_open or body.strip() else last
         self._add_line(body, out)
-        self._write_text("".join(out))
+        if text := "".join(out):
+            if not self.is_begun:
+                # The first U+FEFF of a file is read as its byte order mark: a document's own needs another before it.
+                between = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
+                self.stream.write(between.encode())
+                self.output_counts["documents"] += 1
+            self.is_begun = True
+            self.stream.write(text.encode())
+            self.output_counts.update(characters=len(text), bytes=utf8_size(text))
 
     def _add_line(self, line: str, out: list[str]) -> None:
         if self.line_open:
@@ -379,18 +377,6 @@ class _ParagraphWriter:
         elif line.strip():
             out.append("\n" + line.rstrip("\r") if self.is_begun or out else line.rstrip("\r"))
             self.line_open = True
-
-    def _write_text(self, text: str) -> None:
-        if not text:
-            return
-        if not self.is_begun:
-            # The first U+FEFF of a file is read as its byte order mark: a document's own needs another one before it.
-            between = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
-            self.stream.write(between.encode())
-            self.output_counts["documents"] += 1
-        self.is_begun = True
-        self.stream.write(text.encode())
-        self.output_counts.update(characters=len(text), bytes=utf8_size(text))
 
 
 def _document_counts(document: Document) -> dict[str, int]:

@@ -206,25 +206,20 @@ class RepeatedLines:
                     self.examples[line_hash] = (line[:200], location)
             too_often.append(self.counts[line_hash] > self.max_repeats)
         if len(self.counts) > self.max_lines:
-            self._drop_rare_lines()
+            median = sorted(self.counts.values())[len(self.counts) // 2]
+            self.counts = Counter({line_hash: count for line_hash, count in self.counts.items() if count > median})
+            self._current_document.clear()
+            self.is_full = True
         return too_often
-
-    def _drop_rare_lines(self) -> None:
-        threshold = sorted(self.counts.values())[len(self.counts) // 2]
-        self.counts = Counter({line_hash: count for line_hash, count in self.counts.items() if count > threshold})
-        self._current_document.clear()
-        self.is_full = True
 
     def most_common(self, number: int) -> list[tuple[str, int, DocumentLocation]]:
         """The lines of the most documents: (line, documents, a location)."""
-        candidates = (
-            (self.counts[line_hash], line, location)
+        candidates = [
+            (line, self.counts[line_hash], location)
             for line_hash, (line, location) in self.examples.items()
             if line_hash in self.counts
-        )
-        return [
-            (line, count, location) for count, line, location in sorted(candidates, key=lambda item: -item[0])[:number]
         ]
+        return sorted(candidates, key=lambda item: -item[1])[:number]
 
 
 # --- Counts for the corpus report ---
@@ -236,9 +231,7 @@ class DuplicateCounter:
     def __init__(self, threshold: float, examples: int) -> None:
         self.exact, self.near, self.lines = ExactDuplicates(), NearDuplicates(threshold), RepeatedLines()
         self.exact_counts: Counter[str] = Counter(documents=0, characters=0, in_parts=0, characters_in_parts=0)
-        self.near_counts: Counter[str] = Counter(
-            documents=0, characters=0, in_parts=0, characters_in_parts=0, too_short=0
-        )
+        self.near_counts: Counter[str] = Counter(**self.exact_counts, too_short=0)
         self.repeated_counts: Counter[str] = Counter(lines=0, characters=0)
         self.examples = examples
         self._places: dict[int, DocumentLocation] = {}
@@ -283,35 +276,23 @@ class DuplicateCounter:
             {"first": document_location_dict(group.first), "copies": group.copies, "characters": group.characters}
             for group in largest
         ]
-        near = {
-            **self.near_counts,
-            "compared": self.near.count + self.near_counts["documents"],
-            "threshold": self.near.threshold,
-        }
+        compared = self.near.count + self.near_counts["documents"]
+        near = {**self.near_counts, "compared": compared, "threshold": self.near.threshold}
         near |= {"complete": not self.near.is_full, "remembered": self.near.max_documents}
-        near_groups = sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]
-        near["groups"] = [
-            {
-                "first": document_location_dict(self._places[number]),
-                "copies": len(members),
-                "examples": [
-                    {**document_location_dict(location), "similarity": round(similarity, 3)}
-                    for similarity, location in members[: self.examples]
-                ],
-            }
-            for number, members in near_groups
-        ]
+        near["groups"] = groups = []
+        for number, members in sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]:
+            examples = [
+                {**document_location_dict(location), "similarity": round(similarity, 3)}
+                for similarity, location in members[: self.examples]
+            ]
+            first = document_location_dict(self._places[number])
+            groups.append({"first": first, "copies": len(members), "examples": examples})
         top = [
             {"text": line, "documents": count, **document_location_dict(location)}
             for line, count, location in self.lines.most_common(self.examples)
         ]
-        repeated = {
-            **self.repeated_counts,
-            "allowed": self.lines.max_repeats,
-            "top": top,
-            "complete": not self.lines.is_full,
-        }
-        return equal, near, repeated
+        repeated = {**self.repeated_counts, "allowed": self.lines.max_repeats, "top": top}
+        return equal, near, repeated | {"complete": not self.lines.is_full}
 
 
 def document_location_dict(location: DocumentLocation) -> dict[str, Any]:

@@ -84,9 +84,7 @@ class Segmenter:
 
     @cached_property
     def _finder(self) -> DictionaryMatcher:
-        return DictionaryMatcher(
-            word for word in self.dictionary if len(word) > 1
-        )  # a single character cannot be split
+        return DictionaryMatcher(word for word in self.dictionary if len(word) > 1)  # others cannot be split
 
     def _merge_ends(self, text: str, ends: list[int]) -> list[int]:
         """The ends without those inside a dictionary word, and with the boundaries of that word."""
@@ -135,11 +133,8 @@ class DictionaryMatcher:
                 continue
             for length in self.lengths.get(text[start : start + 2], self.others):
                 stop = start + length
-                if (
-                    text[start:stop] in self.words
-                    and not _splits_latin_word(text, start)
-                    and not _splits_latin_word(text, stop)
-                ):
+                is_word = text[start:stop] in self.words
+                if is_word and not _splits_latin_word(text, start) and not _splits_latin_word(text, stop):
                     yield start, stop
                     end = stop
                     break
@@ -187,9 +182,7 @@ def _jieba() -> rjieba.Jieba:
 
 def _segment(text: str) -> Iterable[str]:
     """rjieba's words of a text of any length, chunk by chunk."""
-    if len(text) <= _CHUNK:
-        return _segment_chunk(text)
-    return chain.from_iterable(map(_segment_chunk, _chunks(text)))
+    return _segment_chunk(text) if len(text) <= _CHUNK else chain.from_iterable(map(_segment_chunk, _chunks(text)))
 
 
 def _segment_chunk(text: str) -> list[str]:

@@ -16,13 +16,8 @@ import numpy as np
 
 # All blocks of Chinese characters, with 々 and 〇 (without kana and Hangul).
 HAN_BLOCKS = (
-    (0x3005, 0x3005),
-    (0x3007, 0x3007),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
-)
+    (0x3005, 0x3005), (0x3007, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF),
+)  # fmt: skip
 HAN_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in HAN_BLOCKS)  # for the [ ] of a regular expression
 SURROGATES = re.compile("[\ud800-\udfff]")
 _HAN = re.compile(f"[{HAN_CLASS}]")
@@ -99,11 +94,8 @@ _BY_CATEGORY = {
 @cache
 def class_table() -> np.ndarray:
     """The class of every code point, (0x110000,) uint8. Only planes 0 and 1 are looked up one by one."""
-    numbers: dict[str, int] = {}
-    for category in (
-        "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn"
-    ).split():
-        numbers[category] = CLASS_IDS[_BY_CATEGORY.get(category) or _BY_CATEGORY[category[0]]]
+    categories = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
+    numbers = {name: CLASS_IDS[_BY_CATEGORY.get(name) or _BY_CATEGORY[name[0]]] for name in categories}
     classes = np.full(0x110000, CLASS_IDS["unassigned"], np.uint8)
     classes[:0x20000] = [numbers[unicodedata.category(chr(point))] for point in range(0x20000)]
     classes[0x20000:0x323B0] = CLASS_IDS["other letters"]
@@ -206,16 +198,9 @@ def detect_language(counts: np.ndarray, start: str) -> str:
         "CJ": by_script["Han"] + kana + by_script["Bopomofo"],
         "Korean": by_script["Hangul"],
         "Latin": by_script["Latin"] / MEAN_WORD_LENGTH,
-        "other": (
-            sum(by_script.values())
-            - by_script["Han"]
-            - kana
-            - by_script["Bopomofo"]
-            - by_script["Hangul"]
-            - by_script["Latin"]
-        )
-        / MEAN_WORD_LENGTH,
     }
+    others = by_script.keys() - {"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul", "Latin"}
+    weights["other"] = sum(by_script[script] for script in others) / MEAN_WORD_LENGTH
     total = sum(weights.values())
     if not total:
         return "no letters"
@@ -224,10 +209,8 @@ def detect_language(counts: np.ndarray, start: str) -> str:
         return "mixed"
     if main == "CJ":
         return "Japanese" if kana > 0.2 * weights["CJ"] else "Chinese"
-    return _latin(start) if main == "Latin" else main
-
-
-def _latin(start: str) -> str:
+    if main != "Latin":
+        return main
     words = start[:LANGUAGE_PREFIX_CHARS].lower().split()
     english = sum(map(ENGLISH_WORDS.__contains__, words))
     other = sum(map(OTHER_LATIN_WORDS.__contains__, words))
@@ -344,9 +327,8 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
 
 # --- Vocabulary growth ---
 
-_WORDS = re.compile(
-    f"[{HAN_CLASS}]|[^\\W{HAN_CLASS}]{{1,64}}"
-)  # each Chinese character, else runs of letters and digits
+# Each Chinese character, else runs of letters and digits.
+_WORDS = re.compile(f"[{HAN_CLASS}]|[^\\W{HAN_CLASS}]{{1,64}}")
 MAX_TYPES = 5_000_000
 COVERAGE_RANKS = (1_000, 10_000, 30_000)
 
@@ -391,18 +373,8 @@ class WordCounter:
 # --- Word shapes: capitals and digits, which help with names that are not in the training data ---
 
 SHAPES = (
-    "other",
-    "outside",
-    "within a word",
-    "small",
-    "Capital",
-    "CAPITALS",
-    "mIXED",
-    "digits",
-    "l3tt3rs",
-    "mark",
-    "stop",
-)
+    "other", "outside", "within a word", "small", "Capital", "CAPITALS", "mIXED", "digits", "l3tt3rs", "mark", "stop",
+)  # fmt: skip
 SENTENCE_END_MARKS = frozenset("。！？!?.…")  # punctuation that ends a sentence
 CONTINUATION_PREFIX = "##"  # prefix of continuation pieces (WordPiece)
 BYTE_SPACE = "\u0120"  # prefix of byte-level pieces that start a word
@@ -410,11 +382,8 @@ BYTE_SPACE = "\u0120"  # prefix of byte-level pieces that start a word
 
 def word_shapes(tokens: Iterable[str]) -> np.ndarray:
     """(V + 1,) the shape of each token as an index into SHAPES; the last is for positions outside of a row."""
-    return np.array([*map(_shape, tokens), SHAPES.index("outside")], np.int64)
-
-
-def _shape(token: str) -> int:
-    return SHAPES.index(_shape_name(token.removeprefix(BYTE_SPACE)))
+    shapes = [_shape_name(token.removeprefix(BYTE_SPACE)) for token in tokens]
+    return np.array([*map(SHAPES.index, shapes), SHAPES.index("outside")], np.int64)
 
 
 def _shape_name(token: str) -> str:
