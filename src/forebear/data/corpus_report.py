@@ -25,7 +25,7 @@ from forebear.data.duplicates import (
     minhash_signature,
     text_digest,
 )
-from forebear.data.io.documents import Document, with_continuation
+from forebear.data.io.documents import Document, batches_by_size, with_continuation
 from forebear.data.io.ledger import Ledger
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import CLASS_IDS, CLASSES
@@ -226,7 +226,7 @@ def text_report(
         train: Whether to train tokenizers if none are given.
     """
     counters = _ReportCounters()
-    for batch in _batches(documents):
+    for batch in batches_by_size(with_continuation(documents), lambda pair: len(pair[0].text) + 1, BATCH):
         counters.add(batch)
     report = counters.report()
     sample, training_texts = counters.sample.texts(), []
@@ -244,19 +244,6 @@ def text_report(
     report.tokenizers["kinds"] = measure_tokenizers(sample, tokenizers or {})
     report.findings = find_issues(report, ledger or Ledger())
     return report
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[tuple[Document, bool]]]:
-    batch: list[tuple[Document, bool]] = []
-    characters = 0
-    for document, goes_on in with_continuation(documents):
-        batch.append((document, goes_on))
-        characters += len(document.text) + 1
-        if characters >= BATCH:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 @dataclass

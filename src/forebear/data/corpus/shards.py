@@ -17,7 +17,7 @@ import numpy as np
 from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, LEDGER_FILE, TOKENIZER_FILE, id_dtype
 from forebear.data.corpus.encode import NO_TOKENS_REASON, DocumentEncoder, EncodedShard, combine_hashes
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file, sync_folder, write_json
-from forebear.data.io.documents import Document
+from forebear.data.io.documents import Document, batches_by_size
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.safetensors import NpyAppender
 from forebear.errors import ForebearError, InputError
@@ -85,16 +85,7 @@ def shard_tasks(
 
 
 def document_runs(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    run: list[Document] = []
-    characters = 0
-    for document in documents:
-        run.append(document)
-        characters += len(document.text)
-        if characters >= SHARD_CHARACTERS:
-            yield run
-            run, characters = [], 0
-    if run:
-        yield run
+    return batches_by_size(documents, lambda document: len(document.text), SHARD_CHARACTERS)
 
 
 def _documents_digest(documents: list[Document]) -> str:

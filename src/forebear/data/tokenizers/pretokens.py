@@ -15,11 +15,8 @@ from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 # --- Pretokens by character classes ---
 
-
-NUL_CODE, SURROGATE_CODE = (
-    0,
-    0xD800,
-)  # separators inside one string: NUL if no text has it, otherwise a surrogate, which none has
+# Separators inside one string: NUL if no text has it, otherwise a surrogate, which none has.
+NUL_CODE, SURROGATE_CODE = 0, 0xD800
 # Characters above which compiled loops save more time than loading them takes; less if numba is loaded already.
 COMPILE_AFTER, COMPILE_AFTER_IF_LOADED = 1 << 22, 1 << 20
 NO_BOUNDARIES = np.zeros(0, np.int64)
@@ -189,11 +186,10 @@ class WhitespaceWords:
     """
 
     def __init__(self, gaps: str, seen: int = 0) -> None:
-        codes = [ord(gap) for gap in gaps]
+        codes = list(map(ord, gaps))
         assert " " in gaps
         assert max(codes) <= MAX_GAP_CODE
-        self._gaps = np.zeros(256, bool)
-        self._gaps[codes] = True
+        self._gaps = np.isin(np.arange(256), codes)
         self._others = gaps.replace(" ", "")
         self._known: dict[str, int] = {}
         self._compiled: Any = None
@@ -230,9 +226,7 @@ class WhitespaceWords:
 
     def number_bytes(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The same for UTF-8 texts; None while a dictionary is as fast."""
-        if not self._use_compiled([data]):
-            return None
-        return self._by_bytes(_padded_array(data), ends)[:2]
+        return self._by_bytes(_padded_array(data), ends)[:2] if self._use_compiled([data]) else None
 
     def word_ids(self, texts: Sequence[str]) -> np.ndarray:
         """The ids of the words of these texts."""
@@ -278,16 +272,14 @@ class WhitespaceWords:
             names = list(self._known)
             return text_lengths(names), text_lengths([name.encode() for name in names])
         ends = self._compiled.ends[: len(self) + 1]
-        continuation_bytes = np.flatnonzero(
-            (self._compiled.codes[: ends[-1]] & 0xC0) == 0x80
-        )  # UTF-8 continuation bytes
+        continuation_bytes = np.flatnonzero((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)  # of UTF-8
         sizes = np.diff(ends) - 1
         return sizes - np.diff(np.searchsorted(continuation_bytes, ends)), sizes
 
     def sorted_ids(self) -> np.ndarray:
         """The ids of all words in text order."""
         if self._compiled is None:
-            return np.array(sorted(range(len(self._known)), key=list(self._known).__getitem__), np.int64)
+            return _text_order(list(self._known))
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.pretokens import word_prefixes_kernel
 
@@ -295,8 +287,8 @@ class WhitespaceWords:
         compile_kernel(word_prefixes_kernel)(self._compiled.codes, self._compiled.ends, first, second)
         order = np.argsort(first, kind="stable")
         _sort_ties(order, lambda indices: np.lexsort((second[indices], first[indices])), first)
-        names = self.texts_of  # ties of more than sixteen bytes are rare: sorted one by one
-        _sort_ties(order, lambda indices: np.array(_argsort_texts(names(indices)), np.int64), first, second)
+        # Ties of more than sixteen bytes are rare: sorted one by one.
+        _sort_ties(order, lambda indices: _text_order(self.texts_of(indices)), first, second)
         return order
 
     def texts_of(self, numbers: np.ndarray) -> list[str]:
@@ -318,11 +310,9 @@ class WhitespaceWords:
 
         self._compiled = empty_word_table()
         if self._known:
-            gap_table = np.zeros(256, bool)
-            gap_table[ord(" ")] = True
-            self._compiled, *_ = number_words(
-                self._compiled, _utf8_array(" ".join(self._known)), gap_table, NO_BOUNDARIES
-            )
+            is_space = np.arange(256) == ord(" ")
+            known_words = _utf8_array(" ".join(self._known))
+            self._compiled, *_ = number_words(self._compiled, known_words, is_space, NO_BOUNDARIES)
         self._known = {}
 
     def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -372,8 +362,8 @@ def _sort_ties(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *key
         order[tied] = tied_order[sort(tied_order)]
 
 
-def _argsort_texts(names: list[str]) -> list[int]:
-    return sorted(range(len(names)), key=names.__getitem__)
+def _text_order(names: list[str]) -> np.ndarray:
+    return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
 def _word_offsets(text: str, row: list[str]) -> list[int]:

@@ -147,10 +147,8 @@ def _infer_metadata(spec: TokenizerSpec, file: Path) -> dict[str, Any]:
 
 def _special_roles(tokens: Any) -> dict[str, str]:
     """Role → token, for the known special-token names in the vocabulary."""
-    tokens_of_roles = {
-        role: next((name for name in names if name in tokens), None) for role, names in SPECIAL_TOKEN_NAMES.items()
-    }
-    return {role: token for role, token in tokens_of_roles.items() if token is not None}
+    known_names = {role: [name for name in names if name in tokens] for role, names in SPECIAL_TOKEN_NAMES.items()}
+    return {role: names[0] for role, names in known_names.items() if names}
 
 
 # -- BERT and ERNIE
@@ -210,8 +208,7 @@ def _has_capital(token: str) -> bool:
 
 def _gpt2_spec(encoder: Path, merges_file: Path) -> TokenizerSpec:
     vocabulary = _parse_json(encoder, _read_text(encoder))
-    is_valid = isinstance(vocabulary, dict) and all(type(i) is int for i in vocabulary.values())
-    if not is_valid:
+    if not isinstance(vocabulary, dict) or not all(type(i) is int for i in vocabulary.values()):
         raise InputError("not a vocabulary: wanted one object of token: id", file=encoder, hint=ACCEPTED_HINT)
     merges = []
     for number, line in enumerate(_read_text(merges_file).split("\n"), 1):

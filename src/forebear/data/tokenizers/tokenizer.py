@@ -41,29 +41,10 @@ if TYPE_CHECKING:
 
 # --- Decoding: exact for bytes and characters, readable for words and WordPiece ---
 
-
 DOUBLED_PUNCTUATION = set("…—")  # doubled in Chinese
 CLOSING_PUNCTUATION = set(".,;:!?%)]}'’”")  # no space before
 OPENING_PUNCTUATION = set("([{$#“‘")  # no space after
 CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # joined to the previous word by an apostrophe
-
-
-def decode_ids(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
-    """The text of these ids; see `Tokenizer.decode`."""
-    hidden = set() if specials else tokenizer.special_ids - {tokenizer.unk_id}
-    visible_ids = [i for i in ids if i not in hidden]
-    tokens = [tokenizer.id_to_token(i) for i in visible_ids]
-    if tokenizer.kind == "characters":
-        return "".join(tokens)
-    if tokenizer.kind == "words" and tokenizer.segmenter is None and tokenizer.split == "spaces":
-        return " ".join(tokens)
-    if tokenizer.kind in ("words", "wordpiece"):
-        return _join_tokens(
-            tokens,
-            tokenizer.continuation_mask[visible_ids].tolist() if visible_ids else [],
-            len(tokenizer.continuation_prefix),
-        )
-    return tokenizer._backend_with_specials.decode(visible_ids, skip_special_tokens=False)
 
 
 def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix: int) -> str:
@@ -151,10 +132,9 @@ class Tokenizer:
         encoding = backend.encode(word_level.insert_separators(text, boundaries), add_special_tokens=False)
         offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         spans = without_overlap(without_separators(offsets, boundaries))
-        ids = np.array(encoding.ids, np.int32)
-        return TokenEncoding(
-            ids, [(begin, end) for begin, end in spans.tolist()], [self._tokens[i] for i in ids.tolist()]
-        )
+        ids = encoding.ids
+        tokens = [self._tokens[i] for i in ids]
+        return TokenEncoding(np.array(ids, np.int32), [(begin, end) for begin, end in spans.tolist()], tokens)
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """All ids of many texts as one int32 array, and the number of tokens of each text.
@@ -288,7 +268,17 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int] | np.ndarray, *, specials: bool = False) -> str:
         """The text of ids; special tokens except the unknown one are skipped unless `specials`."""
-        return decode_ids(self, [int(i) for i in ids], specials=specials)
+        hidden = set() if specials else self.special_ids - {self.unk_id}
+        visible_ids = [i for i in map(int, ids) if i not in hidden]
+        tokens = [self.id_to_token(i) for i in visible_ids]
+        if self.kind == "characters":
+            return "".join(tokens)
+        if self.kind == "words" and self.segmenter is None and self.split == "spaces":
+            return " ".join(tokens)
+        if self.kind in ("words", "wordpiece"):
+            is_continuation = self.continuation_mask[visible_ids].tolist() if visible_ids else []
+            return _join_tokens(tokens, is_continuation, len(self.continuation_prefix))
+        return self._backend_with_specials.decode(visible_ids, skip_special_tokens=False)
 
     def id_to_token(self, id: int) -> str:  # noqa: A002 - the field's word
         """The token of an id."""

@@ -50,7 +50,8 @@ class TrainingSample:
                 self._how = "by hash of content"
                 for begin in range(0, len(text), SAMPLE_BLOCK):
                     block = text[begin : begin + SAMPLE_BLOCK]
-                    if not self.num_taken or _content_fraction(block) < rate:
+                    digest = hashlib.blake2b(block.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                    if not self.num_taken or int.from_bytes(digest) / (1 << 64) < rate:
                         self.num_taken += len(block)
                         yield block
                 continue
@@ -67,11 +68,6 @@ class TrainingSample:
         total = None if self._how == "the beginning" else self.num_seen
         counts = {"characters": self.num_taken, "of": total, "texts": self.num_texts}
         return {**counts, "sample": self._how, "limit": self._limit}
-
-
-def _content_fraction(text: str) -> float:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest) / (1 << 64)
 
 
 # Size of the vocabulary (None: unlimited) and least count of an entry, where they are not given.
@@ -102,7 +98,6 @@ def train_tokenizer(
 
     Args:
         kind: words, characters, wordpiece or bytepair.
-        texts: The training texts.
         size: Entries of the vocabulary; None: the default of the kind.
         min_count: Least count of an entry; None: the default of the kind.
         lower: Whether to lowercase; None: for WordPiece only, as BERT does.
@@ -214,7 +209,6 @@ def _train_whitespace_words(training: _Training, once: SinglePassText | None) ->
 
 # --- Adding words to a vocabulary ---
 
-
 EXTENDABLE_KINDS = ("words", "characters", "wordpiece")  # their vocabularies are plain lists
 
 
@@ -233,10 +227,8 @@ def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) ->
         encoding = tokenizer.encode(text)
         spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
         missing_counts.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unk_id)
-    frequent = sorted(
-        (word for word, count in missing_counts.items() if count >= min_count),
-        key=lambda word: (-missing_counts[word], word),
-    )
+    frequent = sorted(word for word, count in missing_counts.items() if count >= min_count)
+    frequent.sort(key=missing_counts.__getitem__, reverse=True)  # stable: ties stay in text order
     return [word for word in frequent if tokenizer.encode(word).ids.tolist() == [tokenizer.unk_id]]
 
 

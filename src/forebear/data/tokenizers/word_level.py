@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from forebear.data.tokenizers import vocabulary
 from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer_json import (
     SEPARATOR,
+    SpecSettings,
     TokenizerSpec,
     build_tokenizer_spec,
     make_normalizer,
@@ -111,25 +112,13 @@ def are_plain_words(words: WhitespaceWords) -> bool:
 
 
 def word_tokenizer_spec(
-    tokens: Sequence[str],
-    *,
-    specials: Mapping[str, str],
-    normalise: Sequence[str] = (),
-    split: str,
-    segmenter: Segmenter | None = None,
-    facts: Mapping[str, Any],
+    tokens: Sequence[str], *, split: str, segmenter: Segmenter | None = None, **settings: Unpack[SpecSettings]
 ) -> TokenizerSpec:
     """The specification of a word tokenizer with these tokens in id order."""
     vocab = dict(zip(tokens, range(len(tokens)), strict=True))
-    return build_tokenizer_spec(
-        {"type": "WordLevel", "vocab": vocab, "unk_token": specials.get("unknown")},
-        kind="words",
-        specials=specials,
-        normalise=normalise,
-        pre_tokenizer=word_pretokenizer(split),
-        decoder=None,
-        facts={"split": split, "segmenter": segmenter_spec(segmenter), **facts},
-    )
+    model = {"type": "WordLevel", "vocab": vocab, "unk_token": settings["specials"].get("unknown")}
+    settings["facts"] = {"split": split, "segmenter": segmenter_spec(segmenter), **settings["facts"]}
+    return build_tokenizer_spec(model, kind="words", pre_tokenizer=word_pretokenizer(split), decoder=None, **settings)
 
 
 def segmenter_spec(segmenter: Segmenter | None) -> dict[str, Any] | None:
