@@ -128,9 +128,6 @@ def _change_document(document: Document, change: Callable[[str], str]) -> Docume
     return replace(document, text="".join(pieces), words=tuple(ends), entities=entities)
 
 
-# --- Documents and lines ---
-
-
 class _DocumentFilter:
     """Decides which documents and lines are dropped; remembers earlier ones to find duplicates."""
 

@@ -31,9 +31,6 @@ def text_digest(text: str) -> bytes:
     return hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-# --- Exact duplicates ---
-
-
 @dataclass
 class DuplicateGroup:
     """Copies of one document: the location of the first, the number of the others, and their characters."""
@@ -220,9 +217,6 @@ class RepeatedLines:
             if line_hash in self.counts
         ]
         return sorted(candidates, key=lambda item: -item[1])[:number]
-
-
-# --- Counts for the corpus report ---
 
 
 class DuplicateCounter:

@@ -119,7 +119,11 @@ class DictionaryMatcher:
         self.others = (1,) if self.single else ()  # lengths to try where no longer word can start
         self.pattern: re.Pattern[str] | None = None
         if 0 < len(lengths) + len(self.single) <= _MAX_REGEX_PREFIXES:
-            self.pattern = re.compile("|".join(_prefix_patterns(lengths, self.single)))
+            patterns = [f"[{re.escape(self.single)}]"] if self.single else []
+            if lengths:  # the first two characters of words
+                first, second = (re.escape("".join(sorted({head[index] for head in lengths}))) for index in (0, 1))
+                patterns.append(f"[{first}](?=[{second}])")
+            self.pattern = re.compile("|".join(patterns))
         else:
             self.begins = np.zeros(1 << _HASH_BITS, dtype=bool)
             codes = code_points("".join(lengths), surrogates="keep").reshape(-1, 2)
@@ -148,15 +152,6 @@ class DictionaryMatcher:
         if self.single:
             begins = np.append(begins, False) | np.isin(codes, code_points(self.single, surrogates="keep"))
         return np.flatnonzero(begins).tolist()
-
-
-def _prefix_patterns(heads: Iterable[str], single: str) -> Iterator[str]:
-    """Patterns of the first two characters of words, and of words of one character."""
-    if heads:
-        first, second = ("".join(sorted({head[index] for head in heads})) for index in (0, 1))
-        yield f"[{re.escape(first)}](?=[{re.escape(second)}])"
-    if single:
-        yield f"[{re.escape(single)}]"
 
 
 def _pair_hash(first: np.ndarray, second: np.ndarray) -> np.ndarray:

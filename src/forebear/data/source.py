@@ -69,9 +69,6 @@ MARKS = re.compile(
 )
 
 
-# --- Text and its corpus ---
-
-
 @dataclass(frozen=True)
 class TextSource:
     """Text files and how to read them: everything besides the tokenizer that determines their corpus."""

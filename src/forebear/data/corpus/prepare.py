@@ -142,9 +142,6 @@ class SinglePassText:
         self._numbers, self._tokenizer = self._numbers[:0].copy(), ProvisionalTokenizer()
 
 
-# --- Fingerprints of text files ---
-
-
 @dataclass(frozen=True)
 class SourceFingerprint:
     """Digests of the contents of text files and of their formats, which follow from their names; their size on disk."""
@@ -271,7 +268,9 @@ def _build_arrays(
         ledger = Ledger() if single_pass is None else single_pass.ledger
         ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
         if single_pass is not None:
-            encoded = _single_pass_shards(single_pass, encoder.tokenizer, ledger, report)
+            for item in single_pass.dropped:
+                ledger.on_drop(item)
+            encoded = single_pass.shards(encoder.tokenizer.special_roles["unknown"])
         else:
             source_documents = reading.documents_in(find_sources(paths, ledger), ledger)
             is_fast = workers in (None, 1) and encoder.is_fast and reading.format != "tagged"
@@ -283,6 +282,7 @@ def _build_arrays(
         try:
             optional = shards.optional_arrays(work / atomic.SHARDS_FOLDER)
             arrays = merge_shards(work, encoded, optional, encoder.tokenizer, ledger)
+            report(ledger.position)
             if ledger.fingerprint != fingerprint.content_digest:
                 raise InputError("the text changed while it was being read", file=str(paths), hint="run again")
         except InputError:  # nothing of this can be resumed
@@ -361,14 +361,3 @@ def _encode_in_memory(
     for run in shards.document_runs(documents):
         yield encoder.encode(run)
         progress(ledger.position)
-
-
-def _single_pass_shards(
-    once: SinglePassText, tokenizer: Tokenizer, ledger: Ledger, progress: Callable[[int], object]
-) -> Iterator[EncodedShard]:
-    """The shards of text that was read while its tokenizer was trained."""
-    assert ledger.on_drop is not None
-    for item in once.dropped:
-        ledger.on_drop(item)
-    yield from once.shards(tokenizer.special_roles["unknown"])
-    progress(ledger.position)

@@ -21,9 +21,6 @@ PLAN = "plan.json"
 SHARDS_FOLDER = "shards"
 
 
-# --- Atomic writes ---
-
-
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A temporary binary file that is renamed to `path` when the block succeeds, and removed when it fails."""
@@ -113,9 +110,8 @@ def explain_disk_errors(target: str | os.PathLike[str]) -> Iterator[None]:
             errno.ENOSPC: f"free some space and run again (what is finished is kept), or choose another disk {how}",
             errno.EDQUOT: f"your quota is used up: free some space, or choose another disk {how}",
         }
-        raise ForebearError(
-            error.strerror or str(error), file=path, hint=hints.get(error.errno or 0, elsewhere)
-        ) from error
+        hint = hints.get(error.errno or 0, elsewhere)
+        raise ForebearError(error.strerror or str(error), file=path, hint=hint) from error
 
 
 def cache_folder() -> Path:
@@ -134,7 +130,7 @@ def _work_folder(target: Path) -> Path:
     return target.with_name(target.name + ".part")
 
 
-@contextlib.contextmanager
+@contextmanager
 def lock_work_folder(target: Path) -> Iterator[Path]:
     """The work folder of `target`, locked for this process; the system releases the lock if the process is killed."""
     work = _work_folder(target)

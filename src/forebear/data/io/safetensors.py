@@ -127,9 +127,6 @@ def map_safetensors(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     return metadata, {name: np.asarray(map_tensor(file, entry, data_start)) for name, entry in header.items()}
 
 
-# --- Arrays on disk ---
-
-
 class NpyAppender:
     """An .npy file to which rows are appended; the header gets its length at the end."""
 

@@ -61,10 +61,8 @@ class DatasetSummary:
     """Statistics of one split.
 
     Attributes:
-        count: Number of examples.
         num_unlabeled: Number of examples without label.
         balance: Label → number of examples; tagging: entity type → number of words; choice: right choice → number.
-        lengths: Lengths of texts.
         long_texts: Number of texts above LONG_TEXT characters.
         duplicates: Examples with exactly the content of an earlier one (for questions: and the same question).
         contradictions: Duplicates with another label.

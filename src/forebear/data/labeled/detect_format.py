@@ -58,7 +58,6 @@ def detect_format(
     """Detect task, format and columns from the first rows of the first file.
 
     Args:
-        paths: Files or folders.
         task: Task to detect columns for; None detects the task.
         text_columns: Names or numbers (from 1) of the text, both texts, question and passage, or the words.
         label_column: Column of the label, the answer, the right choice, or the tags.
@@ -67,8 +66,6 @@ def detect_format(
         number: Whether labels are numbers; None: if they have decimals.
         header: Whether the first row names the columns; None detects it.
         kind: Kind of file; None detects it.
-        encoding: Character encoding of the files.
-        on_bad_bytes: What to do with undecodable bytes.
     """
     if task is not None and task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")

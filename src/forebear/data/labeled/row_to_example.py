@@ -66,7 +66,6 @@ class LabeledFormat:
         width: Number of columns without a header.
         delimiter: Delimiter of a CSV table.
         comments: Whether lines that start with # before a sentence are comments, as in CoNLL-U.
-        encoding: Character encoding.
     """
 
     kind: LabeledFileKind

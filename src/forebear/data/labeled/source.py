@@ -65,15 +65,11 @@ def read_examples(
     """Read the examples of all files in order, lazily.
 
     Args:
-        paths: Files or folders.
-        task: Task of the examples.
-        form: Format of the files.
         labels: wanted: a row without label is bad; optional: its label is None; absent: labels are not read.
         on_bad_rows: fail: the first bad row raises InputError; skip: it is recorded in `bad`.
         bad: Receives the skipped rows.
         repaired: Receives repaired rows, such as answers with a wrong offset.
         known: Allowed labels (classification, pairs) or tags; a row with any other is bad.
-        on_bad_bytes: What to do with undecodable bytes.
     """
     check_format(task, form)
     require_choice("--labels", labels, get_args(LabelPolicy))
@@ -116,11 +112,7 @@ class LabeledSource:
     """Labeled files and how to read them: everything that determines the examples of a run.
 
     Attributes:
-        task: Task of the examples.
-        train: Training file.
-        form: Format of the files.
         dev: Dev file; without one, a share of the training file is held out by content.
-        test: Test file.
         dev_share: Share of examples held out as dev set, without a dev file.
         on_bad_rows: fail, or skip and report.
         on_bad_tags: Tags that violate their scheme: fail, or repair and count.

@@ -101,7 +101,6 @@ def train_tokenizer(
         size: Entries of the vocabulary; None: the default of the kind.
         min_count: Least count of an entry; None: the default of the kind.
         lower: Whether to lowercase; None: for WordPiece only, as BERT does.
-        normalise: Normalization steps, in order.
         split: How words are split: punctuation or spaces.
         segmenter: Of Chinese words; automatic: the default one, unless words are split at spaces.
         specials: Role → special token; ids from 0 in this order.
