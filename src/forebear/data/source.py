@@ -284,7 +284,9 @@ def tokenizer_for(
     file = cache_folder() / "tokenizers" / f"{key[:32]}.json"
     with contextlib.suppress(ForebearError):  # missing or corrupt: it is trained again
         return Tokenizer.load(file)
-    tokenizer, content_digest = _train(str(choice), paths, reading, learning, segmenter, progress, held_out, once)
+    tokenizer, content_digest = train_on_files(
+        str(choice), paths, reading, learning, segmenter, progress, held_out, once
+    )
     if content_digest == fingerprint.content_digest:  # else the text changed meanwhile, and has another key
         with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -299,22 +301,13 @@ def train_on_files(
     learning: TokenizerTrainingOptions,
     segmenter: Segmenter | None = None,
     progress: ProgressFn | None = None,
-) -> Tokenizer:
-    """A tokenizer of this kind, trained on these files; if they are too large, on a sample whose size is recorded."""
-    return _train(kind, paths, reading, learning, segmenter, progress)[0]
-
-
-def _train(
-    kind: str,
-    paths: Paths,
-    reading: TextFormat,
-    learning: TokenizerTrainingOptions,
-    segmenter: Segmenter | None,
-    progress: ProgressFn | None,
     held_out: float = 0.0,
     once: SinglePassText | None = None,
 ) -> tuple[Tokenizer, str]:
-    """The tokenizer, and the fingerprint of the text it was trained on."""
+    """A tokenizer of this kind, trained on these files, and the fingerprint of their text.
+
+    Of files that are too large, a sample is taken, whose size is recorded.
+    """
     from forebear.data.tokenizers.train import AUTO_SEGMENTER, train_tokenizer
 
     num_bytes = max_characters = 0

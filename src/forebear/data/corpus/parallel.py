@@ -20,7 +20,7 @@ import numpy as np
 
 from forebear.data.corpus.corpus import DROPPED_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, held_out_mask
-from forebear.data.io.atomic import atomic_folder, cache_folder, explain_disk_errors, sync_file, write_json
+from forebear.data.io.atomic import cache_folder, explain_disk_errors, new_folder, sync_file, write_json
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.reader import (
@@ -56,9 +56,8 @@ def first_misaligned_line(source_lengths: Sequence[int], target_lengths: Sequenc
     count, difference = len(shorter), len(longer) - len(shorter)
     if not count:
         return 1
-    distances = np.array(
-        sorted({*range(-MAX_SHIFT, MAX_SHIFT + 1), *range(difference - MAX_SHIFT, difference + MAX_SHIFT + 1)})
-    )
+    shifts = np.arange(-MAX_SHIFT, MAX_SHIFT + 1)
+    distances = np.union1d(shifts, shifts + difference)
     ratio = float(np.median(longer[:count] - shorter))
     cost = np.where(distances == 0, 0.0, np.inf)  # of the best path to each shift
     stayed = np.empty((count, len(distances)), bool)
@@ -124,11 +123,8 @@ class ParallelFormat:
             rows = self._from_jsonl(blocks) if form == "jsonl" else self._from_table(blocks, form)
         for line, *sides in rows:
             source_text, target_text = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in sides)
-            units = {
-                "documents": 1,
-                "characters": len(source_text) + len(target_text),
-                "bytes": utf8_size(source_text) + utf8_size(target_text),
-            }
+            units = {"documents": 1, "characters": len(source_text) + len(target_text)}
+            units["bytes"] = utf8_size(source_text) + utf8_size(target_text)
             stage.add_in(**units)
             if source_text and target_text:
                 stage.add_out(**units)
@@ -292,7 +288,7 @@ def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles
 
 def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) -> None:
     ledger, count = Ledger(), 0
-    with atomic_folder(folder) as temp_folder:
+    with new_folder(folder, may_exist=True) as temp_folder:
         source_path, target_path = (temp_folder / name for name in SIDE_FILES)
         with open(source_path, "w", encoding="utf-8") as sources, open(target_path, "w", encoding="utf-8") as targets:
             for _, source, target in reading.read_pairs(paths, ledger):
@@ -462,10 +458,8 @@ class ParallelCorpus:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        sides = (self.source, self.target)
-        counts = {
-            name: sum(corpus.metadata["counts"][name] for corpus in sides) for name in ("tokens", "bytes", "unknown")
-        }
+        sides = [corpus.metadata["counts"] for corpus in (self.source, self.target)]
+        counts = {unit: sum(side[unit] for side in sides) for unit in ("tokens", "bytes", "unknown")}
         return {"counts": {"documents": len(self.pair_rows), **counts}}
 
     def __len__(self) -> int:
@@ -481,11 +475,10 @@ class ParallelCorpus:
         return self.target.sizes
 
     def all_pairs(self) -> ParallelSubset:
-        source, target = (
-            Subset(corpus, document_bounds(corpus)[self.pair_rows[:, side]])
-            for side, corpus in enumerate((self.source, self.target))
-        )
-        return ParallelSubset(source, target, self.pair_rows[:, 2], self.files)
+        source_rows, target_rows, lines = self.pair_rows.T
+        source = Subset(self.source, document_bounds(self.source)[source_rows])
+        target = Subset(self.target, document_bounds(self.target)[target_rows])
+        return ParallelSubset(source, target, lines, self.files)
 
     def split(self, held_out: float = 0.05) -> CorpusSplit:
         """Splits by the content hash of the source, so that all translations of a text are on one side.

@@ -38,35 +38,21 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that is renamed to `target` when the block succeeds, and removed when it fails.
+def new_folder(target: Path, *, may_exist: bool = False) -> Iterator[Path]:
+    """A temporary folder that becomes `target`, which is empty or missing, when the block succeeds; else removed.
 
-    If `target` exists by then, as another process was faster, it is kept.
+    With `may_exist`, several processes may make the same folder: that of the fastest is kept.
     """
-    temp_path = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temp_path = target.with_name(f".{target.name}.{os.getpid()}.tmp" if may_exist else f".{target.name}.tmp")
     shutil.rmtree(temp_path, ignore_errors=True)
     temp_path.mkdir(parents=True)
     try:
         yield temp_path
-        if not target.exists():
+        if not (may_exist and target.exists()):
             temp_path.rename(target)
             sync_folder(target.parent)
     finally:
         shutil.rmtree(temp_path, ignore_errors=True)
-
-
-@contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `target`, which is empty or missing, when the block succeeds; else removed."""
-    temp_path = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temp_path, ignore_errors=True)
-    temp_path.mkdir(parents=True)
-    try:
-        yield temp_path
-        temp_path.rename(target)
-    finally:
-        shutil.rmtree(temp_path, ignore_errors=True)
-    sync_folder(target.parent)
 
 
 def share_permissions(path: str | os.PathLike[str]) -> None:

@@ -218,24 +218,17 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     known_names = [name for name in names if name in HEADER_NAMES]
     if len(known_names) > 1 or any(name not in HEADER_OR_LABEL_NAMES for name in known_names):
         return True
-    columns = [
-        ColumnSample(index, tuple(row[index] for row in rest if index < len(row))) for index in range(len(cells))
-    ]
-    if any(
-        column.numeric_values and not ColumnSample(0, (cell,)).numeric_values
-        for cell, column in zip(cells, columns, strict=True)
-    ):
-        return True
+    columns = [ColumnSample(i, tuple(row[i] for row in rest if i < len(row))) for i in range(len(cells))]
+    for cell, column in zip(cells, columns, strict=True):
+        if column.numeric_values and not ColumnSample(0, (cell,)).numeric_values:
+            return True
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
     if not looks_like_names or max_mean_length <= 2 * max(map(len, cells)):
         return False
-    return any(
-        cell not in below
-        and column.may_be_label(max_mean_length)
-        and 2 * column.num_distinct <= len(column.text_values)
-        for cell, below, column in zip(cells, values_below, columns, strict=True)
-    )
+    new_names = [column for cell, below, column in zip(cells, values_below, columns, strict=True) if cell not in below]
+    labels = [column for column in new_names if column.may_be_label(max_mean_length)]
+    return any(2 * column.num_distinct <= len(column.text_values) for column in labels)
 
 
 # --- Hints from options, and the notes on detected roles ---
@@ -308,12 +301,9 @@ def finish_assignment(
 ) -> FormatGuess:
     """The guess with the column of ids, if there is exactly one, and notes on used and unused columns."""
     used = [column for column, _ in roles]
-    ids = [
-        column.column
-        for column in columns
-        if column not in used and column.name and column.is_id and column.text_values
-        and column.num_distinct == len(column.text_values)
-    ]  # fmt: skip
+    rest = [column for column in columns if column not in used]
+    ids = [column for column in rest if column.name and column.is_id and column.text_values]
+    ids = [column.column for column in ids if column.num_distinct == len(column.text_values)]
     id_column = ids[0] if len(ids) == 1 else None
     description = ", ".join(
         f"{column_name(column)} {'is ' * (index == 0)}{role}" for index, (column, role) in enumerate(roles)
@@ -322,9 +312,8 @@ def finish_assignment(
     def is_nested(name: str) -> bool:  # inside a used field, or a used field is inside it
         return any(name.startswith(f"{other.column}.") or f"{other.column}".startswith(f"{name}.") for other in used)
 
-    rest = [column for column in columns if column not in used and column.column != id_column]
-    unused = [column_name(column) for column in rest if not is_nested(str(column.column))]
-    unused_notes = [f"not used: {', '.join(unused)}"] if unused else []
+    unused = [item for item in rest if item.column != id_column and not is_nested(str(item.column))]
+    unused_notes = [f"not used: {', '.join(map(column_name, unused))}"] if unused else []
     return FormatGuess(task, replace(form, name=id_column), [description, *notes, *unused_notes])
 
 
@@ -423,9 +412,7 @@ def assign_choice_columns(columns: list[ColumnSample], hints: ColumnHints, form:
     right = None if right in texts else right
     roles = [(text, "the text") for text in texts]
     roles += [(choices[0], "the choices")] if len(choices) == 1 else [(column, "a choice") for column in choices]
-    form = replace(
-        form, texts=tuple(column.column for column in texts), choices=tuple(column.column for column in choices)
-    )
+    form = replace(form, texts=tuple(text.column for text in texts), choices=tuple(item.column for item in choices))
     if right is None:
         return finish_assignment("choice", columns, form, roles, ["no column looks like the right choice"])
     first, base_note = _detect_first_choice(right, choices)
@@ -462,24 +449,20 @@ def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tu
 
 # --- Roles of classification; choice of the task ---
 
-ASSIGNERS: dict[str, Callable[[list[ColumnSample], ColumnHints, LabeledFormat], FormatGuess | None]] = {
-    "tagging": assign_tagging_columns,
-    "choice": assign_choice_columns,
-    "answering": assign_qa_columns,
-}
-REQUIREMENTS = {
-    "tagging": "a list of words and a list of tags",
-    "choice": "a text and at least two choices",
-    "answering": "a question, a passage and an answer",
+# How the columns of a task are found, and what they are.
+ASSIGNERS: dict[str, tuple[Callable[[list[ColumnSample], ColumnHints, LabeledFormat], FormatGuess | None], str]] = {
+    "tagging": (assign_tagging_columns, "a list of words and a list of tags"),
+    "choice": (assign_choice_columns, "a text and at least two choices"),
+    "answering": (assign_qa_columns, "a question, a passage and an answer"),
 }
 
 
 def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
     """The task and the format with all column roles; the first note names the role of each column."""
-    for task, assign in ASSIGNERS.items():
+    for task, (assign, _) in ASSIGNERS.items():
         if hints.task in (None, task) and (guess := assign(columns, hints, form)) is not None:
             return guess
-    if hints.task not in REQUIREMENTS:
+    if hints.task not in ASSIGNERS:
         return _assign_classification_columns(columns, hints, form)
     try:
         likely_task = assign_columns(columns, replace(hints, task=None), form).task
@@ -489,16 +472,15 @@ def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: Labele
     if likely_task and likely_task != hints.task:
         hint = f"the likely task is {likely_task}: --task {likely_task}; or {hint}"
     names = ", ".join(str(column.column) for column in columns)
-    message = f"{hints.task} needs {REQUIREMENTS[hints.task]}; the columns are: {names[:300]}"
+    message = f"{hints.task} needs {ASSIGNERS[hints.task][1]}; the columns are: {names[:300]}"
     raise InputError(message, file=hints.file, hint=hint)
 
 
 def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
     """Roles for classification of one text or of a text pair."""
     named_columns = hints.find_texts(columns)
-    label = hints.find_label(columns) or find_label_column(
-        [column for column in columns if column not in named_columns]
-    )
+    others = [column for column in columns if column not in named_columns]
+    label = hints.find_label(columns) or find_label_column(others)
     texts = named_columns or find_text_columns([column for column in columns if column is not label])
     if hints.task == "pairs" and len(texts) == 1 and not named_columns:
         rest = [column for column in columns if column.is_text and column not in (label, *texts)]

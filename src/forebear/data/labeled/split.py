@@ -44,10 +44,7 @@ class SplitLeakage:
     description: str = "text"
 
     def to_dict(self) -> dict[str, Any]:
-        locations = [
-            {"test": location_dict(test_location), "train": location_dict(train_location)}
-            for test_location, train_location in self.locations
-        ]
+        locations = [{"test": location_dict(test), "train": location_dict(train)} for test, train in self.locations]
         counts = {"count": self.count, "exact": self.num_exact, "folded": self.num_normalized}
         return {"of": self.description, **counts, "places": locations}
 

@@ -91,19 +91,16 @@ class PretokenIndex:
         if self._compiled is None and worth_compiling(self._seen):
             self._compile()
         num_before = len(self)
-        if self._compiled is None:
-            begins, numbers = self._by_names(codes, gaps, boundaries, is_boundary)
-            new_pretokens = list(self._known)[num_before:] if len(self._known) > num_before else []
-        else:
-            begins, numbers = self._by_loops(codes, gaps, boundaries, is_boundary)
-            new_pretokens = self.texts(num_before)
+        find = self._by_names if self._compiled is None else self._by_loops
+        begins, numbers = find(codes, gaps, boundaries, is_boundary)
+        new_pretokens = self.texts(num_before)
         self.characters += sum(map(len, new_pretokens))
         return begins, numbers, new_pretokens
 
     def texts(self, first: int = 0) -> list[str]:
         """The pretokens by id, from `first` on."""
         if self._compiled is None:
-            return list(self._known)[first:]
+            return list(self._known)[first:] if first < len(self._known) else []
         ends = self._compiled.ends[first : len(self) + 1]
         text = self._compiled.codes[ends[0] : ends[-1]].tobytes().decode("utf-32-le")
         return [text[begin:end] for begin, end in pairwise((ends - ends[0]).tolist())]
@@ -209,16 +206,13 @@ class WhitespaceWords:
         """The words of these texts; their starts only with `units`."""
         num_before = len(self)
         numbers, ends, begins = self._find_words(texts, units)
-        return PretokenLookup(begins, numbers, ends, self._new_words(num_before))
+        return PretokenLookup(begins, numbers, ends, self.texts(num_before))
 
     def look_up_bytes(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
         """The words of UTF-8 texts separated by gaps that end at `ends`; None while a dictionary is as fast."""
         num_before = len(self)
         word_ids = self.number_bytes(data, ends)
-        return None if word_ids is None else PretokenLookup(NO_BOUNDARIES, *word_ids, self._new_words(num_before))
-
-    def _new_words(self, num_before: int) -> list[str]:
-        return self.texts(num_before) if len(self) > num_before else []
+        return None if word_ids is None else PretokenLookup(NO_BOUNDARIES, *word_ids, self.texts(num_before))
 
     def number_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the words of these texts, and their cumulative number per text."""
@@ -256,6 +250,8 @@ class WhitespaceWords:
 
     def texts(self, first: int = 0) -> list[str]:
         """The words by id, from `first` on."""
+        if first >= len(self):
+            return []
         return list(self._known)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
 
     def gather(self, separator: str) -> str:
