@@ -120,7 +120,7 @@ class NearDuplicates:
     def __init__(self, threshold: float = 0.8, most: int = MAX_COMPARED) -> None:
         self.threshold, self.max_documents, self.count, self.is_full = threshold, most, 0, False
         self._values = np.empty((1024, VALUES), np.uint16)  # 16 of 32 bits: random values agree once in 65,536
-        self._slots = self._empty_slots(4096)
+        self._slots = np.zeros((BANDS, 4096), np.uint32)
 
     def find(self, signature: np.ndarray) -> tuple[int, float] | None:
         """The number of the most similar document, and the estimated similarity, if it reaches the threshold."""
@@ -143,7 +143,7 @@ class NearDuplicates:
         self._values[self.count] = signature.astype(np.uint16)
         self.count += 1
         if 2 * self.count > self._slots.shape[1]:
-            self._slots = self._empty_slots(4 * self._slots.shape[1])
+            self._slots = np.zeros((BANDS, 4 * self._slots.shape[1]), np.uint32)
             for number in range(self.count):
                 self._insert(number)
         else:
@@ -162,10 +162,6 @@ class NearDuplicates:
         keys ^= keys >> np.uint64(29)
         keys *= np.uint64(0xBF58476D1CE4E5B9)
         return keys >> np.uint64(65 - self._slots.shape[1].bit_length())
-
-    @staticmethod
-    def _empty_slots(num_slots: int) -> np.ndarray:
-        return np.zeros((BANDS, num_slots), np.uint32)
 
 
 # --- Repeated lines ---

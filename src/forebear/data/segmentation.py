@@ -101,7 +101,6 @@ class Segmenter:
 
 
 def dictionary_digest(words: Iterable[str]) -> str:
-    """The SHA-256 of a dictionary's words."""
     return sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -144,7 +143,6 @@ class DictionaryMatcher:
                     break
 
     def _candidate_starts(self, text: str) -> Iterable[int]:
-        """The positions at which a word may start."""
         if self.pattern:
             return [match.start() for match in self.pattern.finditer(text)]
         codes = code_points(text, surrogates="keep")

@@ -475,8 +475,12 @@ def _train_pair(
     files: AlignedFiles, options: TokenizerPairOptions, default: str, held_out: float, progress: ProgressFn | None
 ) -> TokenizerPair:
     """Tokenizers for both sides, trained on the training pairs, or read from files."""
-    chinese = [_is_chinese(path) for path in files.paths]
-    defaults = ["characters" if is_chinese else default for is_chinese in chinese]
+    defaults = [default, default]
+    for side, path in enumerate(files.paths):
+        with open(path, encoding="utf-8") as file:
+            codes = code_points(file.read(SCRIPT_SAMPLE))
+        if is_han(codes).mean() > CHINESE_FROM:
+            defaults[side] = "characters"
     source_choice, target_choice = options.source_tokenizer, options.target_tokenizer
     assert not isinstance(source_choice, TokenizerPair)
     is_joint = (
@@ -522,9 +526,3 @@ def _training_side_files(files: AlignedFiles, held_out: float, folder: Path) -> 
         with open(path, encoding="utf-8") as lines, open(training_files[-1], "w", encoding="utf-8") as training_file:
             training_file.writelines(line for line, skip in zip(lines, is_held_out, strict=True) if not skip)
     return training_files
-
-
-def _is_chinese(path: str) -> bool:
-    with open(path, encoding="utf-8") as file:
-        codes = code_points(file.read(SCRIPT_SAMPLE))
-    return bool(is_han(codes).mean() > CHINESE_FROM)

@@ -24,7 +24,6 @@ _HAN = re.compile(f"[{HAN_CLASS}]")
 
 
 def has_han(text: str) -> bool:
-    """Whether the text has at least one Chinese character."""
     return not text.isascii() and _HAN.search(text) is not None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, split_by_content, split_by_position
+from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, held_out_mask, split_by_position
 from forebear.data.io.ledger import Ledger
 from forebear.errors import ForebearError, InputError
 
@@ -141,7 +141,11 @@ class Corpus:
             raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")
         if not held_out:
             return CorpusSplit(self.all_documents(), Subset(self, np.zeros((0, 2), np.int64)), "nothing")
-        return split_by_content(self, held_out) or split_by_position(self, held_out)
+        is_held_out = held_out_mask(self.hashes, held_out)
+        if is_held_out.all() or not is_held_out.any():
+            return split_by_position(self, held_out)
+        units = document_bounds(self)
+        return CorpusSplit(Subset(self, units[~is_held_out]), Subset(self, units[is_held_out]), "content")
 
 
 def _map_array(path: Path, array_metadata: dict[str, Any]) -> np.ndarray:

@@ -44,21 +44,25 @@ class DocumentEncoder:
         """The arrays of these documents (or parts of documents), and the ledger of encoding."""
         dropped: list[dict[str, Any]] = []
         ledger = Ledger(on_drop=dropped.append)
+        characters, entities = sum(len(document.text) for document in documents), None
         if (lines := self._encode_lines(documents)) is not None:
             tokens, sizes, num_lines = lines
-            _account_sentences(documents, sum(len(document.text) for document in documents), sizes, ledger)
-            self._account_tokens(documents, [], [], tokens, ledger)  # none of them is without a token
-            return _encoded_shard(documents, num_lines, tokens, None, sizes, dropped, ledger)
-        pieces, lengths, sizes = self._split(documents)
-        _account_sentences(documents, sum(map(len, pieces)), sizes, ledger)
-        entities = None
-        try:
-            tokens = self._tokens(documents, pieces, lengths)
-            if self._tells_entities(documents):  # by the source or a dictionary or both
-                matches = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
-                entities = entity_flags(tokens, tagged_entities(documents, pieces), matches)
-        except Exception as error:
-            raise self._with_location(error, documents, pieces, lengths) from error
+            pieces, lengths, num_characters = [], num_lines.tolist(), characters  # no line is without a token
+        else:
+            pieces, lengths, sizes = self._split(documents)
+            num_characters = sum(map(len, pieces))
+            try:
+                tokens = self._tokens(documents, pieces, lengths)
+                if self._tells_entities(documents):  # by the source or a dictionary or both
+                    matches = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
+                    entities = entity_flags(tokens, tagged_entities(documents, pieces), matches)
+            except Exception as error:
+                raise self._with_location(error, documents, pieces, lengths) from error
+        stage, num_documents = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
+        num_bytes = sum(document.utf8_size for document in documents)
+        stage.add_in(documents=num_documents, characters=characters, bytes=num_bytes)
+        units = {"characters": num_characters, "bytes": int(sizes.sum()), "sentences": len(sizes)}
+        stage.add_out(documents=num_documents, **units)
         self._account_tokens(documents, pieces, lengths, tokens, ledger)
         if entities is not None:
             ledger.stage("tokens").add_out(entities=int(np.count_nonzero(entities == ENTITY_BEGIN)))
@@ -196,17 +200,6 @@ def _encoded_shard(
         words=tokens.starts,
         entities=entities,
     )
-
-
-def _account_sentences(documents: Sequence[Document], characters: int, sizes: np.ndarray, ledger: Ledger) -> None:
-    """Enters sentence splitting in the ledger: the characters of all sentences, and the bytes of each."""
-    stage, num_documents = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
-    stage.add_in(
-        documents=num_documents,
-        characters=sum(len(document.text) for document in documents),
-        bytes=sum(document.utf8_size for document in documents),
-    )
-    stage.add_out(documents=num_documents, characters=characters, bytes=int(sizes.sum()), sentences=len(sizes))
 
 
 def document_hash(document: Document) -> int:

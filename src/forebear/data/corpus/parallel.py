@@ -404,7 +404,6 @@ class ParallelSubset:
         return self.source.num_bytes + self.target.num_bytes
 
     def select(self, numbers: np.ndarray) -> ParallelSubset:
-        """The pairs with these indices."""
         source, target = (Subset(side.corpus, side.units[numbers]) for side in (self.source, self.target))
         return ParallelSubset(source, target, self.lines[numbers], self.files)
 
@@ -412,7 +411,6 @@ class ParallelSubset:
         return self if count >= len(self) else self.select(np.arange(count))
 
     def texts(self) -> tuple[list[str], list[str]]:
-        """The original texts of the sources and the targets."""
         assert self.files is not None
         sides = []
         for path in self.files.paths:

@@ -123,15 +123,6 @@ class CorpusSplit:
     method: Literal["content", "position", "nothing"]
 
 
-def split_by_content(corpus: Corpus, share: float) -> CorpusSplit | None:
-    """A split by content hash; None if all documents would be on one side."""
-    is_held_out = held_out_mask(corpus.hashes, share)
-    if is_held_out.all() or not is_held_out.any():
-        return None
-    units = document_bounds(corpus)
-    return CorpusSplit(Subset(corpus, units[~is_held_out]), Subset(corpus, units[is_held_out]), "content")
-
-
 def held_out_mask(hashes: np.ndarray, share: float) -> np.ndarray:
     """Which of the documents with these content hashes are held out."""
     return hashes < np.uint64(int(share * 2**64))

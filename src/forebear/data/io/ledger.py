@@ -78,7 +78,6 @@ class Ledger:
         return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
-        """Enters a dropped item with its reason."""
         self.stage(stage).dropped.setdefault(reason, Counter()).update(units)
         item = {"stage": stage, "reason": reason, "file": file, "line": line, **units, "excerpt": excerpt[:80]}
         self.drops.setdefault(reason, LedgerItems()).add(item)

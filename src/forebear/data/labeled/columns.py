@@ -489,23 +489,19 @@ def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHin
         raise InputError("no column holds text", file=hints.file, hint="name it with --text-column")
     task = hints.task or {1: "classification", 2: "pairs"}.get(len(texts), "")
     if len(texts) != {"classification": 1, "pairs": 2}.get(task):
-        raise _text_count_error(texts, hints)
+        names = ", ".join(map(column_name, texts)) or "none"
+        message = f"{len(texts)} column{'s' * (len(texts) != 1)} may hold text ({names})"
+        hint = "say which: --text-column, once or twice"
+        if hints.task is not None and (likely_task := {1: "classification", 2: "pairs"}.get(len(texts))):
+            message += f", which does not fit {hints.task}"
+            hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
+        raise InputError(message, file=hints.file, hint=hint)
     roles = list(zip(texts, ["the text"] if len(texts) == 1 else ["the first text", "the second"], strict=True))
     form = replace(form, texts=tuple(text.column for text in texts))
     if label is None:
         return finish_assignment(task, columns, form, roles, ["no column looks like a label"])
     form, description = _describe_label(label, hints, replace(form, label=label.column))
     return finish_assignment(task, columns, form, [*roles, (label, description)])
-
-
-def _text_count_error(texts: list[ColumnSample], hints: ColumnHints) -> InputError:
-    names = ", ".join(map(column_name, texts)) or "none"
-    message = f"{len(texts)} column{'s' * (len(texts) != 1)} may hold text ({names})"
-    likely_task = {1: "classification", 2: "pairs"}.get(len(texts))
-    if hints.task is not None and likely_task is not None:
-        hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
-        return InputError(f"{message}, which does not fit {hints.task}", file=hints.file, hint=hint)
-    return InputError(message, file=hints.file, hint="say which: --text-column, once or twice")
 
 
 def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat) -> tuple[LabeledFormat, str]:

@@ -165,7 +165,13 @@ class DatasetSummary:
             warnings.append(f"{fact}: nothing can be learned from it")
         if label_warning := self.text_label_warning:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
-        warnings += self._similar_labels()
+        elif self.label_type == "labels":  # do some differ only in case or white space?
+            variants: dict[str, list[str]] = {}
+            for label in self.balance:
+                variants.setdefault(" ".join(label.casefold().split()), []).append(label)
+            if similar := [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]:
+                different = join_errors(similar, MAX_SHOWN)
+                warnings.append(f"labels that differ only in case are different labels: {different}")
         rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT]
         if rare and self.label_type != "right" and not label_warning:
             more = f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else ""
@@ -187,15 +193,6 @@ class DatasetSummary:
             size = f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters"
             warnings.append(f"{size}{where}: most models cannot see so far")
         return warnings
-
-    def _similar_labels(self) -> list[str]:
-        """Warnings about labels that differ only in case or white space."""
-        variants: dict[str, list[str]] = {}
-        for label in self.balance if self.label_type == "labels" and not self.text_label_warning else ():
-            variants.setdefault(" ".join(label.casefold().split()), []).append(label)
-        similar = [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]
-        message = f"labels that differ only in case are different labels: {join_errors(similar, MAX_SHOWN)}"
-        return [message] if similar else []
 
 
 def _count_text(count: int, one: str, several: str) -> str:

@@ -176,8 +176,6 @@ def _detect_table(head: FileHead, hints: ColumnHints, form: LabeledFormat, heade
 
 @dataclass(frozen=True)
 class FileHead:
-    """The beginning of a file."""
-
     source: SourceFile
     text: str
     is_whole: bool
@@ -207,7 +205,6 @@ class FileHead:
 
     @property
     def filled_lines(self) -> list[str]:
-        """The first lines that are not blank."""
         return [line for line in self.first_lines if line and not line.isspace()]
 
     def detect_kind(self, task: str | None) -> tuple[LabeledFileKind, str]:
@@ -311,7 +308,6 @@ def common_width(rows: list[list[str]]) -> tuple[int, int]:
 
 
 def split_cells(line: str) -> list[str]:
-    """The columns of a CoNLL line."""
     return line.split("\t") if "\t" in line else GAP.split(line.strip(" "))
 
 

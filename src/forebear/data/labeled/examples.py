@@ -78,7 +78,6 @@ def is_labeled(example: Example) -> bool:
 
 
 def example_texts(example: Example) -> tuple[str, ...]:
-    """All texts of an example."""
     match example:
         case LabeledExample():
             return example.texts

@@ -238,15 +238,13 @@ def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswe
     if not isinstance(value, list):
         raise BadRowError(f"the answer is {shorten_value(value)}, which is no text")
     starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
-    return [parse_answer(answer, answer_start) for answer, answer_start in zip(value, starts, strict=True)]
-
-
-def parse_answer(answer: Any, start: Any = None) -> ParsedAnswer:
-    """One answer of a list: a text, or an object with text and start."""
-    if isinstance(answer, dict):
-        start = next((answer[key] for key in START_KEYS if key in answer), start)
-        answer = answer.get("text")
-    return cell_text(answer, "answer"), _parse_start(start)
+    answers: list[ParsedAnswer] = []
+    for answer, answer_start in zip(value, starts, strict=True):
+        if isinstance(answer, dict):
+            answer_start = next((answer[key] for key in START_KEYS if key in answer), answer_start)
+            answer = answer.get("text")
+        answers.append((cell_text(answer, "answer"), _parse_start(answer_start)))
+    return answers
 
 
 def _parse_start(value: Any) -> int | None:

@@ -146,7 +146,6 @@ class LabeledSource:
         return cls(form=LabeledFormat.from_dict(settings["form"]), **values)
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each file."""
         return {split: file_digest(Path(path)) for split, path in self.split_paths().items()}
 
 

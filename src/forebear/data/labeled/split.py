@@ -66,7 +66,6 @@ def location_dict(location: ExampleLocation) -> dict[str, Any]:
 
 
 def format_location(location: ExampleLocation) -> str:
-    """A location as file:line and id."""
     position = f"{location.file or ''}:{location.line}" if location.line is not None else location.file or "an example"
     return f"{position} {location.name}" if location.name is not None else position
 

@@ -80,7 +80,6 @@ class CharIds:
         return np.array(truncated, np.int64)
 
     def truncated_words(self) -> list[str]:
-        """Out-of-vocabulary words that were truncated."""
         return [word for word in list(self._numbers) if self._is_truncated(word)]
 
     def _is_truncated(self, word: str) -> bool:

@@ -223,7 +223,6 @@ class WhitespaceWords:
         return self._by_bytes(_padded_array(data), ends)[:2] if self._use_compiled([data]) else None
 
     def word_ids(self, texts: Sequence[str]) -> np.ndarray:
-        """The ids of the words of these texts."""
         if not self._use_compiled(texts):
             return self._by_names(texts, False)[0]
         return self._by_bytes(_utf8_array(" ".join(texts)), NO_BOUNDARIES)[0]
@@ -288,7 +287,6 @@ class WhitespaceWords:
         return order
 
     def texts_of(self, numbers: np.ndarray) -> list[str]:
-        """The words with these ids."""
         if self._compiled is None:
             words = list(self._known)
             return [words[number] for number in numbers.tolist()]
@@ -323,7 +321,6 @@ class WhitespaceWords:
         return numbers, upto, begins
 
     def _replace_gaps(self, text: str) -> str:
-        """Replace all gap characters by spaces."""
         for gap in self._others:
             text = text.replace(gap, " ")
         return text
@@ -363,7 +360,6 @@ def _text_order(names: list[str]) -> np.ndarray:
 
 
 def _word_offsets(text: str, row: list[str]) -> list[int]:
-    """The offset of each of these words in a text."""
     offsets, position = [], 0
     for word in row:
         while text[position] == " ":

@@ -91,7 +91,11 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
         rule = _character_rule(" " + WORD_GAPS, ASCII_PUNCTUATION + CHINESE_PUNCTUATION if is_separate else "")
         if word_split == "spaces" and model["forebear"].get("segmenter") is None:
             rule = rule._replace(gaps=" " + WORD_GAPS)
-        return rule if steps else rule._replace(words=_word_vocabulary(spec, word_split))
+        vocabulary, unk_token = model["vocab"], model.get("unk_token")
+        if steps or unk_token not in vocabulary:
+            return rule
+        hidden = frozenset({token["content"] for token in spec["added_tokens"]} | {unk_token})
+        return rule._replace(words=WordVocabulary(vocabulary, hidden, vocabulary[unk_token], word_split))
     byte_level = pre_tokenizer["type"] == "ByteLevel" and pre_tokenizer.get("use_regex", True)
     if model["type"] == "BPE" and byte_level and not pre_tokenizer["add_prefix_space"] and normalizer is None:
         return PretokenRule(np.full(0x110000, CLASS_RUN, np.int8), _gpt2_boundaries)
@@ -104,15 +108,6 @@ def _character_rule(gaps: str, single: str) -> PretokenRule:
     classes[list(map(ord, gaps))] = CLASS_GAP
     classes[list(map(ord, single))] = CLASS_SINGLE
     return PretokenRule(classes)
-
-
-def _word_vocabulary(spec: TokenizerSpec, split: str) -> WordVocabulary | None:
-    """The vocabulary without special tokens; None without an unknown token."""
-    vocabulary, unk_token = spec["model"]["vocab"], spec["model"].get("unk_token")
-    if unk_token not in vocabulary:
-        return None
-    hidden = {token["content"] for token in spec["added_tokens"]} | {unk_token}
-    return WordVocabulary(vocabulary, frozenset(hidden), vocabulary[unk_token], split)
 
 
 SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8

@@ -281,7 +281,6 @@ class Tokenizer:
         return self._backend_with_specials.decode(visible_ids, skip_special_tokens=False)
 
     def id_to_token(self, id: int) -> str:  # noqa: A002 - the field's word
-        """The token of an id."""
         if not 0 <= id < self.vocab_size:
             raise InputError(f"no token has id {id}", hint=f"ids of this tokenizer are 0 to {self.vocab_size - 1}")
         return self._tokens[id]

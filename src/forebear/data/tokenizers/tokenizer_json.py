@@ -215,7 +215,6 @@ def spec_digest(spec: TokenizerSpec) -> str:
 
 
 def spec_bytes(spec: TokenizerSpec) -> bytes:
-    """The bytes of tokenizer.json."""
     return _as_json(spec) + b"\n"
 
 

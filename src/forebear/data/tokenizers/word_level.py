@@ -62,7 +62,6 @@ def segment_boundaries(text: str, segmenter: Segmenter | None) -> np.ndarray:
 
 
 def split_at(text: str, boundaries: np.ndarray) -> list[str]:
-    """Split a text at these positions."""
     return [text[begin:end] for begin, end in pairwise([0, *boundaries.tolist(), len(text)])]
 
 
