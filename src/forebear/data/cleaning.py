@@ -189,8 +189,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
         for reason, change in changes:
             previous, document = document, _change_document(document, change)
             if document is not previous:
-                removed = len(previous.text) - len(document.text)
-                ledger.add_structure_count(reason, removed, utf8_size(previous.text) - utf8_size(document.text), STAGE)
+                ledger.add_structure(reason, previous.text, document.text, STAGE)
         is_new_drop = False
         if not drop_reason and not is_checked and _has_visible_text(document):
             is_checked = True

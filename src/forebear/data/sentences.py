@@ -319,10 +319,7 @@ def document_lines(documents: Sequence[Document]) -> DocumentLines | None:
     if any(line_end in document.text for document in documents for line_end in LINE_END[1:]):
         return None
     has_final_newlines = np.array([document.text.endswith("\n") for document in documents])
-    pieces = [
-        d.utf8 if has_final_newline else d.utf8 + LINE_FEED
-        for d, has_final_newline in zip(documents, has_final_newlines.tolist(), strict=True)
-    ]
+    pieces = [d.utf8 if d.text.endswith("\n") else d.utf8 + LINE_FEED for d in documents]
     data, borders = b"".join(pieces), np.cumsum(text_lengths(pieces))
     ends = _visible_ends(np.frombuffer(data, np.uint8))
     if ends is None:

@@ -324,11 +324,8 @@ def train_on_files(
     if max_characters > learning.limit:  # perhaps, as a character has at least one byte: count characters first
         all_documents = reading.documents_in(find_sources(paths), Ledger())
         options["total_characters"] = sum(len(document.text) for document in all_documents)
-    if (
-        documents_info is not None
-        or kind != "words"
-        or (once is not None and max_characters > min(once.max_bytes, learning.limit))
-    ):
+    is_too_large = once is not None and max_characters > min(once.max_bytes, learning.limit)
+    if documents_info is not None or kind != "words" or is_too_large:
         once = None
     ledger = once.ledger if once is not None else Ledger()
     read = _report_progress(
@@ -483,11 +480,8 @@ def _train_pair(
             defaults[side] = "characters"
     source_choice, target_choice = options.source_tokenizer, options.target_tokenizer
     assert not isinstance(source_choice, TokenizerPair)
-    is_joint = (
-        target_choice is None
-        and options.target_vocab_size is None
-        and (source_choice is not None or defaults[0] == defaults[1])
-    )
+    is_one_kind = source_choice is not None or defaults[0] == defaults[1]
+    is_joint = target_choice is None and options.target_vocab_size is None and is_one_kind
     with tempfile.TemporaryDirectory(prefix="forebear-pairs-") as folder:
         training_files = _training_side_files(files, held_out, Path(folder))
         source_files, target_files = (training_files, []) if is_joint else (training_files[:1], training_files[1:])

@@ -260,42 +260,30 @@ _UTF8_AS_GBK = (
 ENCODE_AGAIN = "the file was converted wrongly before; get the original, or convert it back (iconv -f utf-8 -t {})"
 MOJIBAKE_PATTERNS = (
     MojibakePattern(
-        "UTF-8 read as Latin-1 or cp1252",
-        "ÂÃâðÎÏÐÑàáâãäåæçèéêëìíîï",
-        re.compile(_UTF8_AS_LATIN),
+        "UTF-8 read as Latin-1 or cp1252", "ÂÃâðÎÏÐÑàáâãäåæçèéêëìíîï", re.compile(_UTF8_AS_LATIN),
         "read the original with --encoding utf-8; if only this file exists, " + ENCODE_AGAIN.format("cp1252"),
-        "cp1252",
-        "utf-8",
+        "cp1252", "utf-8",
     ),
     MojibakePattern(
-        "GBK read as Latin-1",
-        "".join(map(chr, range(0xB0, 0xD8))),
+        "GBK read as Latin-1", "".join(map(chr, range(0xB0, 0xD8))),
         re.compile("(?:[\xb0-\xd7][\xa1-\xfe]){4,}+"),  # characters of GB 2312's first level
         "read the original with --encoding gb18030; if only this file exists, " + ENCODE_AGAIN.format("latin1"),
-        "latin-1",
-        "gb18030",
+        "latin-1", "gb18030",
     ),
     MojibakePattern(
-        "UTF-8 read as GBK",
-        "鐨锛銆涓鎴鍦浜鏈",
-        re.compile(_UTF8_AS_GBK),
+        "UTF-8 read as GBK", "鐨锛銆涓鎴鍦浜鏈", re.compile(_UTF8_AS_GBK),
         "read the original with --encoding utf-8; if only this file exists, " + ENCODE_AGAIN.format("gb18030"),
-        "gb18030",
-        "utf-8",
+        "gb18030", "utf-8",
     ),
     MojibakePattern(
-        "lost for good (锟斤拷, 烫烫烫)",
-        "锟斤烫屯",
-        re.compile("锟斤拷?|斤拷锟|锟{2,}+|烫{3,}+|屯{3,}+"),
+        "lost for good (锟斤拷, 烫烫烫)", "锟斤烫屯", re.compile("锟斤拷?|斤拷锟|锟{2,}+|烫{3,}+|屯{3,}+"),
         "these characters are gone from the file: get the original, or leave such documents out (--drop-mojibake 0.01)",
     ),
     MojibakePattern(
-        "replacement characters in a row",
-        "\ufffd",
-        re.compile("\ufffd{2,}+"),
+        "replacement characters in a row", "\ufffd", re.compile("\ufffd{2,}+"),
         "bytes were lost when the file was made: read the original with its --encoding, or --drop-replaced 0.01",
     ),
-)
+)  # fmt: skip
 
 
 @cache

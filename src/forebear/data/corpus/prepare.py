@@ -189,9 +189,6 @@ def fingerprint_sources(paths: Paths, reading: TextFormat) -> SourceFingerprint:
     return SourceFingerprint(text, forms.hexdigest(), size)
 
 
-# --- Preparing a corpus ---
-
-
 def prepare_corpus(
     paths: Paths,
     tokenizer: Tokenizer,

@@ -84,9 +84,12 @@ class Ledger:
         if self.on_drop:
             self.on_drop(item)
 
-    def add_structure(self, reason: str, text: str, stage: str = "read") -> None:
-        """Enters characters that belong to the file format, not to a document: blank lines, commas, tags."""
-        self.add_structure_count(reason, len(text), utf8_size(text), stage)
+    def add_structure(self, reason: str, text: str, kept: str = "", stage: str = "read") -> None:
+        """Enters characters that belong to the file format, not to a document (blank lines, commas, tags).
+
+        They are those of `text` that are not in `kept`, the document in it.
+        """
+        self.add_structure_count(reason, len(text) - len(kept), utf8_size(text) - utf8_size(kept), stage)
 
     def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
         if characters or bytes:

@@ -62,9 +62,7 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
             action, replacement = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
             text, count = SURROGATES.subn(replacement, text)
             blocks.ledger.repair(name, blocks.decompressed_bytes, count, action)
-        blocks.ledger.add_structure_count(
-            "markup and other fields", len(line + end) - len(text), utf8_size(line + end) - utf8_size(text)
-        )
+        blocks.ledger.add_structure("markup and other fields", line + end, text)
         words = _words(record, text)
         entities = _entities(record, words) if words else None
         document = [Document(text, name, number, words=words, entities=entities, is_record=True)]
@@ -149,9 +147,7 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
                 message = f"the row has {len(row)} columns, column {column + 1} is wanted"
                 hint = "mend the row (often a missing quote or delimiter)"
                 raise InputError(message, file=name, line=number, hint=hint)
-            blocks.ledger.add_structure_count(
-                "markup and other fields", len(raw) - len(row[column]), utf8_size(raw) - utf8_size(row[column])
-            )
+            blocks.ledger.add_structure("markup and other fields", raw, row[column])
             yield from document_parts(row[column], name, number)
     except csv.Error as error:
         message = f"not well-formed {table_format.upper()}: {error}"
@@ -218,7 +214,7 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
             length += len(word)
             ends.append(length)
     text = "".join(pieces)
-    ledger.add_structure_count("tags", len(document.text) - len(text), utf8_size(document.text) - utf8_size(text))
+    ledger.add_structure("tags", document.text, text)
     return Document(text, document.file, document.line, document.part, tuple(ends), tuple(collector.spans))
 
 

@@ -30,10 +30,8 @@ MAX_SHOWN_LABELS = 20  # labels
 MIN_ROWS_FOR_LABEL_CHECK = 10  # examples, of which more than half have a label of their own: then those are no labels
 LabelType = Literal["labels", "tags", "right"]
 LABEL_TYPE_TEXT = {
-    "labels": "labels",
-    "tags": "words by kind of tag",
-    "right": "place of the right choice (the first is 1)",
-}
+    "labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,19 +108,13 @@ class DatasetSummary:
         return f"{len(self.balance):,} different labels in {self.num_labeled:,} rows: the label column looks like text"
 
     def to_dict(self) -> dict[str, Any]:
-        contradicting = [[*map(location_dict, pair)] for pair in self.contradiction_locations]
         summary: dict[str, Any] = {
-            "count": self.count,
-            "unlabelled": self.num_unlabeled,
-            "balance": self.balance,
-            "majority": self.majority,
-            "characters": self.lengths.to_dict(),
-            "long": self.long_texts,
-            "duplicates": self.duplicates,
+            "count": self.count, "unlabelled": self.num_unlabeled, "balance": self.balance, "majority": self.majority,
+            "characters": self.lengths.to_dict(), "long": self.long_texts, "duplicates": self.duplicates,
             "contradictions": self.contradictions,
-            "contradicting": contradicting,
+            "contradicting": [[*map(location_dict, pair)] for pair in self.contradiction_locations],
             "repeated_names": self.num_repeated_names,
-        }
+        }  # fmt: skip
         if self.number_stats is not None:
             summary["numbers"] = self.number_stats
         if self.answers is not None:
@@ -134,25 +126,20 @@ class DatasetSummary:
         """Notes for the user, warnings last."""
         unlabeled_text = f", {self.num_unlabeled:,} of them without a label" if self.num_unlabeled else ""
         lengths = self.lengths
-        notes = [
-            f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}; "
-            f"{lengths.median:,.0f} characters in the middle, "
-            f"95 of 100 up to {lengths.p95:,.0f}, the longest {lengths.max_length:,}"
-        ]
+        quantiles = f"{lengths.median:,.0f} characters in the middle, 95 of 100 up to {lengths.p95:,.0f}"
+        examples = f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}"
+        notes = [f"{examples}; {quantiles}, the longest {lengths.max_length:,}"]
         if self.balance and not self.text_label_warning:
             label_counts = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MAX_SHOWN_LABELS]]
             more = f", and {len(self.balance) - MAX_SHOWN_LABELS} more" if len(self.balance) > MAX_SHOWN_LABELS else ""
             notes.append(f"{LABEL_TYPE_TEXT[self.label_type]}: {', '.join(label_counts)}{more}")
         if self.number_stats is not None:
-            notes.append(
-                "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average".format(**self.number_stats)
-            )
+            template = "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average"
+            notes.append(template.format(**self.number_stats))
         if self.answers is not None:
-            lengths = self.answers
-            notes.append(
-                f"answers have {lengths.median:,.0f} characters in the middle, the longest {lengths.max_length:,}; "
-                f"{_count_text(self.num_unanswered, 'question has', 'questions have')} no answer"
-            )
+            quantiles = f"{self.answers.median:,.0f} characters in the middle, the longest {self.answers.max_length:,}"
+            unanswered = _count_text(self.num_unanswered, "question has", "questions have")
+            notes.append(f"answers have {quantiles}; {unanswered} no answer")
         return [*notes, *self.warnings()]
 
     def warnings(self) -> list[str]:

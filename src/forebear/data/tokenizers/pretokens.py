@@ -67,9 +67,8 @@ class PretokenIndex:
         codes = code_points(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
         ends = np.cumsum(text_lengths(texts) + 1)
         is_boundary = None if boundary_fn is None else boundary_fn(codes)
-        units, numbers, new_pretokens = self.look_up(
-            codes, ends - 1, NO_BOUNDARIES if boundaries is None else boundaries, is_boundary
-        )
+        boundaries = NO_BOUNDARIES if boundaries is None else boundaries
+        units, numbers, new_pretokens = self.look_up(codes, ends - 1, boundaries, is_boundary)
         return PretokenLookup(units, numbers, np.searchsorted(units, ends), new_pretokens)
 
     def look_up(

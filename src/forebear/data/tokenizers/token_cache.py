@@ -187,7 +187,7 @@ class TokenCache:
         self._ids, self._first, self._last = (_GrowableArray() for _ in range(3))  # by token
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """One thread at a time, with a cache that is neither full nor incomplete, as it is if the block fails."""
         with self._lock:
             is_good, self._complete = self._complete, False
@@ -204,7 +204,7 @@ class TokenCache:
     def preload(self, words: WhitespaceWords, ids: np.ndarray) -> None:
         """Start with these words, each of which is one token with this id."""
         assert self._rule.gaps
-        with self._locked():
+        with self._hold_lock():
             self._clear()
             self._pretokens = words
             lengths, sizes = words.word_lengths()
@@ -216,7 +216,7 @@ class TokenCache:
         self, texts: Sequence[str], boundaries: np.ndarray | None = None, *, spans: bool = False
     ) -> EncodedBatch:
         """Encode all texts; `boundaries` are further split positions, as offsets over all texts."""
-        with self._locked():
+        with self._hold_lock():
             if isinstance(self._pretokens, WhitespaceWords):
                 assert boundaries is None
                 lookup = self._pretokens.look_up_texts(texts, units=spans)
@@ -241,7 +241,7 @@ class TokenCache:
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
         """Encode UTF-8 texts separated by gaps that end at `ends`; None if this is no faster."""
-        with self._locked():
+        with self._hold_lock():
             assert isinstance(self._pretokens, WhitespaceWords)
             if (lookup := self._pretokens.look_up_bytes(data, ends)) is None:
                 return None

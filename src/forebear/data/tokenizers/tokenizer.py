@@ -192,11 +192,8 @@ class Tokenizer:
         if not spans:
             return encoded
         separator_offsets = global_offsets(texts, word_boundaries)
-        return replace(
-            encoded,
-            first=without_separators(encoded.first, separator_offsets),
-            last=without_separators(encoded.last, separator_offsets),
-        )
+        first, last = (without_separators(offsets, separator_offsets) for offsets in (encoded.first, encoded.last))
+        return replace(encoded, first=first, last=last)
 
     def encode_many_reference(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`encode_many` by the Rust library alone: the reference, and the fallback where nothing faster is exact."""
@@ -252,9 +249,7 @@ class Tokenizer:
         ends = [self.segmenter.word_ends(text) for text in han_texts]
         word_ends, han = global_offsets(han_texts, ends), is_han(code_points(" ".join(han_texts) + " "))
         is_relevant = han[word_ends - 1] | han[word_ends]
-        han_starts, text_starts = (
-            global_offsets(text_list, [[0]] * len(text_list)) for text_list in (han_texts, texts)
-        )
+        han_starts, text_starts = (global_offsets(some, [[0]] * len(some)) for some in (han_texts, texts))
         return (word_ends + np.repeat(text_starts[han_indices] - han_starts, text_lengths(ends)))[is_relevant]
 
     def _rarely_repeats(self, texts: Sequence[str]) -> bool:

@@ -75,16 +75,11 @@ def build_tokenizer_spec(
     ]
     own_settings = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise)}
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": normalizer or make_normalizer(normalise),
-        "pre_tokenizer": pre_tokenizer,
-        "post_processor": None,
-        "decoder": decoder,
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": normalizer or make_normalizer(normalise), "pre_tokenizer": pre_tokenizer,
+        "post_processor": None, "decoder": decoder,
         "model": {**model, "forebear": {**own_settings, **settings["facts"]}},
-    }
+    }  # fmt: skip
 
 
 def bpe_model(
@@ -92,17 +87,11 @@ def bpe_model(
 ) -> dict[str, Any]:
     """A BPE model; `affix` says that no piece has a prefix or suffix, as "" or None."""
     return {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": unk_token,
-        "continuing_subword_prefix": affix,
-        "end_of_word_suffix": affix,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": False,
-        "vocab": vocabulary,
-        "merges": [list(pair) for pair in merges],
-    }
+        "type": "BPE", "dropout": None, "unk_token": unk_token,
+        "continuing_subword_prefix": affix, "end_of_word_suffix": affix,
+        "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+        "vocab": vocabulary, "merges": [list(pair) for pair in merges],
+    }  # fmt: skip
 
 
 def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
@@ -112,10 +101,9 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
         "lower": [{"type": "Lowercase"}],
         "accents": [bert_normalizer(lower=False, accents=True, basic=False), {"type": "NFC"}],
     }
-    for step in steps:
-        if step not in definitions:
-            hint = f"the steps are: {', '.join(NORMALIZE_STEPS)}"
-            raise InputError(f"no normalisation step named {step!r}", hint=hint)
+    if unknown := [step for step in steps if step not in definitions]:
+        hint = f"the steps are: {', '.join(NORMALIZE_STEPS)}"
+        raise InputError(f"no normalisation step named {unknown[0]!r}", hint=hint)
     normalizers = [definition for step in steps for definition in definitions[step]]
     if len(normalizers) > 1:
         return {"type": "Sequence", "normalizers": normalizers}
@@ -124,13 +112,8 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
 
 def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = True) -> dict[str, Any]:
     """BERT's normalizer: clean controls and separate Han characters (`basic`), strip accents (None: as case), lower."""
-    return {
-        "type": "BertNormalizer",
-        "clean_text": basic,
-        "handle_chinese_chars": basic,
-        "strip_accents": accents,
-        "lowercase": lower,
-    }
+    cleaning = {"clean_text": basic, "handle_chinese_chars": basic}
+    return {"type": "BertNormalizer", **cleaning, "strip_accents": accents, "lowercase": lower}
 
 
 def preprocessing_steps(

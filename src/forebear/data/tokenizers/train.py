@@ -193,8 +193,8 @@ def _train_whitespace_words(training: _Training, once: SinglePassText | None) ->
     else:
         deque(training.sample, maxlen=0)  # exhausts the texts, which are counted on the way
         counted = once.word_counts
-    if not word_level.are_plain_words(counted.words):
-        tokens, settings = training.order(word_level.split_counts(counted))
+    if (split_counts := word_level.split_counts(counted)) is not None:
+        tokens, settings = training.order(split_counts)
         return Tokenizer(word_level.word_tokenizer_spec(tokens, split="spaces", **settings))
     tokens, ids = counted.order_by_frequency(specials=training.specials.values(), **training.limits)
     coverage = int(counted.counts[ids >= 0].sum()) / total if (total := int(counted.counts.sum())) else 1.0

@@ -12,7 +12,6 @@ import numpy as np
 
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import vocabulary
-from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer_json import (
     SEPARATOR,
     SpecSettings,
@@ -99,15 +98,12 @@ def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], 
     return split_pretoken
 
 
-def split_counts(counts: vocabulary.WordCounts) -> Counter[str]:
-    """Count words separated by white space, where some of these entries are several words."""
+def split_counts(counts: vocabulary.WordCounts) -> Counter[str] | None:
+    """Counts of words separated by white space; None if each of these entries is a single word."""
+    joined = counts.words.gather("_")
+    if joined.isprintable() or WHITESPACE.search(joined) is None:
+        return None
     return vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter("spaces", ()))
-
-
-def are_plain_words(words: WhitespaceWords) -> bool:
-    """Whether none of these words contains white space."""
-    joined = words.gather("_")
-    return joined.isprintable() or WHITESPACE.search(joined) is None
 
 
 def word_tokenizer_spec(

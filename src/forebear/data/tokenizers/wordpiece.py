@@ -69,9 +69,7 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
     words = {
         word: count
         for word, count in counts.items()
-        if len(word) <= MAX_WORD_LENGTH
-        and word[0] in known_characters
-        and all(PREFIX + character in known_characters for character in word[1:])
+        if len(word) <= MAX_WORD_LENGTH and known_characters.issuperset([word[0], *map(PREFIX.__add__, word[1:])])
     }
     single = sorted(piece for piece in alphabet if len(piece) == 1)
     continuing = sorted(piece for piece in alphabet if len(piece) > 1)
