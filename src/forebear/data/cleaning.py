@@ -386,8 +386,8 @@ def _account_written(counts: Counter[str], output_counts: Counter[str], ledger: 
     stage = ledger.stage("write")
     stage.add_in(**counts)
     stage.add_out(**output_counts)
-    reasons = {unit: f"{description}, which plain text does not mark" for unit, description in UNMARKED.items()}
     for unit in counts:
         if difference := counts[unit] - output_counts[unit]:
-            reason = reasons.get(unit, "blank lines inside documents")
+            is_mark = unit in UNMARKED
+            reason = f"{UNMARKED[unit]}, which plain text does not mark" if is_mark else "blank lines inside documents"
             stage.dropped.setdefault(reason, Counter()).update({unit: difference})

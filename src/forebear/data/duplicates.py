@@ -142,18 +142,14 @@ class NearDuplicates:
             self._values = np.concatenate((self._values, np.empty_like(self._values)))
         self._values[self.count] = signature.astype(np.uint16)
         self.count += 1
-        if 2 * self.count > self._slots.shape[1]:
-            self._slots = np.zeros((BANDS, 4 * self._slots.shape[1]), np.uint32)
-            for number in range(self.count):
-                self._insert(number)
-        else:
-            self._insert(self.count - 1)
+        first = self.count - 1
+        if 2 * self.count > self._slots.shape[1]:  # all are inserted again into a larger table
+            first, self._slots = 0, np.zeros((BANDS, 4 * self._slots.shape[1]), np.uint32)
+        for number in range(first, self.count):
+            slots = self._band_slots(self._values[number])
+            is_free = self._slots[_BAND, slots] == 0
+            self._slots[_BAND[is_free], slots[is_free]] = number + 1
         return self.count - 1
-
-    def _insert(self, number: int) -> None:
-        slots = self._band_slots(self._values[number])
-        is_free = self._slots[_BAND, slots] == 0
-        self._slots[_BAND[is_free], slots[is_free]] = number + 1
 
     def _band_slots(self, values: np.ndarray) -> np.ndarray:
         """The slot of each band, (BANDS,)."""

@@ -120,14 +120,12 @@ def prepare_source(
     """The corpus of a text; a prepared corpus is opened, if it has the tokenizer that is asked for.
 
     Args:
-        source: Text files or a prepared corpus.
         tokenizer: A tokenizer, a file, or a kind that is trained on this text.
         default: The kind, if `tokenizer` is None.
         needs: Roles of special tokens that a tokenizer trained now must have.
         least_count: Minimum count of words; then a word tokenizer has every word that is as frequent.
         vocabulary: Vocabulary size; by default it depends on the size of the text.
         held_out: Share of the text on which a tokenizer is not trained.
-        learning_progress: Progress of training the tokenizer.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])

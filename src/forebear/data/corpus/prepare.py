@@ -79,19 +79,14 @@ def _tokens(numbers: np.ndarray, ends: np.ndarray) -> EncodedBatch:
 
 @dataclass
 class SinglePassText:
-    """A text that was read once: the arrays of its corpus, except for the ids of words.
-
-    text_format, sentences  how it is read
-    max_words               bytes of text at most; the arrays are held in memory
-    ids                     the id of each word by its number, once known; -1: out of vocabulary
-    """
+    """A text that was read once: the arrays of its corpus, except for the ids of words."""
 
     text_format: TextFormat
     sentences: SentenceMode
-    max_bytes: int
+    max_bytes: int  # of text; the arrays are held in memory
     ledger: Ledger = field(default_factory=Ledger)
     dropped: list[dict[str, Any]] = field(default_factory=list)
-    ids: np.ndarray | None = None
+    ids: np.ndarray | None = None  # of each word by its number, once known; -1: out of vocabulary
     _tokenizer: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
     _shards: deque[EncodedShard] = field(default_factory=deque)  # without their ids
     _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards

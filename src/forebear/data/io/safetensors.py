@@ -28,8 +28,7 @@ def write_vectors(
 ) -> tuple[int, int]:
     """Writes (n, D) arrays one below the other, atomically; returns (rows, D).
 
-    The number of rows need not be known in advance: the header is written last. `metadata` is for a
-    .safetensors file; .npy has none.
+    The number of rows need not be known in advance: the header is written last. Only .safetensors has `metadata`.
     """
     target, rows, width = Path(file), 0, 0
 

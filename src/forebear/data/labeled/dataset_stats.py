@@ -56,35 +56,21 @@ class TextLengths:
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """Statistics of one split.
-
-    Attributes:
-        num_unlabeled: Number of examples without label.
-        balance: Label → number of examples; tagging: entity type → number of words; choice: right choice → number.
-        long_texts: Number of texts above LONG_TEXT characters.
-        duplicates: Examples with exactly the content of an earlier one (for questions: and the same question).
-        contradictions: Duplicates with another label.
-        contradiction_locations: Locations of the first of them.
-        num_repeated_names: Number of ids that several examples share.
-        number_stats: Minimum, mean, maximum and standard deviation of numeric labels.
-        answers: Lengths of gold answers.
-        num_unanswered: Number of unanswerable questions.
-        label_type: What `balance` counts.
-    """
+    """Statistics of one split."""
 
     count: int
     num_unlabeled: int
-    balance: dict[str, int]
+    balance: dict[str, int]  # examples of each label; tagging: words of each entity type; choice: of each right choice
     lengths: TextLengths
-    long_texts: int
-    duplicates: int
-    contradictions: int
-    contradiction_locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]
-    num_repeated_names: int
-    number_stats: dict[str, float] | None = None
-    answers: TextLengths | None = None
-    num_unanswered: int = 0
-    label_type: LabelType = "labels"
+    long_texts: int  # texts above LONG_TEXT characters
+    duplicates: int  # examples with exactly the content of an earlier one (for questions: and the same question)
+    contradictions: int  # duplicates with another label
+    contradiction_locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]  # of the first of them
+    num_repeated_names: int  # ids that several examples share
+    number_stats: dict[str, float] | None = None  # minimum, mean, maximum and standard deviation of numeric labels
+    answers: TextLengths | None = None  # of gold answers
+    num_unanswered: int = 0  # unanswerable questions
+    label_type: LabelType = "labels"  # what `balance` counts
 
     @property
     def num_labeled(self) -> int:

@@ -310,7 +310,11 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
             del cells[width:]
         if len(cells) != width:
             message = f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}"
-            raise BadRowError(message + _separator_note(text, width))
+            if "\t" not in text and width == 2:
+                message += " (words that hold spaces need tabs between the columns)"
+            elif "\t" in text and " " in text and len(GAP.split(text.strip(" "))) == width:
+                message += " (its spaces part no columns, as it has tabs)"
+            raise BadRowError(message)
         if form.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_at:
             return None, ""
         word = cells[word_at] or raw_cells[word_at]  # a word may be a space
@@ -335,14 +339,6 @@ def _split_line(text: str, width: int) -> list[str]:
         raise BadRowError(f"{message}: {shorten_value(text)}")
     is_space_tagged = width == 2 and len(cells) == 1 and text.startswith("  ")  # the word itself is a space
     return [" ", *cells] if is_space_tagged else cells
-
-
-def _separator_note(text: str, width: int) -> str:
-    """An explanation for a line with too few or too many columns because of tabs and spaces."""
-    if "\t" in text:
-        is_mixed = " " in text and len(GAP.split(text.strip(" "))) == width
-        return " (its spaces part no columns, as it has tabs)" if is_mixed else ""
-    return " (words that hold spaces need tabs between the columns)" if width == 2 else ""
 
 
 def _column_number(column: ColumnRef) -> int:

@@ -50,37 +50,21 @@ ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may be a 
 
 @dataclass(frozen=True)
 class LabeledFormat:
-    """The format of a labeled file.
-
-    Attributes:
-        kind: Kind of file, one of LABELED_FORMATS.
-        texts: Columns (fields) of the text, the two texts, question and passage, or the words.
-        label: Column of the label, the answer, the right choice, or the tags; None: there is none.
-        answer: Type of label: one class, several classes (possibly none), or a number.
-        separator: Separator of several labels in a cell of a table; "": the cell is a JSON list.
-        start: Column of the offset of an answer in its passage; None: the answer has it, or it is searched.
-        choices: One field that holds a list, or one column per choice.
-        first: Index of the first choice in the label column: 0, 1 or A; "": the right choice is spelled out.
-        name: Column of the example ids.
-        header: Whether the first row names the columns.
-        width: Number of columns without a header.
-        delimiter: Delimiter of a CSV table.
-        comments: Whether lines that start with # before a sentence are comments, as in CoNLL-U.
-    """
+    """The format of a labeled file; columns are those of a table or the fields of a JSON object."""
 
     kind: LabeledFileKind
-    texts: tuple[ColumnRef, ...] = ()
-    label: ColumnRef | None = None
-    answer: Answer = "one"
-    separator: str = ""
-    start: ColumnRef | None = None
-    choices: tuple[ColumnRef, ...] = ()
-    first: str = "0"
-    name: ColumnRef | None = None
-    header: bool = False
-    width: int = 0
-    delimiter: str = ","
-    comments: bool = False
+    texts: tuple[ColumnRef, ...] = ()  # of the text, the two texts, question and passage, or the words
+    label: ColumnRef | None = None  # of the label, the answer, the right choice, or the tags; None: there is none
+    answer: Answer = "one"  # type of label: one class, several classes (possibly none), or a number
+    separator: str = ""  # of several labels in a cell of a table; "": the cell is a JSON list
+    start: ColumnRef | None = None  # of an answer's offset in its passage; None: the answer has it, or it is searched
+    choices: tuple[ColumnRef, ...] = ()  # one field that holds a list, or one column per choice
+    first: str = "0"  # what the label column calls the first choice: 0, 1 or A; "": the right one is spelled out
+    name: ColumnRef | None = None  # of the example ids
+    header: bool = False  # whether the first row names the columns
+    width: int = 0  # number of columns without a header
+    delimiter: str = ","  # of a CSV table
+    comments: bool = False  # whether lines that start with # before a sentence are comments, as in CoNLL-U
     encoding: str = "utf-8"
 
     def role_columns(self) -> tuple[ColumnRef | None, ...]:

@@ -109,27 +109,18 @@ MIN_MISMATCH_SHARE = 0.002  # of words in another Unicode form; fewer are not re
 
 @dataclass(frozen=True)
 class LabeledSource:
-    """Labeled files and how to read them: everything that determines the examples of a run.
-
-    Attributes:
-        dev: Dev file; without one, a share of the training file is held out by content.
-        dev_share: Share of examples held out as dev set, without a dev file.
-        on_bad_rows: fail, or skip and report.
-        on_bad_tags: Tags that violate their scheme: fail, or repair and count.
-        part: Share of the training examples to use, for learning curves.
-        test_share: Share of examples held out as test set, without a test file.
-    """
+    """Labeled files and how to read them: everything that determines the examples of a run."""
 
     task: str
     train: str
     form: LabeledFormat
     dev: str | None = None
     test: str | None = None
-    dev_share: float = 0.1
-    on_bad_rows: str = "fail"
-    on_bad_tags: str = "fail"
-    part: float = 1.0
-    test_share: float = 0.0
+    dev_share: float = 0.1  # of examples held out by content as dev set, without a dev file
+    on_bad_rows: str = "fail"  # or skip and report
+    on_bad_tags: str = "fail"  # tags that violate their scheme; or repair and count
+    part: float = 1.0  # share of the training examples to use, for learning curves
+    test_share: float = 0.0  # of examples held out as test set, without a test file
 
     def split_paths(self) -> dict[str, str]:
         paths = {"train": self.train, "dev": self.dev, "test": self.test}

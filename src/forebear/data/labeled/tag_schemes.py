@@ -85,18 +85,12 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
 
 def to_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     """Convert tags to IOBES; plain tags stay; InputError for tags that violate the scheme."""
-    if scheme == PLAIN_SCHEME:
-        return list(tags)
-    _reject_violations(tags, scheme)
-    return _expected_tags(tags, "IOBES")
+    return _convert_tags(tags, scheme, "IOBES")
 
 
 def from_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     """Convert IOBES tags to a scheme; InputError for tags that violate IOBES."""
-    if scheme == PLAIN_SCHEME:
-        return list(tags)
-    _reject_violations(tags, "IOBES")
-    return _expected_tags(tags, scheme)
+    return _convert_tags(tags, "IOBES", scheme)
 
 
 def scheme_labels(labels: Sequence[str], scheme: AnyScheme) -> list[str]:
@@ -250,11 +244,14 @@ def _expected_tags(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     return [_expected_tag(*trigram, scheme) for trigram in _tag_trigrams(tags)]
 
 
-def _reject_violations(tags: Sequence[str], scheme: AnyScheme) -> None:
-    if violations := scheme_violations(tags, scheme):
+def _convert_tags(tags: Sequence[str], source: AnyScheme, target: AnyScheme) -> list[str]:
+    if PLAIN_SCHEME in (source, target):
+        return list(tags)
+    if violations := scheme_violations(tags, source):
         index, reason = violations[0]
         more = f" (and {len(violations) - 1} more faults)" if len(violations) > 1 else ""
         raise InputError(f"word {index + 1}: {reason}{more}", hint="mend the tags, or have them repaired")
+    return _expected_tags(tags, target)
 
 
 def _violation_reason(tags: Sequence[str], index: int, scheme: AnyScheme) -> str:

@@ -141,23 +141,13 @@ NO_OFFSETS = partial(np.zeros, 0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """The tokens of many texts.
+    """The tokens of many texts; offsets are over all texts, each followed by one separator character."""
 
-    Attributes:
-        ids: All token ids, concatenated.
-        counts: Number of tokens of each text.
-        unknown_bytes: Bytes of each text that became unknown tokens.
-        starts: True where a token starts a word, if word ends were given.
-        first: First character of each token, as an offset over all texts, each followed by one separator character.
-            Empty unless spans were requested.
-        last: Last character of each token in the same way.
-    """
-
-    ids: np.ndarray
-    counts: np.ndarray
-    unknown_bytes: np.ndarray
-    starts: np.ndarray | None = None
-    first: np.ndarray = field(default_factory=NO_OFFSETS)
+    ids: np.ndarray  # of all texts, concatenated
+    counts: np.ndarray  # tokens of each text
+    unknown_bytes: np.ndarray  # bytes of each text that became unknown tokens
+    starts: np.ndarray | None = None  # True where a token starts a word, if word ends were given
+    first: np.ndarray = field(default_factory=NO_OFFSETS)  # offset of the first character of each token, if requested
     last: np.ndarray = field(default_factory=NO_OFFSETS)
 
 
