@@ -63,14 +63,12 @@ class CleaningRules:
     """Drop a line of 20 characters or more once it has stood in this many documents (10)."""
 
     def __post_init__(self) -> None:
-        for name in ("drop_mojibake", "drop_replaced", "drop_near_duplicates"):
-            if not 0 <= getattr(self, name) <= 1:
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} is {getattr(self, name)}", hint="give a share between 0 (off) and 1")
-        for name in ("drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
-            if getattr(self, name) < 0:
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} is {getattr(self, name)}", hint="give a number of at least 0 (off)")
+        shares = ("drop_mojibake", "drop_replaced", "drop_near_duplicates")
+        for name in (*shares, "drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
+            value, most = getattr(self, name), 1 if name in shares else float("inf")
+            if not 0 <= value <= most:
+                hint = "give a share between 0 (off) and 1" if name in shares else "give a number of at least 0 (off)"
+                raise InputError(f"--{name.replace('_', '-')} is {value}", hint=hint)
 
 
 # --- Changes of characters ---
@@ -102,10 +100,7 @@ def _enabled_changes(rules: CleaningRules) -> list[tuple[str, Callable[[str], st
 
 
 def _change_document(document: Document, change: Callable[[str], str]) -> Document:
-    """The document after a change.
-
-    If words are marked, each word is changed by itself, so that the ends of words and entities stay correct.
-    """
+    """The document after a change: of each word by itself, if words are marked, so that their ends stay correct."""
     if document.words is None:
         text = change(document.text)
         return document if text == document.text else replace(document, text=text)

@@ -49,10 +49,8 @@ class EntityDictionary:
         return {"dictionary": dictionary_digest(self.entries), "names": len(self.entries)}
 
     def find(self, sentences: Sequence[str]) -> np.ndarray:
-        """(entities, 2) start and end of matches, in all sentences joined by one character each.
-
-        No name has a line end, so that no match spans two sentences.
-        """
+        """(entities, 2) start and end of matches, in all sentences joined by one character each."""
+        # No name has a line end, so that no match spans two sentences.
         return flatten_ints(self._finder.find("\n".join(sentences))).reshape(-1, 2)
 
     @cached_property

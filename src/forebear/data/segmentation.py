@@ -75,12 +75,9 @@ class Segmenter:
         """What determines the segmentation, to be stored with segmented text."""
         from importlib.metadata import version  # slow to import
 
-        return {
-            "segmenter": "rjieba",
-            "version": version("rjieba"),
-            "dictionary": dictionary_digest(self.dictionary) if self.dictionary else None,
-            "words": len(self.dictionary),
-        }
+        words = len(self.dictionary)
+        digest = dictionary_digest(self.dictionary) if words else None
+        return {"segmenter": "rjieba", "version": version("rjieba"), "dictionary": digest, "words": words}
 
     @cached_property
     def _finder(self) -> DictionaryMatcher:

@@ -272,7 +272,7 @@ def tokenizer_for(
     identity = {
         "kind": choice,
         "files": [fingerprint.content_digest, fingerprint.format_digest],
-        "reading": reading.identity(),
+        "reading": asdict(reading),
         "learning": asdict(learning),  # a field that is renamed keeps its old name here
         "segmenter": segmenter.describe() if segmenter else None,
         "held_out": held_out,

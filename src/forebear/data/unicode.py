@@ -218,9 +218,6 @@ def detect_language(counts: np.ndarray, start: str) -> str:
     return "English" if english >= other else "other Latin"
 
 
-# --- Mojibake ---
-
-
 @dataclass(frozen=True)
 class MojibakePattern:
     """A wrong decoding: what it looks like, and how to undo it."""

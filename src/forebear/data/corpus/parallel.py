@@ -99,11 +99,7 @@ class ParallelFormat:
     on_bad_bytes: OnBadBytes = "fail"
 
     def read_pairs(self, paths: Sequence[str], ledger: Ledger) -> Iterator[Row]:
-        """(line, source, target) of all pairs; rows with an empty side are dropped.
-
-        Raises:
-            InputError: Two files do not have equally many lines, or there are not one or two files.
-        """
+        """(line, source, target) of all pairs of one file, or of two with equally many lines; drops incomplete ones."""
         if len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
             hint = "give the translations as the second file"
             raise InputError("the same file stands for both sides", file=paths[0], hint=hint)
@@ -269,10 +265,6 @@ class AlignedFiles:
     def count(self) -> int:
         return self.metadata["pairs"]
 
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger.from_dict(self.metadata["ledger"])
-
 
 def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles:
     """The pairs of these files, read once and cached by their content and format."""
@@ -422,10 +414,7 @@ class ParallelSubset:
 
 @dataclass(frozen=True, eq=False)
 class ParallelCorpus:
-    """The corpora of source and target.
-
-    `pair_rows` (n, 3) are the documents of each pair in both corpora, and its line in the files.
-    """
+    """The corpora of source and target."""
 
     files: AlignedFiles
     source: Corpus
@@ -446,10 +435,11 @@ class ParallelCorpus:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return self.files.ledger
+        return Ledger.from_dict(self.files.metadata["ledger"])
 
     @cached_property
     def pair_rows(self) -> np.ndarray:
+        """(n, 3) the documents of each pair in both corpora, and its line in the files."""
         rows = [_documents_of_lines(corpus, self.files.count) for corpus in (self.source, self.target)]
         lines = np.flatnonzero(np.all([row >= 0 for row in rows], axis=0))
         return np.stack([*(row[lines] for row in rows), lines], axis=1)

@@ -9,7 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -292,7 +292,7 @@ def _identity(encoder: DocumentEncoder, reading: TextFormat, fingerprint: Source
     return {
         "format": [CORPUS_FORMAT, shards.SHARD_CHARACTERS, documents.PART_CHARACTERS, sentences.SENTENCE_RULES_VERSION],
         "forebear": __version__,
-        "reading": reading.identity(),
+        "reading": asdict(reading),
         "forms": fingerprint.format_digest,
         "sentences": encoder.sentences,
         "segmenter": encoder.segmenter.describe() if encoder.segmenter else None,
@@ -317,11 +317,9 @@ def _existing_corpus(target: Path, key: str, overwrite: bool) -> Corpus | None:
     is_corrupt_copy = corpus is None and atomic.stored_key(target, CORPUS_FILE) == key
     if overwrite or is_corrupt_copy:  # it is built again
         return None
-    raise InputError(
-        "holds a corpus of other text, or made with another tokenizer or other settings, or a damaged one",
-        file=target,
-        hint="add --overwrite to make it anew, or choose another folder with --to",
-    )
+    message = "holds a corpus of other text, or made with another tokenizer or other settings, or a damaged one"
+    hint = "add --overwrite to make it anew, or choose another folder with --to"
+    raise InputError(message, file=target, hint=hint)
 
 
 def _encode_in_shards(

@@ -376,9 +376,7 @@ class TextBlocks:
                     yield text
         if rest := held_back + self._decode(decoder, b"", final=True):
             yield rest
-        self.ledger.add_source(
-            files=1, bytes=self.compressed_bytes, unpacked=self.decompressed_bytes, digest=digest.digest()
-        )
+        self.ledger.add_source(self.compressed_bytes, self.decompressed_bytes, digest.digest())
 
     def _decompress(self, stream: Any) -> Iterator[bytes]:
         try:
@@ -386,12 +384,9 @@ class TextBlocks:
                 self.decompressed_bytes += len(block)
                 yield block
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                f"the compressed file is damaged or cut short ({error})",
-                file=self.source.name,
-                byte=self.compressed_bytes,
-                hint="fetch or compress it again; what was read of it is not used",
-            ) from error
+            message = f"the compressed file is damaged or cut short ({error})"
+            hint = "fetch or compress it again; what was read of it is not used"
+            raise InputError(message, file=self.source.name, byte=self.compressed_bytes, hint=hint) from error
 
     def _decode(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
         previous, _DECODING.blocks = getattr(_DECODING, "blocks", None), self
@@ -408,12 +403,9 @@ class TextBlocks:
         offset = self.decompressed_bytes - len(error.object) + error.start
         bad_bytes = error.object[error.start : error.end]
         if self.on_bad_bytes == "fail":
-            raise InputError(
-                f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad_bytes)}",
-                file=self.source.name,
-                byte=offset,
-                hint="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
-            )
+            message = f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad_bytes)}"
+            hint = "name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip"
+            raise InputError(message, file=self.source.name, byte=offset, hint=hint)
         action, replacement = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
         self.ledger.add_structure_count(f"bad bytes {action}", 0, len(bad_bytes) - len(replacement.encode()))
         self.ledger.repair(self.source.name, offset, len(bad_bytes), action)

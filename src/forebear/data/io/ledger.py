@@ -85,10 +85,7 @@ class Ledger:
             self.on_drop(item)
 
     def add_structure(self, reason: str, text: str, kept: str = "", stage: str = "read") -> None:
-        """Enters characters that belong to the file format, not to a document (blank lines, commas, tags).
-
-        They are those of `text` that are not in `kept`, the document in it.
-        """
+        """Enters what of `text` is not `kept` in a document, as it belongs to the file format: blank lines, tags."""
         self.add_structure_count(reason, len(text) - len(kept), utf8_size(text) - utf8_size(kept), stage)
 
     def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
@@ -107,8 +104,8 @@ class Ledger:
     def quarantine(self, file: str, reason: str) -> None:
         self.skipped_files.setdefault(reason, LedgerItems()).add({"file": file})
 
-    def add_source(self, *, files: int, bytes: int, unpacked: int, digest: bytes) -> None:  # noqa: A002 - the name of the unit
-        self.files.update(files=files, bytes=bytes, unpacked=unpacked)
+    def add_source(self, num_bytes: int, num_decompressed: int, digest: bytes) -> None:
+        self.files.update(files=1, bytes=num_bytes, unpacked=num_decompressed)
         self._digest.update(digest)
 
     @property

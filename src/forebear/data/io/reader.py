@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from forebear.data.entities import ENTITY_TAGS, EntityCollector
@@ -239,7 +239,7 @@ INVISIBLE_CHARS = "\x00 \t\n\r\v\f\u00a0\u3000\ufeff\u200b"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How files are read. These fields are part of a corpus's identity."""
+    """How files are read. These fields, by these names, are part of the keys of corpora and tokenizers in the cache."""
 
     documents: DocumentBoundary = "blank"
     format: FileFormat = "auto"
@@ -251,10 +251,6 @@ class TextFormat:
     def __post_init__(self) -> None:
         for name, choices in (("documents", DocumentBoundary), ("format", FileFormat), ("on_bad_bytes", OnBadBytes)):
             require_choice(f"--{name.replace('_', '-')}", getattr(self, name), get_args(choices))
-
-    def identity(self) -> dict[str, str]:
-        """The part of a corpus's key: a field that is renamed keeps its old name here."""
-        return asdict(self)
 
     def documents_in(self, sources: Iterable[SourceFile], ledger: Ledger) -> Iterator[Document]:
         """All documents of all files, in order. The ledger is complete when the iterator is exhausted."""

@@ -117,10 +117,8 @@ def _receive(connection: Connection, workers: Workers, location: str) -> Any:
 def _worker_died(process: subprocess.Popen[bytes], location: str) -> ForebearError:
     code = process.wait(10)
     cause = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return ForebearError(
-        f"a worker {cause} while working on {location}",
-        hint="often a lack of memory: run again with fewer --workers; finished shards are kept",
-    )
+    hint = "often a lack of memory: run again with fewer --workers; finished shards are kept"
+    return ForebearError(f"a worker {cause} while working on {location}", hint=hint)
 
 
 def serve(pipe: int) -> None:

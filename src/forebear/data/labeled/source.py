@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, get_args
 from unicodedata import normalize
 
@@ -137,7 +136,7 @@ class LabeledSource:
         return cls(form=LabeledFormat.from_dict(settings["form"]), **values)
 
     def digests(self) -> dict[str, str]:
-        return {split: file_digest(Path(path)) for split, path in self.split_paths().items()}
+        return {split: file_digest(path) for split, path in self.split_paths().items()}
 
 
 def labeled_source(
@@ -226,10 +225,9 @@ def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -
     """
     source = LabeledSource.from_dict(metadata["source"])
     try:
-        is_unchanged = os.path.isfile(source.train) and file_digest(Path(source.train)) == metadata["digests"]["train"]
+        if not os.path.isfile(source.train) or file_digest(source.train) != metadata["digests"]["train"]:
+            return None
     except OSError:  # no longer readable
-        is_unchanged = False
-    if not is_unchanged:
         return None
     splits: dict[str, list[Any]] = {"train": _read_split(source.train, source, "wanted", []), "dev": [], "test": []}
     _convert_and_split(splits, source, [])
@@ -259,10 +257,9 @@ def count_form_mismatches(data: LabeledData) -> list[str]:
         share = mismatches.total() / max(1, sum(len(example.words) for example in examples))
         if share >= MIN_MISMATCH_SHARE:
             words = ", ".join(word for word, _ in mismatches.most_common(MAX_NAMED))
-            notes.append(
-                f"{split}: {share:.1%} of the words ({mismatches.total():,}, such as {words}) are in the training "
-                "examples in another form: a run whose tokenizer was trained with --normalise nfkc reads both alike"
-            )
+            count = f"{share:.1%} of the words ({mismatches.total():,}, such as {words})"
+            remedy = "a run whose tokenizer was trained with --normalise nfkc reads both alike"
+            notes.append(f"{split}: {count} are in the training examples in another form: {remedy}")
     return notes
 
 

@@ -134,10 +134,7 @@ def truncation_stats(spelling: CharIds, tokens: Sequence[str], ids: np.ndarray) 
 def oov_ids(
     tokenizer: Tokenizer, spelling: CharIds, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """Token ids of texts in which each unknown word has its own id instead of `unk_id`.
-
-    Words are normalized as the vocabulary is, for example lowercased.
-    """
+    """Token ids of texts in which each unknown word, normalized as the vocabulary is, has its own id."""
     if tokenizer.unk_id is None or not (ids == tokenizer.unk_id).any():
         return ids
     oov_aware_ids, ends = ids.astype(np.int64), np.cumsum(counts)

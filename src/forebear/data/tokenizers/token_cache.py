@@ -40,15 +40,12 @@ CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】
 
 
 class PretokenRule(NamedTuple):
-    """Where a text may be split: a class for each code point, and optionally further boundaries.
+    """Where a text may be split: a class for each code point, and optionally further boundaries."""
 
-    `gaps` are the only separators of pretokens, if the rule needs nothing else.
-    """
-
-    classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
+    classes: np.ndarray  # (0x110000,) CLASS_RUN, CLASS_GAP or CLASS_SINGLE
     extra_cuts: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a pretoken starts
     words: WordVocabulary | None = None  # if every plain pretoken is one token
-    gaps: str = ""
+    gaps: str = ""  # the only separators of pretokens, if the rule needs nothing else
 
 
 class WordVocabulary(NamedTuple):

@@ -336,12 +336,8 @@ class Tokenizer:
     def describe(self) -> dict[str, Any]:
         """A description for users, as JSON values."""
         settings: Mapping[str, Any] = self._spec["model"]["forebear"]
-        description = {
-            "kind": self.kind,
-            "size": self.vocab_size,
-            "roles": {role: {"id": i, "token": self._tokens[i]} for role, i in self.special_roles.items()},
-            "digest": self.digest,
-        }
+        roles = {role: {"id": i, "token": self._tokens[i]} for role, i in self.special_roles.items()}
+        description = {"kind": self.kind, "size": self.vocab_size, "roles": roles, "digest": self.digest}
         description |= {name: value for name, value in settings.items() if name not in ("kind", "roles", "segmenter")}
         if self.segmenter is not None:
             recorded = description["segmenter"] = settings["segmenter"]["made_with"]

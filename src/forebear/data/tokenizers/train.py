@@ -247,9 +247,8 @@ def extend_vocabulary(
         message = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
         raise InputError(message, hint="it spells every word already: train on without adding any")
     spec: TokenizerSpec = copy.deepcopy(tokenizer.spec)
-    normalize, split_pretokens = blueprints.preprocessing_steps(
-        spec["normalizer"], spec["pre_tokenizer"] or {"type": "WhitespaceSplit"}
-    )
+    pre_tokenizer = spec["pre_tokenizer"] or {"type": "WhitespaceSplit"}
+    normalize, split_pretokens = blueprints.preprocessing_steps(spec["normalizer"], pre_tokenizer)
     vocabulary, new_words = spec["model"]["vocab"], {}
     for word in words:
         pretokens = list(normalize(word)) if tokenizer.kind == "characters" else split_pretokens(word)
