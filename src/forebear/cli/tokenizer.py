@@ -67,7 +67,7 @@ def train(
         raise InputError("the folder of this file does not exist", file=to, hint=f"mkdir -p {to.parent}")
     segmenter = segmenter_for(False, user_dict)
     with speaking.progress("learning the tokenizer") as progress:
-        table = train_on_files(kind, texts, reading.reading(), learning.learning(), segmenter, progress)
+        table, _ = train_on_files(kind, texts, reading.reading(), learning.learning(), segmenter, progress)
     with explain_disk_errors(to):
         table.save(to)
     speaking.emit({"file": str(to), **table.describe()}, lambda console: _draw_tokenizer(console, table, str(to), 0))
