@@ -15,7 +15,8 @@ import numpy as np
 
 from forebear.errors import InputError
 from forebear.inference.measure import ProgressFn, TextEvaluation, evaluate_text, prepare_texts, scoring_rows
-from forebear.inference.predictor import row_log_probs, token_batches
+from forebear.inference.predictor import row_log_probs
+from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset

@@ -26,10 +26,9 @@ from forebear.inference.predictor import (
     make_row,
     oov_spelling_bits,
     row_log_probs_with_lengths,
-    token_batches,
     unknown_token_bytes,
 )
-from forebear.objectives.batch import BatchKey, is_supervised
+from forebear.objectives.batch import BatchKey, is_supervised, token_batches
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from forebear.tasks import metrics
 from forebear.tasks.classification import Classification

@@ -29,7 +29,6 @@ from forebear.inference.predictor import (
     oov_spelling_bits,
     reject_nan,
     row_log_probs,
-    token_batches,
     unknown_token_bytes,
 )
 from forebear.inference.prompt_templates import (
@@ -52,6 +51,7 @@ from forebear.inference.prompt_templates import (
 )
 from forebear.inference.sampling import GenerationOptions, log_normalizers, require_positive, sample_texts
 from forebear.inference.stream_decode import StopReason
+from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

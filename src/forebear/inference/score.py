@@ -20,9 +20,9 @@ from forebear.inference.predictor import (
     oov_spelling_bits,
     row_log_probs,
     row_log_probs_with_lengths,
-    token_batches,
     unknown_token_bytes,
 )
+from forebear.objectives.batch import token_batches
 from forebear.statistical.ngram.language_model import NgramModel
 
 if TYPE_CHECKING:
