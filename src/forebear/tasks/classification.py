@@ -64,16 +64,13 @@ class Classification(Task):
             values = np.array(labels, float)
             return cls(kind="number", centre=float(values.mean()), spread=float(values.std()) or 1.0, **options)
         is_multi_label = any(isinstance(label, tuple) for label in labels)
-        counts = {name for label in labels for name in _label_tuple(label)}
-        if (len(counts) < 2 and not is_multi_label) or not counts:
-            message = f"there is only one label: {', '.join(counts) or 'none'}"
+        names = {name for label in labels for name in _label_tuple(label)}
+        if (len(names) < 2 and not is_multi_label) or not names:
+            message = f"there is only one label: {', '.join(names) or 'none'}"
             raise InputError(message, hint="give examples of at least two classes; nothing can be told apart otherwise")
-        # Numeric labels are sorted by value, before others.
-        numbers = sorted(
-            (label for label in counts if label.isascii() and label.isdecimal()), key=lambda n: (int(n), n)
-        )
-        names = (*numbers, *sorted(counts - {*numbers}))
-        return cls(labels=names, kind="several" if is_multi_label else "one", **options)
+        numeric = {name for name in names if name.isascii() and name.isdecimal()}  # sorted by value, before others
+        ordered = (*sorted(numeric, key=lambda name: (int(name), name)), *sorted(names - numeric))
+        return cls(labels=ordered, kind="several" if is_multi_label else "one", **options)
 
     @property
     def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the kind
@@ -103,7 +100,7 @@ class Classification(Task):
         *,
         is_training: bool = False,
     ) -> ExampleRows:
-        ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts])
+        ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts[: self.texts]])
         token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
         rows, num_truncated = [], 0
         for index in range(len(examples)):
@@ -253,11 +250,9 @@ class PairClassification(Classification):
     def _sequences(
         self, texts: tuple[np.ndarray, ...], input_format: InputFormat
     ) -> tuple[list[tuple[np.ndarray, ...]], int]:
-        first, second = truncate_pair(*texts, input_format.max_text_tokens(2))
-        orders = (
-            [(first, second), (second, first)] if input_format.both_orders and not self.ordered else [(first, second)]
-        )
-        return orders, sum(map(len, texts)) - len(first) - len(second)
+        pair = truncate_pair(texts[0], texts[1], input_format.max_text_tokens(2))
+        sequences = [pair, pair[::-1]] if input_format.both_orders and not self.ordered else [pair]
+        return sequences, sum(map(len, texts)) - sum(map(len, pair))
 
 
 def truncate_pair(first: np.ndarray, second: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:

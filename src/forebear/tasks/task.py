@@ -159,9 +159,11 @@ def task_class(name: str) -> type[Task]:
 
 def task_from_json(settings: Mapping[str, Any]) -> Task:
     """The inverse of `Task.to_dict`."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items() if name != "name"
+    }
     try:
-        return task_class(fields.pop("name"))(**fields)
+        return task_class(settings["name"])(**fields)
     except TypeError as error:
         hint = "it was made by another version of forebear"
         raise InputError(f"the task's fields do not fit: {error}", hint=hint) from error
