@@ -101,7 +101,7 @@ class LoadedRun:
         with _LOADING_LOCK:
             if (network_loaded := self.__dict__.get("network")) is not None:  # loaded by another thread meanwhile
                 return network_loaded
-            network, notes = self._load_network()
+            network, notes = load_run_model(self.folder)
             self.notes += [note for note in notes if note not in self.notes]
             return self.__dict__.setdefault("network", network)
 
@@ -117,9 +117,6 @@ class LoadedRun:
         learner = spec.learning if self.task is None else spec.task_learner
         return self.model.encoder if learner == "descending" else None
 
-    def _load_network(self) -> tuple[Any, list[str]]:
-        return load_run_model(self.folder)
-
     @property
     def heads(self) -> tuple[str, ...]:
         return tuple(self.network.heads)
@@ -129,7 +126,6 @@ class LoadedRun:
         return self.network.num_parameters
 
     def _require_head(self, head: str, complaint: str) -> None:
-        """Raise InputError if it has no such head."""
         if head not in self.heads:
             raise InputError(complaint, file=self.folder.path, hint=self._capabilities_hint())
 
@@ -200,7 +196,6 @@ class LoadedRun:
             raise InputError(message, file=self.folder.path, hint=self._capabilities_hint())
 
     def _capabilities_hint(self) -> str:
-        """A hint with the commands it supports."""
         return f"it can be asked to: {', '.join(self.capabilities)}"
 
     def training_units(self, text: str) -> list[str]:
@@ -474,9 +469,8 @@ class Run(WithVectors):
 
     def learned_from(self, corpus: Corpus, count: int) -> tuple[int | None, int | None]:
         """How many of the first documents it was trained on, and their bytes; None if unknown."""
-        if self.metadata.get("data") is None:
-            return None, None
-        is_trained = trained_documents(self.metadata["data"], self.folder.recipe.held_out, corpus)
+        data = self.metadata.get("data")
+        is_trained = None if data is None else trained_documents(data, self.folder.recipe.held_out, corpus)
         if is_trained is None:
             return None, None
         trained = Subset(corpus, document_bounds(corpus)[:count][is_trained[:count]])
