@@ -252,13 +252,7 @@ class WithVectors(LoadedRun):
     ) -> list[SentenceNeighbors]: ...
 
     def neighbours(
-        self,
-        texts: str | Sequence[str],
-        *,
-        among: Any = None,
-        top: int | None = None,
-        approximate: bool = False,
-        **how: Any,
+        self, texts: Any, *, among: Any = None, top: int | None = None, approximate: bool = False, **how: Any
     ) -> Any:
         """Find the nearest texts `among` others or the lines of a file (default 5), or the nearest words (default 10).
 
