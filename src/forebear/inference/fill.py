@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.next import BLANK_PATTERN, TokenCandidate, fitting_ids, token_text, top_ids
+from forebear.inference.next import BLANK_PATTERN, TokenCandidate, blank_context, fitting_ids, token_text, top_ids
 from forebear.inference.predictor import reject_nan
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class FilledText:
         }
 
 
-class _MaskSpan(NamedTuple):
+@dataclass(frozen=True, order=True)
+class _MaskSpan:
     """A blank: its span in the text, and its number of masks."""
 
     start: int
@@ -109,9 +110,7 @@ def _encode_with_masks(
     parts: list[np.ndarray] = []
     position = 0
     for blank in blanks:
-        before = text[position : blank.start]
-        if tokenizer.kind == "bytepair" and before.endswith(" "):  # in byte-level BPE a space belongs to the next token
-            before = before[:-1]
+        before = blank_context(text[position : blank.start], tokenizer)
         parts += [tokenizer.encode(before).ids, np.full(blank.count, mask)]
         position = blank.end
     parts.append(tokenizer.encode(text[position:]).ids)
