@@ -29,6 +29,7 @@ DEFAULT_BEAMS = 4
 BATCH_TOKENS = 6000  # source tokens times beams per batch: bounds memory
 MAX_LENGTH_RATIO = 2.0  # maximum translation length: this times the source length,
 EXTRA_LENGTH = 20  # plus this
+CLAUSE_MARKS = tuple(",;:，；：、")
 MIN_FILLED_SHARE = 0.75  # minimum filled share of the maximum length when a sentence is split
 
 
@@ -107,9 +108,10 @@ def translate_texts(
     rows_of_text: list[range] = []
     for text in texts:
         parts = _split_text(tokenizers.source, replace_surrogates(text), translator.max_length - 1, sentences)
+        first = len(rows)
         rows += [np.append(ids, source_eos).astype(np.int64) for ids in parts]
-        rows_of_text.append(range(rows_of_text[-1].stop if rows_of_text else 0, len(rows)))
-    blocked_ids = sorted(tokenizers.target.special_ids - {target_eos})  # including the unknown token
+        rows_of_text.append(range(first, len(rows)))
+    blocked_ids = np.array(sorted(tokenizers.target.special_ids - {target_eos}), np.int64)  # the unknown token too
 
     def mask_blocked(scores: np.ndarray) -> np.ndarray:
         masked = scores.copy()
@@ -152,9 +154,7 @@ def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: Tra
             if end < len(encoding.ids):  # after a comma, else before a space, else anywhere
                 tokens = [sentence.strip()[a:b] for a, b in encoding.spans[start:end]]
                 candidates = range(int(MIN_FILLED_SHARE * max_tokens), end - start)
-                commas = [
-                    start + index + 1 for index in candidates if tokens[index].strip()[-1:] in tuple(",;:，；：、")
-                ]
+                commas = [start + index + 1 for index in candidates if tokens[index].strip().endswith(CLAUSE_MARKS)]
                 spaces = [start + index for index in candidates if tokens[index][:1].isspace()]
                 end = (commas or spaces or [end])[-1]
             yield encoding.ids[start:end]
@@ -248,10 +248,12 @@ def evaluate_translations(
     translator, tokenizers = run.translator, run.folder.tokenizer_pair
     start_time = time.monotonic()
     translations = translate_texts(translator, tokenizers, sources, beams=beams, penalty=penalty, progress=progress)
-    quality = bleu_and_chrf([translation.text for translation in translations], references)
-    likelihood = _reference_nats(translator, tokenizers, sources, references)
-    counts, texts = (len(sources), beams), (tuple(translations), tuple(references))
-    return TranslationEvaluation(*quality, *likelihood, *counts, time.monotonic() - start_time, *texts)
+    bleu, chrf, signatures = bleu_and_chrf([translation.text for translation in translations], references)
+    nats, tokens = _reference_nats(translator, tokenizers, sources, references)
+    seconds = time.monotonic() - start_time
+    return TranslationEvaluation(
+        bleu, chrf, signatures, nats, tokens, len(sources), beams, seconds, tuple(translations), tuple(references)
+    )
 
 
 def bleu_and_chrf(translations: Sequence[str], references: Sequence[str]) -> tuple[float, float, dict[str, str]]:
