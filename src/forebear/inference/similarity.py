@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.io.atomic import cache_folder, file_digest
+from forebear.data.io.files import ProgressFn
 from forebear.data.io.reader import read_lines
 from forebear.embeddings.knn import COSINE_DIGITS, HNSWIndex, KNNResult, nearest_rows
 from forebear.embeddings.lexicon import ONEHOT_NOTE, lexicon_notes, unit_rows
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 BATCH_TEXTS = 2048  # texts sorted by length and embedded together
 MIN_SAME_COSINE = 0.999  # minimum cosine of two embeddings of one text by the same run
-ProgressFn = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class SentenceNeighbor:
     line: int
     cosine: float
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.text, "line": self.line, "cosine": round(self.cosine, 6)}
+
 
 @dataclass(frozen=True)
 class SentenceNeighbors:
@@ -46,11 +49,7 @@ class SentenceNeighbors:
     nearest: tuple[SentenceNeighbor, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        neighbors = [
-            {"text": neighbor.text, "line": neighbor.line, "cosine": round(neighbor.cosine, 6)}
-            for neighbor in self.nearest
-        ]
-        return {"text": self.text, "nearest": neighbors}
+        return {"text": self.text, "nearest": [neighbor.to_dict() for neighbor in self.nearest]}
 
 
 class SentenceIndex:
@@ -72,10 +71,8 @@ class SentenceIndex:
         matches: KNNResult = self.index.search(vectors, top) if approximate else nearest_rows(vectors, self.matrix, top)
         results = []
         for text, rows, cosines in zip(texts, matches.rows.tolist(), matches.cosines.tolist(), strict=True):
-            neighbors = (
-                SentenceNeighbor(self.texts[int(row)], row + 1, cosine)
-                for row, cosine in zip(rows, cosines, strict=True)
-            )
+            nearest = zip(rows, cosines, strict=True)
+            neighbors = (SentenceNeighbor(self.texts[row], row + 1, cosine) for row, cosine in nearest)
             results.append(SentenceNeighbors(text, tuple(neighbors)))
         return results
 
@@ -92,12 +89,8 @@ def sentence_neighbors(
 ) -> list[SentenceNeighbors]:
     """The `top` nearest neighbors of each text among other texts or the lines of a file (see `index_sentences`)."""
     queries = [texts] if isinstance(texts, str) else list(texts)
-    index = index_sentences(
-        run,
-        read_lines(corpus_texts) if isinstance(corpus_texts, str | os.PathLike) else corpus_texts,
-        vectors=vectors,
-        **options,
-    )
+    searched = read_lines(corpus_texts) if isinstance(corpus_texts, str | os.PathLike) else corpus_texts
+    index = index_sentences(run, searched, vectors=vectors, **options)
     return index.search(queries, embed_texts(run, queries, **options).vectors, top, approximate=approximate)
 
 
@@ -163,9 +156,8 @@ def _read_matching_vectors(
     expected = embed_texts(run, [texts[index] for index in sampled], **options).vectors
     if expected.shape[1] != stored.shape[1]:
         hint = "give the run with which they were made"
-        raise InputError(
-            f"vectors are {stored.shape[1]} wide, those of this run {expected.shape[1]}", file=file, hint=hint
-        )
+        message = f"vectors are {stored.shape[1]} wide, those of this run {expected.shape[1]}"
+        raise InputError(message, file=file, hint=hint)
     for index, vector in zip(sampled, expected, strict=True):
         is_same = nearest_rows(vector[None], stored[index : index + 1], 1).cosines[0, 0] >= MIN_SAME_COSINE
         if not is_same and (vector.any() or stored[index].any()):
@@ -177,12 +169,8 @@ def _read_matching_vectors(
 
 def _cache_key(run: LoadedRun, texts: list[str], options: dict[str, Any]) -> str:
     """Cache key of embeddings: a digest of all they depend on."""
-    identity = [
-        file_digest(run.folder.verified_weights()[0]),
-        run.tokenizer.digest,
-        resolve_embedding_options(run, **options),
-    ]
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+    weights, resolved = file_digest(run.folder.verified_weights()[0]), resolve_embedding_options(run, **options)
+    key = hashlib.sha256(json.dumps([weights, run.tokenizer.digest, resolved], sort_keys=True).encode())
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         key.update(len(data).to_bytes(8, "little") + data)
@@ -205,18 +193,15 @@ class Similarity:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        result: dict[str, Any] = {"texts": list(self.texts), "cosine": round(self.cosine, COSINE_DIGITS)}
-        return result | {"by": self.vector_kind, "notes": list(self.notes)}
+        cosine = round(self.cosine, COSINE_DIGITS)
+        return {"texts": list(self.texts), "cosine": cosine, "by": self.vector_kind, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
 class OutlierResult:
-    """The text that is least similar to the others, and the mean cosine of each text with the others.
+    """The text that is least similar to the others, and the mean cosine of each text with the others."""
 
-    `outlier` is None if all are equally similar.
-    """
-
-    outlier: str | None
+    outlier: str | None  # None: all are equally similar
     texts: tuple[str, ...]
     cosines: tuple[float, ...]
     vector_kind: str
@@ -235,13 +220,11 @@ def text_similarities(run: LoadedRun, pairs: Sequence[tuple[str, str]], **option
     """
     run.require("similarity")
     uses_words = [_uses_word_table(run, pair, options) for pair in pairs]
-    others = [text for pair, is_words in zip(pairs, uses_words, strict=True) if not is_words for text in pair]
-    with _with_pair_number(
-        pairs, [number for number, is_words in enumerate(uses_words, 1) if not is_words for _ in "ab"]
-    ):
-        embedded = iter(_text_units(run, others, options))
+    others = [number for number, is_words in enumerate(uses_words) if not is_words]
+    with _with_pair_number(pairs, [number for number in others for _ in pairs[number]]):
+        embedded = iter(_text_units(run, [text for number in others for text in pairs[number]], options))
     results = []
-    for number, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True), 1):
+    for number, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True)):
         with _with_pair_number(pairs, [number, number]):
             (first, second), notes = _word_units(run, pair) if is_words else ((next(embedded), next(embedded)), ())
         results.append(Similarity(pair, float(first @ second), "words" if is_words else "texts", notes))
@@ -280,9 +263,9 @@ def _text_units(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -
 
 @contextmanager
 def _with_pair_number(pairs: Sequence[object], numbers: Sequence[int]) -> Iterator[None]:
-    """Map the text number in an error to the number of its pair."""
+    """Errors carry the number of the pair; `numbers` has for each text that of its pair, from 0."""
     try:
         yield
     except InputError as error:
-        error.line = None if len(pairs) == 1 else numbers[(error.line or 1) - 1]
+        error.line = None if len(pairs) == 1 else numbers[(error.line or 1) - 1] + 1
         raise
