@@ -86,9 +86,7 @@ def beam_search(
         remaining = remaining[_ranks(source[remaining]) < beams]
         first_remaining = remaining[_ranks(source[remaining]) == 0]
         active = zip(source[first_remaining].tolist(), candidates_log_prob[first_remaining].tolist(), strict=True)
-        is_done = [
-            finished[number].is_complete(log_prob, length, lengths[number], stopping) for number, log_prob in active
-        ]
+        is_done = [finished[i].is_complete(log_prob, length, lengths[i], stopping) for i, log_prob in active]
         remaining = remaining[~np.isin(source[remaining], source[first_remaining[is_done]])]
         remaining = remaining[_stable_order(rows[remaining], row_sources, source[remaining])]
         if len(remaining) and not np.array_equal(rows[remaining], np.arange(len(row_sources))):

@@ -19,6 +19,7 @@ from forebear.inference.sampling import (
     GENERATION_BATCH,
     AllowedTokens,
     GenerationOptions,
+    generation_rows,
     require_positive,
     sample_texts,
     stop_strings,
@@ -169,7 +170,7 @@ GENERATORS: dict[str, Callable[..., list[GeneratedText]]] = {
 def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
     """All options of the selected method: the given ones, and defaults for the others."""
     method = generation_method(options)
-    parameters = signature(GENERATORS[method]).parameters.values()
+    parameters = signature(GENERATORS[method] if method else generation_rows).parameters.values()
     defaults = {each.name: each.default for each in parameters if each.name in METHOD_OPTIONS[method]}
     resolved = defaults | {name: value for name, value in options.items() if value is not None}
     return {**resolved, "stop": list(resolved["stop"])} if "stop" in resolved else resolved

@@ -72,7 +72,7 @@ class SentenceIndex:
         results = []
         for text, rows, cosines in zip(texts, matches.rows.tolist(), matches.cosines.tolist(), strict=True):
             nearest = zip(rows, cosines, strict=True)
-            neighbors = (SentenceNeighbor(self.texts[row], row + 1, cosine) for row, cosine in nearest)
+            neighbors = (SentenceNeighbor(self.texts[int(row)], row + 1, cosine) for row, cosine in nearest)
             results.append(SentenceNeighbors(text, tuple(neighbors)))
         return results
 
