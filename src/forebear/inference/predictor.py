@@ -94,10 +94,8 @@ BITS_PER_SPELLED_BYTE = math.log2(257)  # bits of one of 256 bytes or the end of
 def eos_id(tokenizer: Tokenizer) -> int:
     """The end-of-text id, with which every row starts and ends."""
     if "end" not in tokenizer.special_roles:
-        raise InputError(
-            "this tokenizer has no token for the end of a text",
-            hint="a run that predicts the next token needs one: train it with a tokenizer of forebear's own",
-        )
+        hint = "a run that predicts the next token needs one: train it with a tokenizer of forebear's own"
+        raise InputError("this tokenizer has no token for the end of a text", hint=hint)
     return tokenizer.special_roles["end"]
 
 

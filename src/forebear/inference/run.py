@@ -298,7 +298,7 @@ class WithVectors(LoadedRun):
 
         Analogies are answered with one of the `most_frequent` words (default 30,000; 0 for all).
         """
-        from forebear.inference.word_evaluation import evaluate_words
+        from forebear.inference.similarity import evaluate_words
 
         paths = [files] if isinstance(files, str | os.PathLike) else list(files)
         return evaluate_words(self, paths, most_frequent=most_frequent, method=method, encoding=encoding)

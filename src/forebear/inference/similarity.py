@@ -1,4 +1,4 @@
-"""Semantic search over sentences with cached embeddings, text similarity, and odd one out."""
+"""Semantic search over sentences with cached embeddings, text similarity, odd one out, and word files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from forebear.data.io.atomic import cache_folder, file_digest
 from forebear.data.io.files import ProgressFn
 from forebear.data.io.reader import read_lines
+from forebear.embeddings.evaluation import (
+    MOST_FREQUENT,
+    AnalogyEval,
+    AnalogySet,
+    SimilarityEval,
+    analogy_eval,
+    read_word_eval_file,
+    similarity_eval,
+    table_similarity_eval,
+)
 from forebear.embeddings.knn import COSINE_DIGITS, HNSWIndex, KNNResult, nearest_rows
-from forebear.embeddings.lexicon import ONEHOT_NOTE, lexicon_notes, unit_rows
-from forebear.errors import InputError
+from forebear.embeddings.lexicon import ONEHOT_NOTE, AnalogyMethod, lexicon_notes, unit_rows
+from forebear.errors import InputError, require_choice
 from forebear.inference.embed import embed_texts, has_word_vectors, is_word_table, resolve_embedding_options
 
 if TYPE_CHECKING:
@@ -269,3 +280,39 @@ def _with_pair_number(pairs: Sequence[object], numbers: Sequence[int]) -> Iterat
     except InputError as error:
         error.line = None if len(pairs) == 1 else numbers[(error.line or 1) - 1] + 1
         raise
+
+
+# --- Files of word similarities and analogies ---
+
+
+def evaluate_words(
+    run: LoadedRun,
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    most_frequent: int | None = None,
+    method: AnalogyMethod = "add",
+    encoding: str = "utf-8",
+) -> list[SimilarityEval | AnalogyEval]:
+    """What each file says of the run's vectors; all are read before anything is computed."""
+    run.require("similarity")
+    require_choice("method", method, get_args(AnalogyMethod))
+    if most_frequent is not None and most_frequent < 0:
+        raise InputError(f"--most-frequent is {most_frequent}", hint="give a number of words, or 0 for all")
+    contents = [read_word_eval_file(file, encoding) for file in files]
+    for content in contents:
+        if isinstance(content, AnalogySet) and not has_word_vectors(run):
+            message = "analogies are answered from a table of words, and this run has none"
+            hint = "give files of pairs, or a run whose tokens are words (--tokenizer words, word2vec, …)"
+            raise InputError(message, file=content.file, hint=hint)
+    max_words = MOST_FREQUENT if most_frequent is None else most_frequent
+    results: list[SimilarityEval | AnalogyEval] = []
+    for content in contents:
+        if isinstance(content, AnalogySet):
+            results.append(analogy_eval(run.lexicon, content, max_words, method))
+        elif has_word_vectors(run):
+            results.append(table_similarity_eval(run.word_table, content))
+        else:
+            words = list(dict.fromkeys(chain.from_iterable(content.pairs)))
+            vectors = dict(zip(words, embed_texts(run, words).vectors, strict=True))
+            results.append(similarity_eval(content, vectors.get, "texts"))
+    return results
