@@ -47,6 +47,7 @@ class Classification(Task):
 
     verb: ClassVar[str] = "classify"
     texts: ClassVar[int] = 1
+    pools_rows: ClassVar[bool] = True
 
     labels: tuple[str, ...] = ()  # in id order; empty for regression
     kind: Kind = "one"  # one label, several, or a number
@@ -77,20 +78,8 @@ class Classification(Task):
         return {"one": "accuracy", "several": "micro_f1", "number": "spearman"}[self.kind]
 
     @property
-    def linear_kind(self) -> tuple[str, bool]:
+    def linear_kind(self) -> tuple[str, bool]:  # pyright: ignore[reportIncompatibleVariableOverride] - so does this
         return {"one": "label", "several": "labels", "number": "number"}[self.kind], self.texts == 2
-
-    @property
-    def is_multi_label(self) -> bool:
-        return self.kind == "several"
-
-    @property
-    def pools_rows(self) -> bool:
-        return True
-
-    @property
-    def num_answers(self) -> int:
-        return max(1, len(self.labels))
 
     def encode(
         self,

@@ -52,6 +52,8 @@ class MultipleChoice(Task):
 
     verb: ClassVar[str] = "choose"
     score: ClassVar[str] = "accuracy"
+    linear_kind: ClassVar[tuple[str, bool]] = ("choice", True)
+    pools_rows: ClassVar[bool] = True
 
     temperature: float = 1.0  # calibrated divisor of scores
 
@@ -61,14 +63,6 @@ class MultipleChoice(Task):
             hint = "give the number or the text of the right choice"
             raise InputError("no example says which choice is right", hint=hint)
         return cls(**options)
-
-    @property
-    def pools_rows(self) -> bool:
-        return True
-
-    @property
-    def linear_kind(self) -> tuple[str, bool]:
-        return "choice", True
 
     def encode(
         self,

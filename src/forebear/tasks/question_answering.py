@@ -84,6 +84,7 @@ class QuestionAnswering(Task):
 
     verb: ClassVar[str] = "answer"
     score: ClassVar[str] = "f1"
+    linear_kind: ClassVar[tuple[str, bool]] = ("span", True)
 
     longest: int = 30  # maximum tokens of an answer
     unanswered: bool = False  # whether questions may be unanswerable
@@ -98,10 +99,6 @@ class QuestionAnswering(Task):
         # A token has at least one character, so characters bound the tokens of an answer.
         longest = max(len(span.text) for answers in answer_lists for span in answers)
         return cls(**{"longest": min(longest, 80), "unanswered": not all(answer_lists), **options})
-
-    @property
-    def linear_kind(self) -> tuple[str, bool]:
-        return "span", True
 
     def encode(
         self,

@@ -158,6 +158,7 @@ class SequenceTagging(Task):
     """Sequence tagging."""
 
     verb: ClassVar[str] = "tag"
+    linear_kind: ClassVar[tuple[str, bool]] = ("tag", False)
 
     tags: tuple[str, ...] = ("O",)  # O, and B, I, E, S for each entity type; plain tags as they are
     characters: bool = False  # whether words are single characters, as usual in Chinese data
@@ -191,14 +192,6 @@ class SequenceTagging(Task):
     @property
     def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the scheme
         return "accuracy" if self.is_plain else "f1"
-
-    @property
-    def linear_kind(self) -> tuple[str, bool]:
-        return "tag", False
-
-    @property
-    def num_answers(self) -> int:
-        return len(self.tags)
 
     def split_words(self, text: str) -> tuple[str, ...]:
         """Split raw text into the words of this task."""

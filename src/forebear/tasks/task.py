@@ -69,7 +69,9 @@ class Task(ABC):
 
     verb: ClassVar[str]  # the command that runs the task
     score: ClassVar[str]  # the metric of `evaluate` that selects the best weights; higher is better
+    linear_kind: ClassVar[tuple[str, bool]]  # the kind of linear baseline for the task, and whether it reads two texts
     texts: ClassVar[int] = 1  # per example, where that is fixed
+    pools_rows: ClassVar[bool] = False  # whether a text is pooled to one vector; otherwise every token has an output
 
     # Fields of some tasks only; for the others these are plain class attributes with neutral values.
     if TYPE_CHECKING:
@@ -121,24 +123,14 @@ class Task(ABC):
         return self
 
     @property
-    @abstractmethod
-    def linear_kind(self) -> tuple[str, bool]:
-        """The kind of linear baseline for the task, and whether it reads two texts."""
-
-    @property
     def num_answers(self) -> int:
         """The number of classes, where it is fixed."""
-        return 1
+        return max(1, len(self.labels or self.tags))
 
     @property
     def is_multi_label(self) -> bool:
         """Whether an example may have any number of labels."""
-        return False
-
-    @property
-    def pools_rows(self) -> bool:
-        """Whether a text is pooled to one vector; otherwise every token has an output."""
-        return False
+        return self.kind == "several"
 
     @property
     def name(self) -> str:
