@@ -30,7 +30,6 @@ EmbeddingPooling = Literal[Pooling, "sif"]  # sif is for word tables only
 LongTextPolicy = Literal["windows", "truncate"]
 LayerChoice = int | Sequence[int] | Mapping[int, float]
 UNLIMITED_LENGTH = 1 << 40  # for encoders without a maximum length
-MIN_VECTOR_NORM = 1e-12  # smaller norms count as this, so that zeros stay zeros
 
 
 @dataclass(frozen=True)
@@ -163,13 +162,6 @@ def embed_matrix(
     return TextEmbeddings(vectors, num_read, counts - num_read)
 
 
-def _layer_mixture(model: Model, layers: LayerChoice, pooling: Pooling, long: LongTextPolicy) -> dict[int, float]:
-    """The weight of each layer, after checking all options."""
-    require_choice("pooling", pooling, get_args(Pooling))
-    require_choice("long", long, get_args(LongTextPolicy))
-    return layer_weights(model, layers)
-
-
 def _text_rows(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray, long: LongTextPolicy
 ) -> tuple[_SpecialTokens, list[np.ndarray], np.ndarray]:
@@ -191,8 +183,10 @@ def reject_empty_texts(counts: np.ndarray) -> None:
         raise InputError(message, line=number, hint="leave it out, or write some text")
 
 
-def layer_weights(model: Model, layers: LayerChoice) -> dict[int, float]:
-    """The weight of each layer; InputError for a layer that does not exist."""
+def _layer_mixture(model: Model, layers: LayerChoice, pooling: Pooling, long: LongTextPolicy) -> dict[int, float]:
+    """The weight of each layer, after checking all options."""
+    require_choice("pooling", pooling, get_args(Pooling))
+    require_choice("long", long, get_args(LongTextPolicy))
     depth = model.encoder.depth
     if isinstance(layers, int | np.integer):
         layers = [int(layers)]
@@ -269,7 +263,7 @@ def _pool(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
 
 
 def _normalize_if(vector: np.ndarray, normalise: bool) -> np.ndarray:
-    return vector / max(float(np.linalg.norm(vector)), MIN_VECTOR_NORM) if normalise else vector
+    return unit_rows(vector[None])[0] if normalise else vector
 
 
 def _contextual_words(

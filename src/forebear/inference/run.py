@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from forebear.tasks.tagging import TagPrediction
     from forebear.tasks.task import Task
 
-# --- Loading ---
-
 _LOADING_LOCK = threading.RLock()  # cached_property has no lock from Python 3.12 on
 
 
@@ -212,9 +210,6 @@ class LoadedRun:
     def text_unit(self) -> str:
         """The unit that the run is trained on: a document or a sentence."""
         return self.folder.spec.unit
-
-
-# --- Commands on vectors ---
 
 
 class WithVectors(LoadedRun):

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import log, sqrt
 from typing import Any
 
@@ -21,7 +21,6 @@ from forebear.tasks.task import Task
 #
 # After MCTest (Richardson et al. 2013) and SQuAD (Rajpurkar et al. 2016), whose candidates are given choices or
 # constituents of a parse. Here, candidates are the spans between punctuation and words shared with the question.
-
 
 UNIT = re.compile(r"\w+|[^\w\s]")
 WINDOW_UNITS = 20  # units of context on either side
@@ -45,19 +44,14 @@ class Unit:
 
 def split_units(text: str) -> list[Unit]:
     """Split a text into words, single Chinese characters, and punctuation."""
-    han = is_han(code_points(text)) if text else ()
-    found = []
+    han = is_han(code_points(text)).tolist() if text else []
+    units = []
     for match in UNIT.finditer(text):
-        begin = match.start()
-        for place in range(begin, match.end()):
-            if han[place]:
-                if begin < place:
-                    found.append(Unit(text[begin:place].lower(), begin, place, False))
-                found.append(Unit(text[place], place, place + 1, True))
-                begin = place + 1
-        if begin < match.end():
-            found.append(Unit(text[begin : match.end()].lower(), begin, match.end(), False))
-    return found
+        for is_character, group in groupby(range(*match.span()), key=han.__getitem__):
+            positions = list(group)
+            spans = [(place, place + 1) for place in positions] if is_character else [(positions[0], positions[-1] + 1)]
+            units += [Unit(text[start:end].lower(), start, end, is_character) for start, end in spans]
+    return units
 
 
 def sliding_window_answer(
@@ -104,15 +98,9 @@ def _question_units(question: list[Unit], passage: list[Unit]) -> list[bool]:
 
 def _candidate_spans(units: list[Unit], shared: list[bool]) -> list[tuple[int, int]]:
     """(first, last + 1) of runs of units that are neither shared nor punctuation."""
-    found, first = [], None
-    for place, unit in enumerate(units):
-        if shared[place] or unit.is_mark:
-            if first is not None:
-                found.append((first, place))
-            first = None
-        elif first is None:
-            first = place
-    return [*found, (first, len(units))] if first is not None else found
+    is_border = [is_shared or unit.is_mark for is_shared, unit in zip(shared, units, strict=True)]
+    runs = [list(group) for border, group in groupby(range(len(units)), key=is_border.__getitem__) if not border]
+    return [(run[0], run[-1] + 1) for run in runs]
 
 
 @dataclass(frozen=True)
@@ -135,10 +123,6 @@ def task_baseline(task: Task, train: Sequence[Any], test: Sequence[Any]) -> Task
         return _commonest_tags(task, train, test)
     if isinstance(task, SequenceTagging):
         return TaskBaseline("no names", 0.0, "every word is outside of everything")
-    return _sliding_window(test)
-
-
-def _sliding_window(test: Sequence[Any]) -> TaskBaseline:
     golds = [[span.text for span in example.answers] for example in test]
     said = [sliding_window_answer(example.question, example.passage)[1] for example in test]
     meaning = "where the question's words are nearest, and nothing learned"
