@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
+Examples = Sequence[LabeledExample]
+
 Kind = Literal["one", "several", "number"]
 
 
@@ -57,7 +59,7 @@ class Classification(Task):
     windows: int = 8  # maximum number of windows of a text that exceeds the maximum length
 
     @classmethod
-    def from_examples(cls, examples: Sequence[LabeledExample], **options: Any) -> Classification:
+    def from_examples(cls, examples: Examples, **options: Any) -> Classification:
         labels = [example.label for example in examples if example.label is not None]
         if not labels:
             raise InputError("no example has a label", hint="name the column with --label-column")
@@ -82,12 +84,7 @@ class Classification(Task):
         return {"one": "label", "several": "labels", "number": "number"}[self.kind], self.texts == 2
 
     def encode(
-        self,
-        examples: Sequence[LabeledExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
         ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts[: self.texts]])
         token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
@@ -120,7 +117,7 @@ class Classification(Task):
         windows = [(text[start : start + max_tokens],) for start in starts]
         return windows, max(0, len(text) - max_tokens * len(starts))
 
-    def _targets(self, examples: Sequence[LabeledExample]) -> TargetArrays:
+    def _targets(self, examples: Examples) -> TargetArrays:
         if self.kind == "number":
             values = [np.nan if example.label is None else example.label for example in examples]
             return {"label": ((np.array(values, np.float32) - self.centre) / self.spread).astype(np.float32)}
@@ -150,9 +147,7 @@ class Classification(Task):
         )
         return {"label": head}
 
-    def predictions(
-        self, examples: Sequence[LabeledExample], rows: ExampleRows, logits: Logits
-    ) -> list[LabelPrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[LabelPrediction]:
         predictions = []
         for example, scores in zip(examples, logits["label"], strict=True):
             if self.kind == "number":
@@ -182,7 +177,7 @@ class Classification(Task):
         probability = answer.probabilities[predicted[0]] if self.kind == "one" else None
         return Judgment({*expected} == {*predicted}, ",".join(expected), ",".join(predicted), probability)
 
-    def calibrate(self, examples: Sequence[LabeledExample], rows: ExampleRows, logits: Logits) -> Classification:
+    def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> Classification:
         """Fit the temperature to the labels of the dev set."""
         targets = rows.targets["label"]
         supervised = is_supervised(targets)
@@ -191,7 +186,7 @@ class Classification(Task):
         label_logits = np.stack(logits["label"])[supervised]
         return replace(self, temperature=metrics.fit_temperature(label_logits, targets[supervised]))
 
-    def evaluate(self, examples: Sequence[LabeledExample], answers: Sequence[LabelPrediction]) -> dict[str, Any]:
+    def evaluate(self, examples: Examples, answers: Sequence[LabelPrediction]) -> dict[str, Any]:
         labeled = metrics.labeled_pairs(examples, answers)
         gold, predicted_labels = [example.label for example, _ in labeled], [answer.label for _, answer in labeled]
         if self.kind == "number":
@@ -231,7 +226,7 @@ class PairClassification(Classification):
     ordered: bool = False
 
     @classmethod
-    def from_examples(cls, examples: Sequence[LabeledExample], **options: Any) -> Classification:
+    def from_examples(cls, examples: Examples, **options: Any) -> Classification:
         labels = {str(example.label).lower() for example in examples}
         ordered = any(word in label for label in labels for word in ORDERED_PAIR_WORDS)
         return super().from_examples(examples, **{"ordered": ordered, **options})

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
+Examples = Sequence[ChoiceExample]
+
 ABSENT = -1e4  # score of padding choices, where other examples have more
 
 
@@ -58,19 +60,14 @@ class MultipleChoice(Task):
     temperature: float = 1.0  # calibrated divisor of scores
 
     @classmethod
-    def from_examples(cls, examples: Sequence[ChoiceExample], **options: Any) -> MultipleChoice:
+    def from_examples(cls, examples: Examples, **options: Any) -> MultipleChoice:
         if not any(example.right is not None for example in examples):
             hint = "give the number or the text of the right choice"
             raise InputError("no example says which choice is right", hint=hint)
         return cls(**options)
 
     def encode(
-        self,
-        examples: Sequence[ChoiceExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
         ids, counts = tokenizer.encode_many([text for example in examples for text in (example.text, *example.choices)])
         token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
@@ -96,9 +93,7 @@ class MultipleChoice(Task):
         options: dict[str, Any] = {"dense": head_spec.dense, "dropout": head_spec.dropout}
         return {"choice": ChoiceHead(head_spec.width, head_spec.read, mixture=head_spec.make_mix(), **options)}
 
-    def predictions(
-        self, examples: Sequence[ChoiceExample], rows: ExampleRows, logits: Logits
-    ) -> list[ChoicePrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[ChoicePrediction]:
         predictions = []
         for example, scores in zip(examples, logits["choice"], strict=True):
             probabilities = softmax((scores - scores.max()).astype(np.float64) / self.temperature)
@@ -106,7 +101,7 @@ class MultipleChoice(Task):
             predictions.append(ChoicePrediction(example.text, example.choices, *outcome))
         return predictions
 
-    def calibrate(self, examples: Sequence[ChoiceExample], rows: ExampleRows, logits: Logits) -> MultipleChoice:
+    def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> MultipleChoice:
         """Fit the temperature to the choices of the dev set."""
         labeled = metrics.labeled_pairs(examples, logits["choice"])
         scores = np.full((len(labeled), max((len(choice_scores) for _, choice_scores in labeled), default=0)), ABSENT)
@@ -120,7 +115,7 @@ class MultipleChoice(Task):
         probability = answer.probabilities[answer.choice]
         return Judgment(example.right == answer.choice, expected, example.choices[answer.choice], probability)
 
-    def evaluate(self, examples: Sequence[ChoiceExample], answers: Sequence[ChoicePrediction]) -> dict[str, Any]:
+    def evaluate(self, examples: Examples, answers: Sequence[ChoicePrediction]) -> dict[str, Any]:
         labeled = metrics.labeled_pairs(examples, answers)
         num_right = sum(example.right == answer.choice for example, answer in labeled)
         chance = sum(1 / len(example.choices) for example, _ in labeled)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
 
+Examples = Sequence[QuestionExample]
+
 OVERLAP_DIVISOR = 4  # windows overlap by a fourth or the longest answer, at most by half
 MAX_NEGATIVE_WINDOWS = 2  # training windows without the answer, per example
 MAX_SPAN_CANDIDATES = 20  # starts and ends that are combined
@@ -92,7 +94,7 @@ class QuestionAnswering(Task):
     top: int = 5  # candidates in a prediction
 
     @classmethod
-    def from_examples(cls, examples: Sequence[QuestionExample], **options: Any) -> QuestionAnswering:
+    def from_examples(cls, examples: Examples, **options: Any) -> QuestionAnswering:
         answer_lists = [example.answers for example in examples if example.answers is not None]
         if not any(answer_lists):
             raise InputError("no question has an answer", hint="give answers that stand in their passages")
@@ -101,12 +103,7 @@ class QuestionAnswering(Task):
         return cls(**{"longest": min(longest, 80), "unanswered": not all(answer_lists), **options})
 
     def encode(
-        self,
-        examples: Sequence[QuestionExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
         rows: list[ExampleRow] = []
         num_truncated = 0
@@ -154,9 +151,7 @@ class QuestionAnswering(Task):
             for name in ("start", "end")
         }
 
-    def predictions(
-        self, examples: Sequence[QuestionExample], rows: ExampleRows, logits: Logits
-    ) -> list[AnswerPrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[AnswerPrediction]:
         predictions = []
         for index, example in enumerate(examples):
             windows = [
@@ -191,7 +186,7 @@ class QuestionAnswering(Task):
         answer = AnswerPrediction(example.question, example.passage, best, ranked, no_answer, table)
         return replace(answer, best=None) if self.unanswered and answer.margin > self.threshold else answer
 
-    def calibrate(self, examples: Sequence[QuestionExample], rows: ExampleRows, logits: Logits) -> QuestionAnswering:
+    def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> QuestionAnswering:
         """Choose the "no answer" threshold with the best F1 on the dev set."""
         forced_answers = replace(self, threshold=np.inf).predictions(examples, rows, logits)
         labeled = metrics.labeled_pairs(examples, forced_answers)
@@ -207,7 +202,7 @@ class QuestionAnswering(Task):
         probability = answer.best.probability if answer.best else answer.no_answer_score
         return Judgment(is_right, " | ".join(expected), answer.text, probability)
 
-    def evaluate(self, examples: Sequence[QuestionExample], answers: Sequence[AnswerPrediction]) -> dict[str, Any]:
+    def evaluate(self, examples: Examples, answers: Sequence[AnswerPrediction]) -> dict[str, Any]:
         labeled = metrics.labeled_pairs(examples, answers)
         golds = [_answer_texts(example) for example, _ in labeled]
         return metrics.answer_scores(golds, [answer.text for _, answer in labeled]) | {"examples": len(labeled)}

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
+Examples = Sequence[TaggedExample]
+
 # --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy twin of nn/crf ---
 #
 # All sequences advance together, word by word, the longest first, so that the unfinished ones are always the first few.
@@ -167,7 +169,7 @@ class SequenceTagging(Task):
     segmented: bool = False  # whether raw Chinese text is segmented into words first
 
     @classmethod
-    def from_examples(cls, examples: Sequence[TaggedExample], **options: Any) -> SequenceTagging:
+    def from_examples(cls, examples: Examples, **options: Any) -> SequenceTagging:
         tag_sequences = [example.tags for example in examples if example.tags is not None]
         if not tag_sequences:
             raise InputError("no sentence has tags", hint="give a file with a word and its tag a line")
@@ -209,12 +211,7 @@ class SequenceTagging(Task):
         return {*map(iobes.entity_kind, self.tags)}.issuperset(map(iobes.entity_kind, tags))
 
     def encode(
-        self,
-        examples: Sequence[TaggedExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
         sentences = [example.words for example in examples]
         if tokenizer.kind == "bytepair":  # its tokens include the preceding space
@@ -257,7 +254,7 @@ class SequenceTagging(Task):
         """Allowed transitions, start and end tags."""
         return iobes.free_transitions(len(self.tags)) if self.is_plain else iobes.legal_transitions(self.tags)
 
-    def predictions(self, examples: Sequence[TaggedExample], rows: ExampleRows, logits: Logits) -> list[TagPrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[TagPrediction]:
         lengths = [len(example.words) for example in examples]
         scores, predictions = np.zeros((sum(lengths), len(self.tags))), []
         starts = [0, *accumulate(lengths)]
@@ -317,7 +314,7 @@ class SequenceTagging(Task):
             expected, predicted = (_entity_text(example.words, tags) for tags in (example.tags or (), answer.tags))
         return Judgment(expected == predicted, expected, predicted)
 
-    def evaluate(self, examples: Sequence[TaggedExample], answers: Sequence[TagPrediction]) -> dict[str, Any]:
+    def evaluate(self, examples: Examples, answers: Sequence[TagPrediction]) -> dict[str, Any]:
         pairs = metrics.labeled_pairs(examples, answers)
         evaluate_tags = metrics.tagging_accuracy if self.is_plain else metrics.entity_f1
         values = evaluate_tags([example.tags for example, _ in pairs], [answer.tags for _, answer in pairs])
