@@ -6,15 +6,15 @@ estimation of interpolation weights by expectation maximization.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.io.files import Paths, ProgressFn
 from forebear.errors import InputError
-from forebear.inference.measure import ProgressFn, TextEvaluation, evaluate_text, prepare_texts, scoring_rows
+from forebear.inference.measure import TextEvaluation, evaluate_text, prepare_texts, scoring_rows
 from forebear.inference.predictor import row_log_probs
 from forebear.objectives.batch import token_batches
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import CausalLM, DecodingState
     from forebear.inference.run import Run
 
-TextPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 TUNING_BYTES = 4 << 20  # enough to estimate a few weights
 MIN_OTHER_WEIGHT = 1e-6  # total weight of the others if one model is best: it may give probability 0 where they do not
 EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # minimum gain of a round in nats per token, and maximum number of rounds
@@ -48,9 +47,9 @@ class InterpolationEvaluation:
 
 def evaluate_interpolation(
     runs: Sequence[Run],
-    texts: Subset | TextPaths,
+    texts: Subset | Paths,
     *,
-    tune: Subset | TextPaths | None = None,
+    tune: Subset | Paths | None = None,
     limit: int | None = None,
     reading: TextFormat | None = None,
     workers: int | None = None,

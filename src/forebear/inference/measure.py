@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.io.files import Paths, ProgressFn
 from forebear.data.io.ledger import utf8_size
 from forebear.data.labeled.examples import Example, TaggedExample, example_texts, is_labeled
 from forebear.data.labeled.source import LabeledSource, labeled_source, read_extra_split, trained_examples
@@ -33,7 +34,7 @@ from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from forebear.tasks import metrics
 from forebear.tasks.classification import Classification
 from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import Judgment, Logits, ProgressFn, Task, predict_logits
+from forebear.tasks.task import Judgment, Logits, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class _ScoringUnit:
 
 def prepare_texts(
     run: Run,
-    texts: Subset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    texts: Subset | Paths,
     reading: TextFormat | None = None,
     workers: int | None = None,
     progress: ProgressFn | None = None,

@@ -216,6 +216,7 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.n
 
 ScoreUnit = Literal["total", "token", "byte"]
 FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and its wordings
+Framer = Callable[[str], FramedOptions]
 
 BATCH_TEXTS = 256  # texts per batch: bounds memory, does not affect results
 TIE_TOLERANCE = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
@@ -352,9 +353,7 @@ def score_options(
     return answers
 
 
-def _label_framer(
-    options: Sequence[AnswerOption], template: str | None, shots: Shots
-) -> tuple[Callable[[str], FramedOptions], list[str]]:
+def _label_framer(options: Sequence[AnswerOption], template: str | None, shots: Shots) -> tuple[Framer, list[str]]:
     """A function that puts a text into the template, by default in the language of the labels, and the examples."""
     wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
     default_template = CHINESE_TEMPLATE if is_chinese(*wordings) else ENGLISH_TEMPLATE
@@ -367,9 +366,7 @@ def _label_framer(
     return lambda text: (parsed.frame(text), wordings), parsed.render_shots(shots, verbalizers)
 
 
-def _choice_framer(
-    scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]
-) -> Callable[[str], FramedOptions]:
+def _choice_framer(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]) -> Framer:
     """A function that frames a text: at its blank (____ or mask token), or else at its end."""
     names = tuple(replace_surrogates(option.name) for option in options)
     mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
@@ -399,7 +396,7 @@ class _PromptScorer:
     scorer: CausalLM | MaskedLM
     tokenizer: Tokenizer
     options: tuple[AnswerOption, ...]
-    frame_text: Callable[[str], FramedOptions]
+    framer: Framer
     shots: Sequence[str]
     neutral_text: str | None  # what stands for the text when calibrating
     per: ScoreUnit
@@ -417,10 +414,10 @@ class _PromptScorer:
 
     def answer_texts(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
         """Answers to a batch of texts; `first` is the number of its first text, for errors."""
-        prompts = _fit_prompts(texts, self.frame_text, self.shots, self.tokenizer, self.limit, first)
+        prompts = _fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first)
         neutral: dict[tuple[tuple[str, ...], int], FittedPrompt] = {}
         if self.neutral_text is not None:
-            frame, _ = self.frame_text(self.neutral_text)
+            frame, _ = self.framer(self.neutral_text)
             for wordings, num_shots in dict.fromkeys(map(_calibration_key, prompts)):
                 if (wordings, num_shots) not in self.neutral_cache:
                     after_shots = frame.after_shots("".join(self.shots[:num_shots]))
@@ -567,7 +564,7 @@ def _continue_prompts(
     predictor: CausalLM,
     tokenizer: Tokenizer,
     texts: str | Sequence[str],
-    frame_text: Callable[[str], FramedOptions],
+    framer: Framer,
     extract_answer: Callable[[str], str],
     shots: Sequence[str],
     how: GenerationOptions,
@@ -575,7 +572,7 @@ def _continue_prompts(
     """Generate after the frame of each text, shortened so that all new tokens have room."""
     limit = None if predictor.max_length is None else predictor.max_length - how.get("length", 0)
     texts = _clean_texts(texts)
-    fitted = _fit_prompts(texts, frame_text, shots, tokenizer, limit)
+    fitted = _fit_prompts(texts, framer, shots, tokenizer, limit)
     prompts = [fit.frame.full_text("") for fit in fitted]
     replies = []
     for text, fit, generated in zip(texts, fitted, sample_texts(predictor, tokenizer, prompts, **how), strict=True):
@@ -586,12 +583,7 @@ def _continue_prompts(
 
 
 def _fit_prompts(
-    texts: Sequence[str],
-    frame_text: Callable[[str], FramedOptions],
-    shots: Sequence[str],
-    tokenizer: Tokenizer,
-    limit: int | None,
-    first: int = 1,
+    texts: Sequence[str], framer: Framer, shots: Sequence[str], tokenizer: Tokenizer, limit: int | None, first: int = 1
 ) -> list[FittedPrompt]:
     """Each text in its frame after the examples; errors carry the number of the text, from `first`."""
     fitted = []
@@ -599,7 +591,7 @@ def _fit_prompts(
         try:
             if not text.strip():
                 raise InputError("this text is empty", hint="leave it out, or write some text")
-            fitted.append(fit_with_shots(shots, *frame_text(text), tokenizer, limit))
+            fitted.append(fit_with_shots(shots, *framer(text), tokenizer, limit))
         except InputError as error:
             error.line = number
             raise

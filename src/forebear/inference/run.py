@@ -25,6 +25,7 @@ from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
+    from forebear.data.io.files import Paths, ProgressFn
     from forebear.data.io.reader import TextFormat
     from forebear.embeddings.evaluation import AnalogyEval, NeighborEval, SimilarityEval
     from forebear.embeddings.lexicon import Analogy, AnalogyMethod, AnalogyOptions, Lexicon, WordNeighbors
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from forebear.inference.embed import EmbeddedText, EmbeddingOptions, PooledTexts
     from forebear.inference.fill import FilledText
     from forebear.inference.generate import AllGenerationOptions
-    from forebear.inference.measure import ProgressFn, TaskEvaluation, TextEvaluation
+    from forebear.inference.measure import TaskEvaluation, TextEvaluation
     from forebear.inference.next import NextTokens
     from forebear.inference.predictor import CausalLM, Seq2Seq
     from forebear.inference.prompt_templates import Shots
@@ -283,7 +284,7 @@ class WithVectors(LoadedRun):
 
     def measure_words(
         self,
-        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        files: Paths,
         *,
         most_frequent: int | None = None,
         method: AnalogyMethod = "add",
@@ -414,7 +415,7 @@ class Run(WithVectors):
 
     def measure(
         self,
-        texts: Subset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        texts: Subset | Paths,
         *,
         limit: str | int | None = None,
         reading: TextFormat | None = None,
@@ -451,7 +452,7 @@ class Run(WithVectors):
             from forebear.embeddings.evaluation import neighbor_eval
 
             evaluation = neighbor_eval(self.word_table, self.tokenizer, subset)
-        if not isinstance(texts, str | os.PathLike | Sequence):  # a subset: its origin is known to the caller
+        if isinstance(texts, Subset):  # its origin is known to the caller
             return evaluation
         num_documents, num_bytes = self.learned_from(subset.corpus, evaluation.documents)
         return replace(evaluation, learned_from=num_documents, learned_bytes=num_bytes)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
+from forebear.data.io.files import ProgressFn
 from forebear.data.segmentation import has_han
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
@@ -73,7 +74,7 @@ class TranslationOptions(TypedDict, total=False):
     penalty: float
     length: int | None
     sentences: TranslationUnit
-    progress: Callable[[int, int], object] | None
+    progress: ProgressFn | None
 
 
 def translate_texts(
@@ -87,7 +88,7 @@ def translate_texts(
     length: int | None = None,
     sentences: TranslationUnit = "whole",
     batch_tokens: int = BATCH_TOKENS,
-    progress: Callable[[int, int], object] | None = None,
+    progress: ProgressFn | None = None,
 ) -> list[TranslatedText]:
     """Translate each text, independently of the others.
 
@@ -240,7 +241,7 @@ def evaluate_translations(
     *,
     beams: int = DEFAULT_BEAMS,
     penalty: float = 1.0,
-    progress: Callable[[int, int], object] | None = None,
+    progress: ProgressFn | None = None,
 ) -> TranslationEvaluation:
     """Translate all sources and compare with one reference each."""
     if not sources:

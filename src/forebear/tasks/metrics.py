@@ -32,6 +32,7 @@ from forebear.numerics import (
 )
 
 Average = Literal["macro", "micro", "weighted"]
+Sequences = Sequence[Sequence[str]]
 MAX_CONFUSION_CLASSES = 200  # classes up to which the confusion matrix is reported
 
 
@@ -188,9 +189,7 @@ WORD = re.compile(
 )
 
 
-def answer_scores(
-    golds: Sequence[Sequence[str]], predicted: Sequence[str], language: Language | None = None
-) -> dict[str, Any]:
+def answer_scores(golds: Sequences, predicted: Sequence[str], language: Language | None = None) -> dict[str, Any]:
     """Exact match and F1 (0 to 1) over all questions, and over answerable and unanswerable ones separately.
 
     An unanswerable question has no gold answers, and "" matches. Without a `language`, the definition for Chinese
@@ -210,7 +209,7 @@ def answer_scores(
     return metrics
 
 
-def best_no_answer_threshold(golds: Sequence[Sequence[str]], predicted: Sequence[str], gaps: Sequence[float]) -> float:
+def best_no_answer_threshold(golds: Sequences, predicted: Sequence[str], gaps: Sequence[float]) -> float:
     """The "no answer" threshold with the best F1; the nearest to 0 if several are.
 
     `predicted` has the best candidate of each question, and `gaps` the margin of "no answer" over it.
@@ -238,7 +237,7 @@ def answer_score(golds: Sequence[str], predicted: str, language: Language) -> tu
     return float(exact), max(f1(gold, predicted) for gold in references)
 
 
-def answer_language(golds: Sequence[Sequence[str]]) -> Language:
+def answer_language(golds: Sequences) -> Language:
     """The language of the gold answers; a Chinese character counts as much as a Latin word."""
     text = "".join(answer for gold in golds for answer in gold)
     _, counts = count_classes(code_points(text, surrogates="keep"), [len(text)])
@@ -440,7 +439,7 @@ class EntitySpans:
     is_whole: np.ndarray  # valid IOBES: from B to E, or S
 
 
-def entity_f1(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Any]:
+def entity_f1(true: Sequences, predicted: Sequences) -> dict[str, Any]:
     """Entity metrics of IOBES sequences (or BIO, without meaningful strict metrics); span and type must both match.
 
     `precision`, `recall`, `f1`, `macro_f1` and `per_kind` follow conlleval and seqeval: an I after O or after another
@@ -463,9 +462,7 @@ def entity_f1(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]])
     return {**lenient, "strict": strict, "sequences": len(true), "words": words}
 
 
-def _flatten_tags(
-    sequences: Sequence[Sequence[str]], tag_ids: dict[str, int], border: Sequence[str] = ()
-) -> np.ndarray:
+def _flatten_tags(sequences: Sequences, tag_ids: dict[str, int], border: Sequence[str] = ()) -> np.ndarray:
     """The ids of all tags, with those of `border` before each sequence and at the end."""
     tags = chain.from_iterable(chain(border, tags) for tags in (*sequences, ()))
     return np.fromiter(map(tag_ids.__getitem__, tags), np.int64)
@@ -511,7 +508,7 @@ def _entity_metrics(counts: ClassCounts, kinds: Sequence[str]) -> dict[str, Any]
 # --- Accuracy of plain tags, such as parts of speech ---
 
 
-def tagging_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Any]:
+def tagging_accuracy(true: Sequences, predicted: Sequences) -> dict[str, Any]:
     """Accuracy of words and of whole sentences, and metrics of each tag."""
     if [*map(len, true)] != [*map(len, predicted)]:
         raise InputError("the predicted sequences of tags are not as long as the true ones")
@@ -531,10 +528,7 @@ def tagging_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence
 
 
 def unknown_word_accuracy(
-    words: Sequence[Sequence[str]],
-    true: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
-    known: Collection[str],
+    words: Sequences, true: Sequences, predicted: Sequences, known: Collection[str]
 ) -> dict[str, Any]:
     """The number of out-of-vocabulary words (not in `known`, the training words), and the accuracy on them."""
     words_with_tags = zip(*(chain.from_iterable(sequence) for sequence in (words, true, predicted)), strict=True)
