@@ -130,7 +130,6 @@ def _require_compatible(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.task is not None:
             raise InputError(f"was adapted to {run.task.name}", file=run.folder.path, hint="mix runs that predict text")
-    for run in runs[1:]:
         if run.tokenizer.digest != first.tokenizer.digest:
             message = f"cuts text by another tokenizer than {first.folder.path}: they do not predict the same tokens"
             hint = f"train it with the other's: --tokenizer {first.folder.path / 'tokenizer.json'}"

@@ -199,12 +199,12 @@ def evaluate_text(
     from forebear.data.corpus.subset import Subset
 
     start_time = time.monotonic()
-    units, total_bytes = _scoring_units(source, tokenizer, unit)
+    subset = source if isinstance(source, Subset) else None
     nats: list[float] = []
     known_nats: list[float] = []
     ngram_lengths: list[int] = []
     totals: Counter[str] = Counter()
-    for group in token_batches(units, lambda unit: len(unit.row)):
+    for group in token_batches(_scoring_units(source, tokenizer, unit), lambda scoring_unit: len(scoring_unit.row)):
         log_probs, lengths_by_row = row_log_probs_with_lengths(predictor, [unit.row for unit in group])
         scores = np.concatenate(log_probs)
         is_unknown = np.concatenate([unit.row[1:] for unit in group]) == tokenizer.unk_id
@@ -221,10 +221,10 @@ def evaluate_text(
             num_impossible=int(np.isneginf(scores).sum()),
         )
         if progress is not None:
-            progress(totals["bytes"], max(total_bytes, totals["bytes"]))
+            progress(totals["bytes"], max(0 if subset is None else subset.num_bytes, totals["bytes"]))
     if not totals["bytes"]:
         raise InputError("there is no text to measure", hint="give text that has at least one character")
-    by_lines = isinstance(source, Subset) and source.corpus.metadata["made_from"]["sentences"] == "lines"
+    by_lines = subset is not None and subset.corpus.metadata["made_from"]["sentences"] == "lines"
     return TextEvaluation(
         nats=math.fsum(nats),
         seconds=time.monotonic() - start_time,
@@ -238,21 +238,31 @@ def evaluate_text(
 
 def scoring_rows(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[np.ndarray]:
     """The rows that `evaluate_text` scores: each unit between two ends."""
-    return (unit.row for unit in _scoring_units(source, tokenizer, unit)[0])
+    return (scoring_unit.row for scoring_unit in _scoring_units(source, tokenizer, unit))
 
 
-def _scoring_units(
-    source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str
-) -> tuple[Iterator[_ScoringUnit], int]:
-    """Iterator over the units, and their total bytes if known in advance (else 0)."""
+def _scoring_units(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[_ScoringUnit]:
     from forebear.data.corpus.subset import Subset
 
-    end = eos_id(tokenizer)
+    eos = eos_id(tokenizer)
     require_choice("the unit", unit, TEXT_UNITS)
     if isinstance(source, Subset):
         require_same_tokenizer(source, tokenizer)
-        return _subset_units(source, end, unit), source.num_bytes
-    return _text_units([source] if isinstance(source, str) else source, tokenizer, end, unit), 0
+        units, is_first = source, np.ones(len(source), bool)
+        if unit == "sentence":
+            units = source.by_sentence()
+            counts = source.units[:, 1] - source.units[:, 0]
+            is_first = np.zeros(len(units), bool)
+            is_first[np.cumsum(counts) - counts] = True
+        columns = (array.tolist() for array in (units.spans, units.unit_bytes, units.unit_unknown_bytes, is_first))
+        for (begin, end), *values in zip(*columns, strict=True):
+            yield _ScoringUnit(make_row(source.corpus.ids[begin:end], eos, ends=True), *values)
+        return
+    for text in map(replace_surrogates, [source] if isinstance(source, str) else source):
+        for index, unit_text in enumerate(split_sentences(text) if unit == "sentence" else [text]):
+            encoding = tokenizer.encode(unit_text)
+            unknown_bytes = int(unknown_token_bytes(unit_text, encoding, tokenizer.unk_id).sum())
+            yield _ScoringUnit(make_row(encoding.ids, eos, ends=True), utf8_size(unit_text), unknown_bytes, index == 0)
 
 
 def require_same_tokenizer(subset: Subset, tokenizer: Tokenizer) -> None:
@@ -261,26 +271,6 @@ def require_same_tokenizer(subset: Subset, tokenizer: Tokenizer) -> None:
         hint = "give the text itself, or prepare it with the run's tokenizer.json"
         message = "this corpus was made with another tokenizer than the run's"
         raise InputError(message, file=subset.corpus.folder, hint=hint)
-
-
-def _subset_units(subset: Subset, eos: int, unit: str) -> Iterator[_ScoringUnit]:
-    units, is_first = subset, np.ones(len(subset), bool)
-    if unit == "sentence":
-        units = subset.by_sentence()
-        counts = subset.units[:, 1] - subset.units[:, 0]
-        is_first = np.zeros(len(units), bool)
-        is_first[np.cumsum(counts) - counts] = True
-    columns = (array.tolist() for array in (units.spans, units.unit_bytes, units.unit_unknown_bytes, is_first))
-    for (begin, end), *values in zip(*columns, strict=True):
-        yield _ScoringUnit(make_row(subset.corpus.ids[begin:end], eos, ends=True), *values)
-
-
-def _text_units(texts: Iterable[str], tokenizer: Tokenizer, eos: int, unit: str) -> Iterator[_ScoringUnit]:
-    for text in map(replace_surrogates, texts):
-        for index, unit_text in enumerate(split_sentences(text) if unit == "sentence" else [text]):
-            encoding = tokenizer.encode(unit_text)
-            unknown_bytes = int(unknown_token_bytes(unit_text, encoding, tokenizer.unk_id).sum())
-            yield _ScoringUnit(make_row(encoding.ids, eos, ends=True), utf8_size(unit_text), unknown_bytes, index == 0)
 
 
 # --- Masked language models ---

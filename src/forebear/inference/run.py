@@ -283,12 +283,7 @@ class WithVectors(LoadedRun):
         return self.lexicon.analogy(first, second, third, **options)
 
     def measure_words(
-        self,
-        files: Paths,
-        *,
-        most_frequent: int | None = None,
-        method: AnalogyMethod = "add",
-        encoding: str = "utf-8",
+        self, files: Paths, *, most_frequent: int | None = None, method: AnalogyMethod = "add", encoding: str = "utf-8"
     ) -> list[SimilarityEval | AnalogyEval]:
         """Evaluate its vectors on files of word similarities or analogies.
 
