@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from every_verb import BATCH, KINDS, Job, answered, folder_with_text, jobs_of, made, new_texts, plain, verbs_of
 
 from forebear.data.tokenizers.char_ids import CharIds
@@ -133,6 +134,8 @@ def try_interrupts(kind: str, path: Path, count: int, interrupting: Interrupting
         asked += 1
         assert asked < 50 * count
         interrupting.interrupts(lambda job=job, run=run: verbs[job.verb](run, job.texts), usual)
+        assert torch.is_grad_enabled(), f"{kind}: {job.verb} leaves this thread without gradients"
+        assert not torch.is_inference_mode_enabled(), f"{kind}: {job.verb} leaves this thread in inference mode"
         found = plain(verbs[job.verb](run, job.texts))
         assert found.agrees(right, TOLERANCE), f"{kind}: {job.verb} after {interrupting.count} interrupts"
         if asked % len(jobs) == 0:

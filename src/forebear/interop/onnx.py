@@ -20,6 +20,7 @@ from forebear.data.io.atomic import write_json
 from forebear.errors import ForebearError, InputError
 from forebear.nn.encoder import ScalarMix, States
 from forebear.nn.heads import ChoiceHead, LabelHead, LMHead, PointerHead, PooledHead, PoolerHead, TagHead
+from forebear.nn.inference_mode import inference_mode
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer, TransformerBlock
 
@@ -100,7 +101,7 @@ def _write_model(padded: PaddedModel, file: Path, properties: dict[str, str]) ->
     rows = torch.export.Dim("rows", min=1, max=1 << 20)
     length = torch.export.Dim("length", min=1, max=padded.encoder.max_length)
     inputs = tuple(torch.from_numpy(example[name]) for name in padded.inputs)
-    with _silence_exporter(), torch.inference_mode():
+    with _silence_exporter(), inference_mode():
         program = torch.onnx.export(
             padded,
             inputs,
@@ -183,7 +184,7 @@ def _run_outputs(run: ExportableRun, padded: PaddedModel, batch: dict[str, np.nd
     if "token_type_ids" in batch:
         inputs["segments"] = batch["token_type_ids"][mask]
     network = run.network.eval()
-    with torch.inference_mode():
+    with inference_mode():
         states = network.encoder(**{name: torch.from_numpy(array) for name, array in inputs.items()})
         logits = [head(states) for head in network.heads.values()]
     return [value.numpy() for value in (states.last, *logits)]

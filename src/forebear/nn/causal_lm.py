@@ -14,6 +14,7 @@ from forebear.errors import InputError
 from forebear.nn.encode_rows import BATCH_TOKENS, encode_rows, length_batches, to_tensor
 from forebear.nn.encoder import States
 from forebear.nn.heads import LMHead
+from forebear.nn.inference_mode import in_inference_mode
 from forebear.nn.kv_cache import IncrementalDecoder, TransformerDecodingState, context_start, long_text_windows
 from forebear.nn.model import Model
 from forebear.nn.nnlm import NNLMEncoder, NNLMHead
@@ -60,12 +61,12 @@ class HeadInputCausalLM(BaseCausalLM):
         """(N, ·) → (N, V) log P up to a constant."""
         raise NotImplementedError
 
-    @torch.inference_mode()
+    @in_inference_mode
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P of every token after each sequence."""
         return torch.log_softmax(torch.from_numpy(self.logits(self.head_inputs(rows))), -1).numpy()
 
-    @torch.inference_mode()
+    @in_inference_mode
     def logits(self, x: Tensor) -> np.ndarray:
         """The same as `score_inputs`, for any number of rows."""
         logits = np.empty((len(x), self.vocab_size), np.float32)
@@ -90,7 +91,7 @@ class RecurrentCausalLM(HeadInputCausalLM):
         start, end = self.encoder.borders or (0, 0)
         return np.asarray(row) if start == end or row[0] != end else np.concatenate(([start], row[1:]))
 
-    @torch.inference_mode()
+    @in_inference_mode
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """log P of each token of each sequence but the first, given all tokens before it."""
         scores = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
@@ -113,7 +114,7 @@ class RecurrentCausalLM(HeadInputCausalLM):
     def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> RecurrentDecodingState:
         return RecurrentDecodingState(self, rows)
 
-    @torch.inference_mode()
+    @in_inference_mode
     def last_states(self, rows: Sequence[np.ndarray]) -> tuple[Tensor, list[RecurrentState]]:
         """(B, D) head input at each sequence's last token, and the hidden states of all layers there."""
         # Quantized weights are integers.
@@ -165,13 +166,13 @@ class RecurrentDecodingState:
         """(B, V) scores of the next token."""
         return self._predictor.logits(self._x)
 
-    @torch.inference_mode()
+    @in_inference_mode
     def append(self, ids: np.ndarray) -> None:
         tokens = to_tensor(self._predictor.model, np.asarray(ids))
         if len(tokens):
             self._x, self._states = self._predictor.encoder.advance(tokens, self._states)
 
-    @torch.inference_mode()
+    @in_inference_mode
     def select(self, rows: np.ndarray) -> None:
         row_ids = torch.from_numpy(np.arange(len(self._x))[np.asarray(rows)])
         self._x = self._x[row_ids]
@@ -188,7 +189,7 @@ class WindowCausalLM(HeadInputCausalLM):
     encoder: NNLMEncoder
     head: NNLMHead
 
-    @torch.inference_mode()
+    @in_inference_mode
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """log P of each token of each sequence but the first, given the window before it."""
         inputs = [np.asarray(row)[:-1] for row in rows if len(row) > 1]
@@ -269,7 +270,7 @@ class TransformerCausalLM(BaseCausalLM):
     def max_length(self) -> int:
         return self.encoder.max_length
 
-    @torch.inference_mode()
+    @in_inference_mode
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """log P of each token of each sequence but the first, given the tokens before it (as many as the context
         holds).
@@ -295,7 +296,7 @@ class TransformerCausalLM(BaseCausalLM):
                 scores[row][first - 1 : end] = window_scores
         return scores
 
-    @torch.inference_mode()
+    @in_inference_mode
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P of every token after each sequence."""
         visible = [ids[context_start(len(ids), self.max_length) :] for ids in rows]

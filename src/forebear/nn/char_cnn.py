@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from forebear.data.tokenizers.char_ids import CHAR_MARKERS, NUM_SYMBOLS, CharIds
 from forebear.nn.encoder import TokenVectors
+from forebear.nn.inference_mode import in_inference_mode
 from forebear.nn.layers import deferred_embedding, deferred_linear, set_initial_values
 
 MAX_WORDS_PER_BATCH = 1024  # words per batch when the whole vocabulary is embedded
@@ -76,14 +77,14 @@ class CharCNNEmbedding(TokenVectors):
         words, word_index = torch.unique(tokens, return_inverse=True)
         return self.embed_words(self.spelling.char_rows(words.cpu().numpy())).index_select(0, word_index)
 
-    @torch.inference_mode()
+    @in_inference_mode
     def word_table(self, numbers: np.ndarray) -> np.ndarray:
         """(N, D) vectors of the tokens with these ids, computed in batches."""
         parts = [numbers[start : start + MAX_WORDS_PER_BATCH] for start in range(0, len(numbers), MAX_WORDS_PER_BATCH)]
         vectors = [self.embed_words(self.spelling.char_rows(ids)).float().cpu().numpy() for ids in parts]
         return np.concatenate(vectors) if vectors else np.empty((0, self.width), np.float32)
 
-    @torch.inference_mode()
+    @in_inference_mode
     def char_rows(self, word: str) -> np.ndarray:
         """(D,) vector of a word given as text, in the vocabulary or not."""
         return self.embed_words(self.spelling.encode_word(word)[None])[0].float().cpu().numpy()

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from forebear.nn.inference_mode import in_inference_mode
+
 FORBIDDEN_SCORE = -1e4  # finite, so that a gold path that breaks the scheme has a finite loss and no NaN gradient
 MIN_WEIGHT = 1e-300  # smaller weights are clamped before the logarithm
 
@@ -45,7 +47,7 @@ class CRFLayer(nn.Module):
         cost: Any = _CRFLossFunction.apply(laid_out, *self._transition_scores(laid_out), tags[order.words], order)
         return cost.to(torch.promote_types(emissions.dtype, torch.float32))
 
-    @torch.no_grad()
+    @in_inference_mode
     def marginals(self, emissions: Tensor, lengths: Sequence[int]) -> Tensor:
         """(N, K) marginal probability of each label of each word."""
         order = _CRFTimeOrder.of(lengths, emissions.device)
@@ -56,7 +58,7 @@ class CRFLayer(nn.Module):
         marginals[order.words] = (before + _backward_scores(laid_out, moves, end, order)).softmax(1)
         return marginals
 
-    @torch.no_grad()
+    @in_inference_mode
     def viterbi(self, emissions: Tensor, lengths: Sequence[int]) -> list[np.ndarray]:
         """The most probable labels of each sequence."""
         order = _CRFTimeOrder.of(lengths, emissions.device)

@@ -21,6 +21,7 @@ from torch import Tensor
 from forebear.errors import ForebearError, InputError
 from forebear.nn.attention import attend
 from forebear.nn.encoder import Encoder, Lengths, States, to_lengths
+from forebear.nn.inference_mode import inference_mode
 from forebear.nn.layers import ACTIVATIONS
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer, TransformerBlock
@@ -87,7 +88,7 @@ class PackedEncoder(Encoder):
         self.encoder = encoder
         self.depth, self.width, self.sees = encoder.depth, encoder.width, encoder.sees
         self.max_length = encoder.max_length
-        with torch.inference_mode():
+        with inference_mode():
             self._packed_blocks = [
                 _pack_block(block) for block in encoder.blocks if isinstance(block, TransformerBlock)
             ]
@@ -166,7 +167,7 @@ def compile_blocks(model: Model) -> None:
         for block in encoder.blocks:
             assert isinstance(block, TransformerBlock)
             block.feedforward = torch.compile(block.feedforward, dynamic=True)
-            with torch.inference_mode():
+            with inference_mode():
                 block.feedforward(torch.zeros(16, encoder.width, device=model.device))
     except Exception as error:  # whatever compilers and their drivers raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -197,7 +198,7 @@ def pooled_vectors(
     vectors: np.ndarray | None = None
     for batch, states in _mixed_batches(model, rows, mixture):
         lengths = torch.tensor([len(rows[number]) for number in batch], device=states.device)
-        with torch.inference_mode():
+        with inference_mode():
             pooled = pool_rows(states, lengths, pooling).float().cpu().numpy()
         vectors = np.empty((len(rows), pooled.shape[1]), np.float32) if vectors is None else vectors
         vectors[batch] = pooled
@@ -218,7 +219,7 @@ def _mixed_batches(
     """Yield the indices of a batch of sequences and the (T, D) weighted sum of their layers."""
     model = pack_for_batch(model.eval(), sum(map(len, rows)))
     for batch in length_batches([len(row) for row in rows]):
-        with torch.inference_mode():  # not around the yield: the caller would inherit the mode
+        with inference_mode():  # not around the yield: the caller would inherit the mode
             layers = encode_rows(model, [rows[number] for number in batch]).layers
             mixed = sum(layers[layer] if weight == 1 else layers[layer] * weight for layer, weight in mixture.items())
         assert isinstance(mixed, Tensor)

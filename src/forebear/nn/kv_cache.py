@@ -14,6 +14,7 @@ from forebear.errors import InputError
 from forebear.nn.attention import attend
 from forebear.nn.embedding import position_ids
 from forebear.nn.heads import LMHead
+from forebear.nn.inference_mode import in_inference_mode, inference_mode
 from forebear.nn.layers import ACTIVATIONS
 from forebear.nn.transformer import DecoderBlock, Transformer, TransformerBlock
 from forebear.nn.weight_packing import LinearFn, PackedDecoder, PackFn, pack_none, packed_linear, packed_lm_head
@@ -66,7 +67,7 @@ class IncrementalDecoder(PackedDecoder):
         weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
         self._should_pack = weights <= MAX_COPIED_BYTES
 
-    @torch.inference_mode()
+    @in_inference_mode
     def pack_layers(self, pack: PackFn) -> tuple[list[PackedDecoderBlock], LinearFn]:
         """The blocks in order and the output projection."""
         pack = pack if self._should_pack else pack_none
@@ -270,7 +271,7 @@ class TransformerDecodingState:
         for row, text in enumerate(texts):
             self._tokens[row, self._end - len(text) : self._end] = text
         shape = (2, decoder.depth, len(rows), decoder.heads, slots, decoder.width // decoder.heads)
-        with torch.inference_mode():
+        with inference_mode():
             self._cache = decoder.like.new_zeros(shape)  # keys and values, also of sequences to come
             self._mask = decoder.like.new_zeros((len(rows), 1, 1, slots))
             empty = decoder.like.new_zeros((len(rows), decoder.width))
@@ -279,7 +280,7 @@ class TransformerDecodingState:
 
     def next_logits(self) -> np.ndarray:
         """(B, V) logits of the next token."""
-        with torch.inference_mode():
+        with inference_mode():
             if self._pending_ids is not None:
                 self._x, self._pending_ids = self._step(self._pending_ids), None
             _, vocabulary = self._decoder.packed_layers(len(self._lengths))
@@ -287,13 +288,13 @@ class TransformerDecodingState:
 
     def append(self, ids: np.ndarray) -> None:
         if self._pending_ids is not None:  # two appends without next_logits between them
-            with torch.inference_mode():
+            with inference_mode():
                 self._x = self._step(self._pending_ids)
         self._pending_ids = np.asarray(ids, dtype=np.int64)
 
     def select(self, rows: np.ndarray) -> None:
         row_ids = np.arange(len(self._lengths))[np.asarray(rows)]
-        with torch.inference_mode():
+        with inference_mode():
             (self._move_rows if len(row_ids) <= len(self._tokens) else self._copy_rows_to_larger)(row_ids)
             row_tensor = torch.from_numpy(row_ids).to(self._cache.device)
             self._mask, self._x, self._lengths = self._mask[row_tensor], self._x[row_tensor], self._lengths[row_ids]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forebear.nn.inference_mode import inference_mode
 from forebear.nn.weight_packing import LinearFn, pack_for_matrix
 
 MIN_PACKED_WEIGHTS = 2**18  # weights; from here on packing pays off for products with few rows
@@ -45,24 +46,24 @@ class TimeOrder:
 
 
 @lru_cache(maxsize=64)
-@torch.inference_mode(False)  # cached tensors must work in training too
 def time_order(lengths: tuple[int, ...], backward: bool, device: torch.device) -> TimeOrder:
-    sizes = torch.tensor(lengths)
-    rows = sizes.argsort(descending=True, stable=True)
-    starts, sorted_sizes = (sizes.cumsum(0) - sizes)[rows], sizes[rows]
-    times = torch.arange(int(sorted_sizes[0]))
-    is_valid = times[:, None] < sorted_sizes  # (n, B)
-    offsets = sorted_sizes - 1 - times[:, None] if backward else times[:, None]
-    positions = (starts + offsets)[is_valid]
-    back = torch.empty_like(positions)
-    back[positions] = torch.arange(len(positions))
-    step_sizes = is_valid.sum(1)
-    step_starts = step_sizes.cumsum(0) - step_sizes
-    ends = torch.empty_like(rows)
-    ends[rows] = step_starts[sorted_sizes - 1] + torch.arange(len(rows))
-    moved = (tensor.to(device) for tensor in (positions, back, rows, ends))
-    positions, back, rows, ends = moved
-    return TimeOrder(positions, back, tuple(step_sizes.tolist()), rows, ends)
+    with inference_mode(False):  # cached tensors must work in training too
+        sizes = torch.tensor(lengths)
+        rows = sizes.argsort(descending=True, stable=True)
+        starts, sorted_sizes = (sizes.cumsum(0) - sizes)[rows], sizes[rows]
+        times = torch.arange(int(sorted_sizes[0]))
+        is_valid = times[:, None] < sorted_sizes  # (n, B)
+        offsets = sorted_sizes - 1 - times[:, None] if backward else times[:, None]
+        positions = (starts + offsets)[is_valid]
+        back = torch.empty_like(positions)
+        back[positions] = torch.arange(len(positions))
+        step_sizes = is_valid.sum(1)
+        step_starts = step_sizes.cumsum(0) - step_sizes
+        ends = torch.empty_like(rows)
+        ends[rows] = step_starts[sorted_sizes - 1] + torch.arange(len(rows))
+        moved = (tensor.to(device) for tensor in (positions, back, rows, ends))
+        positions, back, rows, ends = moved
+        return TimeOrder(positions, back, tuple(step_sizes.tolist()), rows, ends)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from forebear.errors import ForebearError
 from forebear.nn.encode_rows import BATCH_TOKENS, encode_rows, length_batches, to_tensor
 from forebear.nn.encoder import States
 from forebear.nn.heads import LMHead, PoolerHead
+from forebear.nn.inference_mode import in_inference_mode
 from forebear.nn.model import Model
 
 
@@ -42,7 +43,7 @@ class MaskedLM:
         """Tokens of text per sequence, without the special tokens."""
         return self.max_length - 2
 
-    @torch.inference_mode()
+    @in_inference_mode
     def mask_log_probs(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """(masks, V) log P of every token at each masked position of each sequence.
 
@@ -64,7 +65,7 @@ class MaskedLM:
         logits = self.head(States([last], (len(positions),)))
         return torch.log_softmax(logits.float(), -1).cpu().numpy()
 
-    @torch.inference_mode()
+    @in_inference_mode
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each sequence, log P(row[i] given all others) for i = 1, 2, …; its first id is the start-of-text token.
 
@@ -98,7 +99,7 @@ class MaskedLM:
         x = states.last[to_tensor(self.model, starts + positions)]
         return self._target_log_probs(x, np.array(targets))
 
-    @torch.inference_mode()
+    @in_inference_mode
     def evaluate_batch(
         self, inputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:

@@ -172,8 +172,8 @@ class _PackedMatrix:
 
     @classmethod
     def of(cls, weight: Tensor, scale: Tensor) -> _PackedMatrix:
-        with torch.no_grad():
-            return cls(weight, int8_product(weight, scale), weight.sum(1) * scale)
+        scale = scale.detach()
+        return cls(weight, int8_product(weight, scale), weight.sum(1) * scale)
 
 
 def int8_product(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:

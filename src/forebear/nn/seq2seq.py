@@ -16,6 +16,7 @@ from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encode_rows import length_batches, to_tensor
 from forebear.nn.encoder import Encoder, EncoderDecoderBase, Lengths, States, to_lengths
 from forebear.nn.heads import LMHead
+from forebear.nn.inference_mode import in_inference_mode, inference_mode
 from forebear.nn.kv_cache import EncoderMemory, IncrementalDecoder, SourceRows, TransformerDecodingState
 from forebear.nn.layers import DeferredLinear, deferred_linear
 from forebear.nn.model import Model
@@ -234,7 +235,7 @@ class BaseSeq2Seq:
         """Maximum number of source tokens."""
         return self.encoder.max_length
 
-    @torch.inference_mode()
+    @in_inference_mode
     def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
         """log P of each target token given its source and the tokens before it; `start` precedes the first."""
         log_probs: list[np.ndarray] = [np.empty(0)] * len(targets)
@@ -271,7 +272,7 @@ class RecurrentSeq2Seq(BaseSeq2Seq):
     encoder_type, example = RecurrentEncoderDecoder, "seq2seq"
     encoder: RecurrentEncoderDecoder
 
-    @torch.inference_mode()
+    @in_inference_mode
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> Seq2SeqDecodingState:
         """A decoding state with one hypothesis per source, which contains only `start`; `room` is not needed here."""
         lengths = tuple(map(len, sources))
@@ -294,7 +295,7 @@ class PackedRecurrentDecoder(PackedDecoder):
     def __init__(self, writer: Seq2SeqDecoder, head: LMHead) -> None:
         self.writer, self.head = writer, head
 
-    @torch.inference_mode()
+    @in_inference_mode
     def pack_layers(self, pack: PackFn) -> tuple[list[Gates], LinearFn, LinearFn]:
         """The layers, the map from the last state to the output, and the output projection."""
         writer = self.writer
@@ -315,7 +316,7 @@ class Seq2SeqDecodingState:
 
     def next_logits(self) -> np.ndarray:
         """(B, V) logits of the next token."""
-        with torch.inference_mode():
+        with inference_mode():
             self._step()
             h = self._states[-1][0]
             _, out, vocabulary = self._decoder.packed_layers(len(h))
@@ -323,14 +324,14 @@ class Seq2SeqDecodingState:
             return vocabulary(self._decoder.head.transform_states(x)).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
-        with torch.inference_mode():
+        with inference_mode():
             self._step()
         self._pending_ids = np.asarray(ids, dtype=np.int64)
 
     def select(self, rows: np.ndarray) -> None:
         row_ids = np.arange(len(self._states[0][0]))[np.asarray(rows)]
         self._pending_ids = None if self._pending_ids is None else self._pending_ids[row_ids]
-        with torch.inference_mode():
+        with inference_mode():
             row_tensor = torch.from_numpy(row_ids).to(self._states[0][0].device)
             self._states = [tuple(tensor[row_tensor] for tensor in state) for state in self._states]
             if self._attention_cache is not None:
@@ -405,7 +406,7 @@ class TransformerSeq2Seq(BaseSeq2Seq):
     encoder_type, example = EncoderDecoder, "transformer"
     encoder: EncoderDecoder
 
-    @torch.inference_mode()
+    @in_inference_mode
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> TransformerDecodingState:
         """A decoding state with one hypothesis per source, which contains only `start`; `room` is the maximum number of
         tokens.

@@ -225,12 +225,13 @@ def _network_scorer(model: Model, tokens: int) -> Callable[[TargetArrays], dict[
     import torch
 
     from forebear.nn.encode_rows import pack_for_batch
+    from forebear.nn.inference_mode import inference_mode
 
     model = pack_for_batch(model.eval(), tokens)
     heads = [name for name in model.heads if name in (*EXAMPLE_HEADS, *ROW_HEADS, *TOKEN_HEADS)]
 
     def score(inputs: TargetArrays) -> dict[str, np.ndarray]:
-        with torch.inference_mode():
+        with inference_mode():
             tensors = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.items()}
             return {name: logits.float().cpu().numpy() for name, logits in model.logits(tensors, heads).items()}
 
