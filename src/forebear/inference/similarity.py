@@ -48,9 +48,6 @@ class SentenceNeighbor:
     line: int
     cosine: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"text": self.text, "line": self.line, "cosine": round(self.cosine, 6)}
-
 
 @dataclass(frozen=True)
 class SentenceNeighbors:
@@ -60,7 +57,8 @@ class SentenceNeighbors:
     nearest: tuple[SentenceNeighbor, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"text": self.text, "nearest": [neighbor.to_dict() for neighbor in self.nearest]}
+        nearest = [{"text": near.text, "line": near.line, "cosine": round(near.cosine, 6)} for near in self.nearest]
+        return {"text": self.text, "nearest": nearest}
 
 
 class SentenceIndex:
