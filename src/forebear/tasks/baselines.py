@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import log, sqrt
 from typing import Any
 
@@ -44,14 +44,19 @@ class Unit:
 
 def split_units(text: str) -> list[Unit]:
     """Split a text into words, single Chinese characters, and punctuation."""
-    han = is_han(code_points(text)).tolist() if text else []
-    units = []
+    han = is_han(code_points(text)) if text else ()
+    found = []
     for match in UNIT.finditer(text):
-        for is_character, group in groupby(range(*match.span()), key=han.__getitem__):
-            positions = list(group)
-            spans = [(place, place + 1) for place in positions] if is_character else [(positions[0], positions[-1] + 1)]
-            units += [Unit(text[start:end].lower(), start, end, is_character) for start, end in spans]
-    return units
+        begin = match.start()
+        for place in range(begin, match.end()):
+            if han[place]:
+                if begin < place:
+                    found.append(Unit(text[begin:place].lower(), begin, place, False))
+                found.append(Unit(text[place], place, place + 1, True))
+                begin = place + 1
+        if begin < match.end():
+            found.append(Unit(text[begin : match.end()].lower(), begin, match.end(), False))
+    return found
 
 
 def sliding_window_answer(
@@ -98,9 +103,15 @@ def _question_units(question: list[Unit], passage: list[Unit]) -> list[bool]:
 
 def _candidate_spans(units: list[Unit], shared: list[bool]) -> list[tuple[int, int]]:
     """(first, last + 1) of runs of units that are neither shared nor punctuation."""
-    is_border = [is_shared or unit.is_mark for is_shared, unit in zip(shared, units, strict=True)]
-    runs = [list(group) for border, group in groupby(range(len(units)), key=is_border.__getitem__) if not border]
-    return [(run[0], run[-1] + 1) for run in runs]
+    found, first = [], None
+    for place, unit in enumerate(units):
+        if shared[place] or unit.is_mark:
+            if first is not None:
+                found.append((first, place))
+            first = None
+        elif first is None:
+            first = place
+    return [*found, (first, len(units))] if first is not None else found
 
 
 @dataclass(frozen=True)

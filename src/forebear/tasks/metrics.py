@@ -470,9 +470,10 @@ def _flatten_tags(sequences: Sequences, tag_ids: dict[str, int], border: Sequenc
 
 def _entity_boundaries(tag_sequence: np.ndarray, codes: np.ndarray, kind_of: np.ndarray) -> EntitySpans:
     code, kind = codes[tag_sequence], kind_of[tag_sequence]
-    goes_on, is_later = np.isin(code, (BEGIN_TAG, INSIDE_TAG)), np.isin(code, (INSIDE_TAG, END_TAG))
+    is_inside = code == INSIDE_TAG
+    may_continue, may_follow = is_inside | (code == BEGIN_TAG), is_inside | (code == END_TAG)
     continues = np.zeros(len(code), bool)
-    continues[1:] = goes_on[:-1] & is_later[1:] & (kind[:-1] == kind[1:])
+    continues[1:] = may_continue[:-1] & may_follow[1:] & (kind[:-1] == kind[1:])
     boundaries = np.flatnonzero(~continues)  # starts of entities and of O tags; the last is the final O
     entity_starts = np.flatnonzero(code[boundaries] != OUTSIDE_TAG)
     first, end = boundaries[entity_starts], boundaries[entity_starts + 1]
