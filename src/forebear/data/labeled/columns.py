@@ -30,7 +30,7 @@ MAX_NAMES = 12  # classes or tags that a note lists
 ID_NAME = re.compile(
     r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL
 )
-NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])?[\W_]*", re.DOTALL)
+NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])", re.DOTALL)  # without separators at its end
 
 # Usual column names, normalized; the first one present is taken.
 TEXT_NAMES: Sequence[str] = (
@@ -197,7 +197,10 @@ def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
     """Columns with consecutively numbered names: choice1, choice2 …, ending0 …, option_a …, or A, B, C, D."""
     families: dict[str, list[tuple[str, ColumnSample]]] = {}
     for column in columns:
-        if column.name and (match := NUMBERED_NAME.fullmatch(column.name)) and match[2]:
+        end = max(
+            (index for index, character in enumerate(column.name or "", start=1) if character.isalnum()), default=0
+        )
+        if column.name and (match := NUMBERED_NAME.fullmatch(column.name, 0, end)):
             families.setdefault(match[1], []).append((match[2], column))
     for family, members in families.items():
         marks = [mark for mark, _ in members]
