@@ -215,7 +215,7 @@ def softmaxes(corpus: Corpus, vocabularies: Sequence[int], rounds: int) -> list[
         x = torch.randn(TOKENS, WIDTH, requires_grad=True)
         kinds = {"adaptive": (cluster_cutoffs(words), 0), "sampled": ((), min(SAMPLES, words // 2)), "full": ((), 0)}
         for name, (borders, sampled) in kinds.items():
-            ours = filled(AdaptiveSoftmax(WIDTH, words, borders, sampled=sampled))
+            ours = filled(AdaptiveSoftmax(WIDTH, words, borders, num_samples=sampled))
             theirs = nn.Linear(WIDTH, words)
             if name == "full":
                 theirs.load_state_dict(ours.scores.state_dict())

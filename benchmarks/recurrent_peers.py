@@ -47,9 +47,9 @@ class Characters(nn.Module):
 
     def __init__(self, ours: CharCNNEmbedding) -> None:
         super().__init__()
-        self.spelling, self.activation = ours.spelling, torch.relu if ours.activation == "relu" else torch.tanh
+        self.spelling, self.activation = ours.char_ids, torch.relu if ours.activation == "relu" else torch.tanh
         self.character = nn.Embedding.from_pretrained(ours.character.weight.detach().clone(), freeze=False)
-        self.filters = nn.ModuleList(map(_convolution, ours.filters, ours.spans))
+        self.filters = nn.ModuleList(map(_convolution, ours.filters, ours.filter_widths))
         own = [one for one in ours.highways if isinstance(one, Highway)]
         self.carry = nn.ModuleList(_linear(one.carry) for one in own)
         self.transform = nn.ModuleList(_linear(one.transform) for one in own)

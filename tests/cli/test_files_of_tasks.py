@@ -157,7 +157,7 @@ def test_what_was_not_measured_is_told(home: Path, tmp_path: Path, capsys: Captu
 
 
 def test_mistakes_are_told_in_words(capsys: Captured):
-    from forebear.cli.measure import _draw_task_eval
+    from forebear.cli.measure import _print_task_eval
     from forebear.cli.output import make_console
     from forebear.data.labeled.examples import TaggedExample
     from forebear.inference.measure import Misprediction, TaskEvaluation
@@ -169,7 +169,7 @@ def test_mistakes_are_told_in_words(capsys: Captured):
         Judgment(False, "a | a | b | a", "c"),
     ]
     mistakes = tuple(Misprediction(TaggedExample(("Rome",)), verdict) for verdict in verdicts)
-    _draw_task_eval(make_console(), TaskEvaluation("tagging", "f1", {}, None, mistakes, 0, (), 0.0), None)
+    _print_task_eval(make_console(), TaskEvaluation("tagging", "f1", {}, None, mistakes, 0, (), 0.0), None)
     shown = capsys.readouterr().out
     assert "Rome place taken for nothing: Rome" in shown
     assert "nothing taken for Rome place: Rome" in shown

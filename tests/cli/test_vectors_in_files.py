@@ -41,7 +41,7 @@ def sentences(tmp_path: Path) -> Path:
 def test_every_form_has_the_same_vectors_in_order(
     run: Path, sentences: Path, together: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(embedding, "BATCH_TEXTS", together)
+    monkeypatch.setattr(embedding, "EMBED_BATCH_SIZE", together)
     folder = sentences.parent
     for name in ("v.npy", "v.safetensors", "v.jsonl", "v.jsonl.gz"):
         assert told(capsys, "embed", run, "A first one.", "--in", sentences, "--out", folder / name)["texts"] == 28

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from test_maps import drawn
 
-from forebear.inspection.attention import LONG, AttentionMap, attention_rollout, attention_view
+from forebear.inspection.attention import MAX_LEGIBLE_TOKENS, AttentionMap, attention_rollout, attention_view
 from forebear.inspection.attention_plots import attention_page
 
 NASTY = "</script><script>alert(1)</script>"
@@ -70,7 +70,7 @@ def test_the_page_holds_all_weights_and_no_markup_of_others():
 
 
 def test_long_texts_have_edges_only():
-    found = drawn(2, 2, LONG + 1)
+    found = drawn(2, 2, MAX_LEGIBLE_TOKENS + 1)
     (told,) = json.loads(Reader(attention_page([(attention_view(found), 5)], "run")).data)
     assert "weights" not in told
     heads = {(layer, head) for layer, head, *_ in told["edges"]}

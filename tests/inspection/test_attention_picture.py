@@ -13,7 +13,7 @@ from forebear.errors import InputError
 from forebear.inspection import attention_plots
 from forebear.inspection.attention import MAX_EDGES, AttentionEdge, AttentionMap, AttentionPanel, attention_view
 from forebear.inspection.attention_plots import _line_offsets, plot_attention
-from forebear.inspection.token_labels import WHY_JOINED
+from forebear.inspection.token_labels import CONTINUATION_NOTE
 from forebear.reports.plotting import DOTS_PER_INCH
 
 pytest.importorskip("matplotlib")
@@ -91,7 +91,7 @@ def test_pieces_of_words_are_explained_where_there_are_any(axes: list):
         plot_attention(
             attention_view(AttentionMap(weights, names, names, "self", "self-attention"), 1, 1), "run", "png"
         )
-        assert (WHY_JOINED in (axes[-1][0].figure.get_supxlabel() or "")) == told
+        assert (CONTINUATION_NOTE in (axes[-1][0].figure.get_supxlabel() or "")) == told
 
 
 def test_letters_of_an_svg_need_no_font_and_its_title_can_be_found():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inspection import gradient_distance
-from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, gradient_sizes
+from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, gradient_norms
 from forebear.nn.encoder import States
 from small_runs import opened, text
 
@@ -49,7 +49,7 @@ def turned(scale: float) -> Tensor:
 
 def measured(w: Tensor, far: int = 12) -> GradientReach:
     rows = [np.arange(begin, begin + 15) % 9 for begin in range(3)]
-    return GradientReach("linear", gradient_sizes(Linear(w), rows, far), 3)
+    return GradientReach("linear", gradient_norms(Linear(w), rows, far), 3)
 
 
 def test_a_linear_recurrence_by_hand():
@@ -119,4 +119,4 @@ def test_states_that_do_not_depend_on_their_tokens():
             return States([x, torch.zeros(len(x), WIDTH, requires_grad=True)], tuple(lengths))
 
     with pytest.raises(ForebearError, match="do not depend"):
-        gradient_sizes(Deaf(turned(1.0)), [np.zeros(15, np.int64)], 12)
+        gradient_norms(Deaf(turned(1.0)), [np.zeros(15, np.int64)], 12)

@@ -13,7 +13,7 @@ from forebear.inference.run import Run
 from forebear.inspection.attribution import attribute
 from forebear.inspection.attribution_targets import AttributionTarget, TargetOutput
 from forebear.inspection.attribution_targets import log_odds as odds
-from forebear.inspection.gradients import MAX_STEPS, STEPS, TokenAttribution, integrated_gradients
+from forebear.inspection.gradients import INITIAL_STEPS, MAX_STEPS, TokenAttribution, integrated_gradients
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encoder import States
 from forebear.nn.heads import LabelHead
@@ -75,7 +75,7 @@ def test_on_a_linear_network_both_ways_are_exact():
     assert gradients.score == pytest.approx(by_hand.sum() - 0.4, abs=1e-6)
     integrated = found(model, "integrated")
     np.testing.assert_allclose(integrated.values, np.where(INSIDE, (table[ROW] - table[2]) @ apart / 5, 0), atol=1e-6)
-    assert integrated.steps == STEPS
+    assert integrated.steps == INITIAL_STEPS
     zeros = found(model, "integrated", hidden=None)
     np.testing.assert_allclose(zeros.values, np.where(INSIDE, by_hand, 0), atol=1e-6)
 
@@ -108,7 +108,7 @@ def test_steps_are_doubled_while_something_is_missing():
     head.middle = float((0.6 * table[ROW].mean(0) + 0.4 * hidden.mean(0)) @ weight)
     attribution = found(model, "integrated")
     assert attribution.steps is not None
-    assert STEPS < attribution.steps <= MAX_STEPS
+    assert INITIAL_STEPS < attribution.steps <= MAX_STEPS
 
 
 # -- against the network itself, by another way: its answers, with an embedding that is changed from outside

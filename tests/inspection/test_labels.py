@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.inspection.token_labels import WHY_JOINED, WHY_PARTS, label_notes, next_label, token_labels
+from forebear.inspection.token_labels import (
+    CONTINUATION_NOTE,
+    SPLIT_CHARACTER_NOTE,
+    label_notes,
+    next_label,
+    token_labels,
+)
 
 TEXT = "the cat sat, the cats sat: a cat's mat. 北京的天气很好 the cat\n"
 
@@ -28,7 +34,7 @@ def test_pieces_of_wordpiece_have_a_point_instead_of_hashes(cutters: dict[str, T
     found = told(cutters["wordpiece"], "the catsat")
     assert found[0] == "the"
     assert "".join(found[1:]).replace("·", "") == "catsat"
-    assert label_notes(found) == [WHY_JOINED]
+    assert label_notes(found) == [CONTINUATION_NOTE]
     assert all(name.startswith("·") for name in found[2:])
 
 
@@ -44,7 +50,7 @@ def test_pieces_of_bytes_have_no_sign_for_a_space_before_a_word(cutters: dict[st
 def test_a_character_of_several_pieces_is_named_in_each(cutters: dict[str, Tokenizer]):
     cutter = cutters["bytepair"]
     assert told(cutter, "cat é")[-2:] == ["é 1/2", "é 2/2"]
-    assert label_notes(told(cutter, "cat é")) == [WHY_PARTS]
+    assert label_notes(told(cutter, "cat é")) == [SPLIT_CHARACTER_NOTE]
     three = told(cutter, "鑫")
     assert three == [f"鑫 {part}/{len(three)}" for part in range(1, len(three) + 1)]
     assert len(three) > 1

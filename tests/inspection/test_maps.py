@@ -15,8 +15,8 @@ import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inference.run import Run
 from forebear.inspection.attention import (
-    LONG,
     MAX_EDGES,
+    MAX_LEGIBLE_TOKENS,
     AttentionMap,
     AttentionPanel,
     AttentionView,
@@ -168,9 +168,9 @@ def test_edges_are_the_strongest(top: int, layer: int, kind: str):
 
 
 def test_long_texts_are_told_by_their_edges():
-    short, long = (AttentionView(drawn(1, 1, n), (), 1).is_long for n in (LONG, LONG + 1))
+    short, long = (AttentionView(drawn(1, 1, n), (), 1).is_long for n in (MAX_LEGIBLE_TOKENS, MAX_LEGIBLE_TOKENS + 1))
     assert (short, long) == (False, True)
-    facts = attention_view(drawn(2, 2, LONG + 1)).to_dict(MAX_EDGES)
+    facts = attention_view(drawn(2, 2, MAX_LEGIBLE_TOKENS + 1)).to_dict(MAX_EDGES)
     assert "panels" not in facts
     assert len(facts["edges"]) == MAX_EDGES
     first = facts["edges"][0]

@@ -240,7 +240,10 @@ def test_pages_name_every_dot_and_run_nothing():
         assert "http" not in page.replace("http-equiv", "")
         assert not re.search(r"<b>(?!r)", page)
     scales = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', plane_page)
-    assert all(0 <= float(x) <= embedding_plots.WIDE and 0 <= float(y) <= embedding_plots.HIGH for x, y in scales)
+    assert all(
+        0 <= float(x) <= embedding_plots.PLANE_WIDTH and 0 <= float(y) <= embedding_plots.PLANE_HEIGHT
+        for x, y in scales
+    )
 
 
 # -- the commands

@@ -13,11 +13,11 @@ from forebear.errors import InputError
 from forebear.inference.embed import ContextualWord, EmbeddedText
 from forebear.inference.run import Run
 from forebear.inspection import embedding_plots
-from forebear.inspection.senses import IN_ANY_CONTEXT
-from forebear.inspection.senses import SAME as EQUAL
+from forebear.inspection.senses import ANY_CONTEXT_NOTE
+from forebear.inspection.senses import SAME_VECTOR_NOTE as EQUAL
 from small_runs import opened
 
-SAME = EQUAL + IN_ANY_CONTEXT
+SAME_VECTOR_NOTE = EQUAL + ANY_CONTEXT_NOTE
 PEOPLE = ("Ivy", "Ben", "Min", "Tao", "Ann", "Joe", "Lin", "Bo")
 MONEY = [f"{who} opened an account at the bank." for who in PEOPLE]
 RIVER = [
@@ -64,7 +64,7 @@ def test_two_meanings_are_two_groups(runs: dict[str, Run], monkeypatch: pytest.M
     assert [(one.purity, one.rand) for one in found.result.agreement] == [(1.0, 1.0)] * 2
     assert "42 more are in sentences that were there before: each counts once" in found.notes
     (table,) = found.others
-    assert (table.name, table.conclusion, table.clustering.num_clusters) == ("bert, its table", SAME, 1)
+    assert (table.name, table.conclusion, table.clustering.num_clusters) == ("bert, its table", SAME_VECTOR_NOTE, 1)
     assert table.agreement is not None
     assert (table.agreement[0].purity, table.agreement[0].rand) == (pytest.approx(8 / 14), 0.0)
     assert "bert, its table: no 2 groups, as there are 1 different vectors" in found.notes
@@ -89,7 +89,7 @@ def test_a_real_network_and_tables_beside_it(runs: dict[str, Run]):
     )
     assert found.result.name == "bert, mean of layers 1 and 2"
     assert [one.name for one in found.others] == ["word2vec", "gpt2, mean of layers 1 and 2"]
-    assert found.others[0].conclusion == SAME
+    assert found.others[0].conclusion == SAME_VECTOR_NOTE
     assert found.others[1].clustering.num_distinct > 1
     assert any("gpt2 looks back" in note for note in found.notes)
     told = found.to_dict()
@@ -103,7 +103,7 @@ def test_a_real_network_and_tables_beside_it(runs: dict[str, Run]):
         "sense",
     }
     own = fb.analyze_senses(runs["word2vec"], "bank", TEXTS)
-    assert (own.result.conclusion, own.others) == (SAME, ())
+    assert (own.result.conclusion, own.others) == (SAME_VECTOR_NOTE, ())
 
 
 def test_the_vector_is_that_of_the_word_where_it_stands(runs: dict[str, Run]):
@@ -168,7 +168,7 @@ def test_pictures_and_pages(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatc
     assert page.count("<li>") == len(TEXTS)
     assert "<mark>bank</mark> &lt;there&gt; &amp; sank." in page
     assert "<there>" not in page
-    assert SAME in page
+    assert SAME_VECTOR_NOTE in page
     assert embedding_plots.occurrence_context(found.result.occurrences[0], 12)[0].startswith("…")
     spelled = fb.analyze_senses(runs["word2vec"], "bank", [*TEXTS, "Bank of Ivy."])
     assert embedding_plots.plot_senses(spelled, "word2vec", "svg") != picture

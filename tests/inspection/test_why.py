@@ -11,7 +11,7 @@ import pytest
 from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.inspection.attribution import Attribution, attribute
-from forebear.inspection.gradients import TOLERANCE
+from forebear.inspection.gradients import RELATIVE_TOLERANCE
 from planted_runs import ASKED, BAD, GOOD, SAID, SAID_IN_CHINESE, Runs, sentences
 from small_runs import trained
 
@@ -21,7 +21,7 @@ def adds_up(told: Attribution) -> None:
     assert told.gap is not None
     gain = told.score - told.baseline
     assert sum(word.attribution for word in told.words) + told.elsewhere + told.gap == pytest.approx(gain, abs=1e-5)
-    assert abs(told.gap) <= TOLERANCE * max(abs(gain), 0.1)
+    assert abs(told.gap) <= RELATIVE_TOLERANCE * max(abs(gain), 0.1)
 
 
 WAYS = [("bert", task, {}) for task in ASKED] + [

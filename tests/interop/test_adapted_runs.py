@@ -108,7 +108,7 @@ def close(task: Any, example: Any, answer: Any, ours: dict[str, Any], found: lis
         assert int(scores.argmax()) == answer.choice
 
 
-GRID = [(milestone, task) for milestone in hf_tasks.HEADS for task in EVERYWHERE]
+GRID = [(milestone, task) for milestone in hf_tasks.TASK_HEADS for task in EVERYWHERE]
 GRID += [
     (milestone, task) for milestone in ("gpt", "gpt2", "bert", "roberta") for task in TASKS if task not in EVERYWHERE
 ]

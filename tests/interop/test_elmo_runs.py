@@ -26,7 +26,7 @@ FIXTURES = {"elmo_allennlp_fixture": "sentences.json", "elmo_fixture/model": "lm
 def tokens_of(run: Run, words: list[str]) -> list[int]:
     """As a sentence stands between the two marks; what the vocabulary lacks is spelled."""
     known = {token: number for number, token in enumerate(run.tokenizer.vocabulary())}
-    spelling = run.network.encoder.embedding.spelling
+    spelling = run.network.encoder.embedding.char_ids
     inner = [known[word] if word in known else spelling.oov_id(word) for word in words]
     return [run.tokenizer.special_roles["start"], *inner, run.tokenizer.special_roles["end"]]
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from forebear.interop.huggingface import ForeignCheckpoint, read_huggingface
-from forebear.interop.tensor_names import FAMILIES
+from forebear.interop.tensor_names import ARCHITECTURES
 from forebear.nn.model import Model
 from peers import Rows, model_of, our_answers, our_pulls
 
@@ -26,7 +26,7 @@ def opened(milestone: str) -> tuple[ForeignCheckpoint, Model, Rows, dict[str, An
     return found, model, rows, held
 
 
-@pytest.mark.parametrize("milestone", FAMILIES)
+@pytest.mark.parametrize("milestone", ARCHITECTURES)
 def test_logits(milestone: str):
     found, model, rows, held = opened(milestone)
     assert (found.model, found.report.skipped_tensors, found.report.missing) == (milestone, {}, {})
@@ -38,7 +38,7 @@ def test_logits(milestone: str):
         torch.testing.assert_close(torch.cat(alone), held[f"logits/{head}"], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("milestone", FAMILIES)
+@pytest.mark.parametrize("milestone", ARCHITECTURES)
 def test_gradients(milestone: str):
     _, model, rows, held = opened(milestone)
     pulls = our_pulls(model, milestone, rows, before=2 if milestone == "roberta" else 0, depth=2)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from forebear.errors import InputError
 from forebear.interop.huggingface import model_name_of, read_huggingface, write_huggingface
-from forebear.interop.tensor_names import FAMILIES, GPT2, to_hf_names, to_our_names
+from forebear.interop.tensor_names import ARCHITECTURES, GPT2, to_hf_names, to_our_names
 
 WIDTH, DEPTH, VOCABULARY, CONTEXT = 16, 2, 31, 12
 FIELDS = {"width": WIDTH, "depth": DEPTH, "heads": 2, "context": CONTEXT, "inner": 0, "dropout": 0.1, "epsilon": 1e-5}
@@ -194,7 +194,7 @@ def drawn(milestone: str) -> dict[str, torch.Tensor]:
     """Tensors of every name of an architecture, of shapes that need not fit a model."""
     torch.manual_seed(0)
     found = {}
-    for row in FAMILIES[milestone].name_map.expand_rules(DEPTH):
+    for row in ARCHITECTURES[milestone].name_map.expand_rules(DEPTH):
         rows = 4 * len(row.hf_names)
         found[row.our_name] = (
             torch.randn(rows) if "norm" in row.our_name or row.our_name.endswith("bias") else torch.randn(rows, 5)
@@ -202,9 +202,9 @@ def drawn(milestone: str) -> dict[str, torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("milestone", FAMILIES)
+@pytest.mark.parametrize("milestone", ARCHITECTURES)
 def test_the_table_is_read_both_ways_to_the_bit(milestone):
-    table, tensors = FAMILIES[milestone].name_map, drawn(milestone)
+    table, tensors = ARCHITECTURES[milestone].name_map, drawn(milestone)
     theirs = to_hf_names(table, tensors, depth=DEPTH, num_offset_rows=2)
     again, report = to_our_names(table, theirs, depth=DEPTH, num_offset_rows=2)
     assert again.keys() == tensors.keys()
@@ -217,9 +217,9 @@ def test_the_table_is_read_both_ways_to_the_bit(milestone):
     )
 
 
-@pytest.mark.parametrize("milestone", FAMILIES)
+@pytest.mark.parametrize("milestone", ARCHITECTURES)
 def test_no_name_stands_twice_in_a_table(milestone):
-    rows = FAMILIES[milestone].name_map.expand_rules(3)
+    rows = ARCHITECTURES[milestone].name_map.expand_rules(3)
     theirs = [name for row in rows for name in row.hf_names]
     assert len(set(theirs)) == len(theirs)
     assert len({row.our_name for row in rows}) == len(rows)

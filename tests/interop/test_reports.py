@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from forebear.errors import ForebearError, InputError
 from forebear.interop.huggingface import model_name_of, read_huggingface, trim_vocabulary, write_huggingface
-from forebear.interop.tensor_names import FAMILIES, TOKEN_TABLE, UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
+from forebear.interop.tensor_names import ARCHITECTURES, TOKEN_TABLE, UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
 from forebear.models.roberta import RobertaSpec
 from peers import SPECIALS, model_of
 
@@ -184,11 +184,11 @@ def test_misshapen_parts_are_named(folder, milestone, name, shape, said):
     assert said in refused(changed(folder(milestone), lambda tensors: tensors | {name: torch.zeros(shape)}))
 
 
-@pytest.mark.parametrize("milestone", FAMILIES)
+@pytest.mark.parametrize("milestone", ARCHITECTURES)
 def test_names_of_another_architecture_are_told(folder, milestone):
     """Under every wrong name of an architecture, the right one is the nearest."""
-    titles = {name: family.name_map.title for name, family in FAMILIES.items()}
-    for other, family in FAMILIES.items():
+    titles = {name: family.name_map.title for name, family in ARCHITECTURES.items()}
+    for other, family in ARCHITECTURES.items():
         if other == milestone:
             continue
         facts = {"model_type": family.model_type, "n_layer": 2, "hidden_act": "gelu"}  # nothing else shall be wrong

@@ -54,7 +54,7 @@ def test_losses_of_the_three_kinds_of_label():
     logits = one(given)
     wanted = functional.cross_entropy(logits[[0, 2]], target[[0, 2]], reduction="sum")
     torch.testing.assert_close(one.loss(given, target), wanted)
-    heavy = filled(LabelHead(WIDTH, 3, "first", dense=False, weights=(1.0, 2.0, 5.0)))
+    heavy = filled(LabelHead(WIDTH, 3, "first", dense=False, class_weights=(1.0, 2.0, 5.0)))
     losses = functional.cross_entropy(logits[[0, 2]], target[[0, 2]], reduction="none")
     torch.testing.assert_close(heavy.loss(given, target), 5 * losses[0] + losses[1])
     several = filled(LabelHead(WIDTH, 3, "first", dense=False, kind="several"))

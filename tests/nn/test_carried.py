@@ -54,7 +54,7 @@ def test_windows_of_a_stream_are_read_as_the_stream_is(cell: str, parts: int, or
     found = []
     for first, last in WINDOWS:
         found.append(read(encoder, window(first, last), parts, order))
-        encoder.carried.commit()
+        encoder.bptt_state.commit()
     torch.testing.assert_close(torch.cat(found, 1), whole(encoder))
 
 
@@ -62,18 +62,18 @@ def test_what_a_step_leaves_counts_only_when_it_was_made():
     """A step that is made once more, in more parts for want of memory, begins where the first one did."""
     encoder = network()
     read(encoder, window(0, 7))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     read(encoder, window(7, 14))
     again = read(encoder, window(7, 14), 3)
     torch.testing.assert_close(again, whole(encoder)[:, 7:14])
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     torch.testing.assert_close(read(encoder, window(14, 20)), whole(encoder)[:, 14:])
 
 
 def test_a_fresh_window_begins_with_nothing_and_the_others_go_on():
     encoder = network()
     read(encoder, window(0, 7))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     fresh = np.array([False, True, False, True, False])
     found = read(encoder, window(7, 14, fresh))
     encoder.eval()
@@ -86,7 +86,7 @@ def test_a_fresh_window_begins_with_nothing_and_the_others_go_on():
 def test_gradients_end_where_a_window_begins():
     encoder = network()
     read(encoder, window(0, 7))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     encoder.zero_grad()
     read(encoder, window(7, 14)).sum().backward()
     before, inside = (set(TOKENS[:, first:last].ravel().tolist()) for first, last in WINDOWS[:2])
@@ -98,30 +98,30 @@ def test_gradients_end_where_a_window_begins():
 def test_in_use_nothing_is_carried_and_nothing_is_left():
     encoder = network()
     read(encoder, window(0, 7))
-    encoder.carried.commit()
-    held = {name: one.clone() for name, one in encoder.carried.state_tensors().items()}
+    encoder.bptt_state.commit()
+    held = {name: one.clone() for name, one in encoder.bptt_state.state_tensors().items()}
     encoder.eval()
     one, same = (read(encoder, window(7, 14)) for _ in range(2))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     assert torch.equal(one, same)
     assert {name: one.tolist() for name, one in held.items()} == {
-        name: one.tolist() for name, one in encoder.carried.state_tensors().items()
+        name: one.tolist() for name, one in encoder.bptt_state.state_tensors().items()
     }
 
 
 def test_what_was_saved_goes_on():
     encoder, other = network(), network()
     read(encoder, window(0, 7))
-    assert encoder.carried.state_tensors() == {}  # nothing was settled yet
-    encoder.carried.commit()
-    saved = encoder.carried.state_tensors()
+    assert encoder.bptt_state.state_tensors() == {}  # nothing was settled yet
+    encoder.bptt_state.commit()
+    saved = encoder.bptt_state.state_tensors()
     assert sorted(saved) == ["0.0", "0.1", "1.0", "1.1"]  # of two layers, h and c
     assert all(one.shape == (STREAMS, WIDTH) and not one.requires_grad for one in saved.values())
-    other.carried.load(saved)
+    other.bptt_state.load(saved)
     for one in saved.values():
         one.zero_()  # what was loaded is a copy
     torch.testing.assert_close(read(other, window(7, 14)), whole(other)[:, 7:14])
-    other.carried.clear()
+    other.bptt_state.clear()
     anew = read(other, window(7, 14))
     assert not torch.allclose(anew, whole(other)[:, 7:14])
 

@@ -18,13 +18,15 @@ WIDTH, SYMBOL = 6, 4
 
 def spelled(activation: str = "relu", longest: int = 50, highways: int = 2) -> CharCNNEmbedding:
     spelling = CharIds(WORDS, longest, {"end": 0})
-    made = CharCNNEmbedding(spelling, WIDTH, symbol=SYMBOL, filters=FILTERS, highways=highways, activation=activation)
+    made = CharCNNEmbedding(
+        spelling, WIDTH, char_size=SYMBOL, filters=FILTERS, num_highways=highways, activation=activation
+    )
     return filled(made, dtype=torch.float64)
 
 
 def plainly(ours: CharCNNEmbedding, symbols: list[int]) -> Tensor:
     """(D,) one word: all its places, what lies beyond it too."""
-    assert len(symbols) == ours.spelling.longest
+    assert len(symbols) == ours.char_ids.longest
     x = torch.stack([ours.character.weight[symbol] for symbol in symbols]).t()[None]  # (1, symbol, longest)
     found = []
     for (span, count), one in zip(FILTERS, ours.filters, strict=True):
@@ -44,7 +46,7 @@ def plainly(ours: CharCNNEmbedding, symbols: list[int]) -> Tensor:
 def test_vectors_and_gradients_are_those_of_filters_over_whole_words(words: list[int], activation: str):
     ours = spelled(activation)
     found = ours(torch.tensor(words))
-    rows = ours.spelling.char_rows(torch.tensor(words).numpy()).tolist()
+    rows = ours.char_ids.char_rows(torch.tensor(words).numpy()).tolist()
     wanted = torch.stack([plainly(ours, row) for row in rows])
     assert float(wanted.detach().std()) > 0.1
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
@@ -95,12 +97,12 @@ def test_words_that_differ_only_beyond_what_is_read_are_the_same():
 def test_a_word_that_no_vocabulary_has_gets_the_vector_of_its_spelling():
     ours = spelled()
     known = ours(torch.tensor([2]))[0]
-    again, other = ours.spelling.oov_id("cat"), ours.spelling.oov_id("cats")
+    again, other = ours.char_ids.oov_id("cat"), ours.char_ids.oov_id("cats")
     assert (again, other) == (11, 12)
     same, plural = ours(torch.tensor([again, other]))
     torch.testing.assert_close(same, known)
-    torch.testing.assert_close(plural, plainly(ours, ours.spelling.encode_word("cats").tolist()))
-    assert ours.vocabulary == len(WORDS)
+    torch.testing.assert_close(plural, plainly(ours, ours.char_ids.encode_word("cats").tolist()))
+    assert ours.vocab_size == len(WORDS)
 
 
 def test_a_highway_begins_with_most_of_what_came_in():

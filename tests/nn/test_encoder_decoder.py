@@ -40,7 +40,7 @@ def ours(norm: str, *, joint: bool) -> Model:
     places = {"positions": CONTEXT, "placing": "sinusoid", "scale": WIDTH**0.5}
     read = InputEmbedding(VOCABULARY, WIDTH, **places)
     written = read if joint else InputEmbedding(VOCABULARY, WIDTH, **places)
-    shape = {"depth": DEPTH, "width": WIDTH, "heads": HEADS, "inner": INNER, "norm": norm, "activation": "relu"}
+    shape = {"depth": DEPTH, "width": WIDTH, "num_heads": HEADS, "inner": INNER, "norm": norm, "activation": "relu"}
     both = EncoderDecoder(Transformer(read, sees="all", **shape), TransformerDecoder(written, **shape))
     model = Model(both, {"translation": LMHead(written)}).initialize(3)
     generator = torch.Generator().manual_seed(0)

@@ -18,7 +18,7 @@ def unfilled(depth: int = 2, **more) -> Model:
     embedding = InputEmbedding(VOCABULARY, 32, positions=24)
     switches = {"norm": "pre", "sees": "past", "activation": "gelu"} | more
     return Model(
-        Transformer(embedding, depth=depth, width=32, heads=4, inner=64, **switches), {"next": LMHead(embedding)}
+        Transformer(embedding, depth=depth, width=32, num_heads=4, inner=64, **switches), {"next": LMHead(embedding)}
     )
 
 
@@ -55,7 +55,7 @@ def test_first_values_are_those_of_gpt2_and_larger_in_narrower_networks(width, s
     """A quarter of the width has twice the spread: sums over its numbers are as large."""
     embedding = InputEmbedding(500, width, positions=64)
     encoder = Transformer(
-        embedding, depth=8, width=width, heads=4, inner=2 * width, norm="pre", sees="past", activation="gelu-tanh"
+        embedding, depth=8, width=width, num_heads=4, inner=2 * width, norm="pre", sees="past", activation="gelu-tanh"
     )
     values = Model(encoder, {"next": LMHead(embedding)}).initialize(0).tensors()
     assert float(values["encoder.embedding.token.weight"].std()) == pytest.approx(spread, rel=0.02)
@@ -134,4 +134,4 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole():
 def test_a_width_that_heads_cannot_share_is_refused():
     embedding = InputEmbedding(VOCABULARY, 30, positions=8)
     with pytest.raises(InputError, match="30 cannot be divided among 4 heads"):
-        Transformer(embedding, depth=1, width=30, heads=4, inner=8, norm="pre", sees="past", activation="relu")
+        Transformer(embedding, depth=1, width=30, num_heads=4, inner=8, norm="pre", sees="past", activation="relu")

@@ -103,7 +103,7 @@ def test_whole_rows_are_what_reading_token_by_token_gives(
 ):
     cell, _, how = KINDS[kind]
     layer = filled(
-        cell(INPUTS, WIDTH, backward=backward, clips=ClipLimits(0.5, 0.4) if clipped else ClipLimits(), **how)
+        cell(INPUTS, WIDTH, backward=backward, clip_limits=ClipLimits(0.5, 0.4) if clipped else ClipLimits(), **how)
     )
     for fast, plain in zip(*twins(layer, tuple(rows), given_state), strict=True):
         torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-11)

@@ -35,8 +35,8 @@ def model_of(kind: str) -> Model:
             RecurrentStack([LSTMLayer(WIDTH, 2 * WIDTH, project=WIDTH, backward=backward) for _ in range(2)], skip=True)
             for backward in (False, True)
         ]
-        heads = {"next": head, "previous": SoftmaxHead(softmax, first=WIDTH, shared=True)}
-        return filled(Model(BiLMEncoder(words, *halves, borders=(0, 0)), heads), dtype=torch.float32)
+        heads = {"next": head, "previous": SoftmaxHead(softmax, input_offset=WIDTH, is_shared=True)}
+        return filled(Model(BiLMEncoder(words, *halves, boundary_ids=(0, 0)), heads), dtype=torch.float32)
     layers = [CELLS.get(kind, LSTMLayer)(WIDTH, WIDTH) for _ in range(2)]
     return filled(
         Model(RecurrentEncoder(words, RecurrentStack(layers), dropout=0.5), {"next": head}), dtype=torch.float32
@@ -136,7 +136,7 @@ def test_what_elmo_reads_backwards_is_not_known_to_what_comes_next():
 def test_a_text_begins_as_elmo_begins_texts():
     """Everywhere else the token that ends a text stands before the next; here another may."""
     model = model_of("both ways")
-    model.encoder.borders = (3, 7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    model.encoder.boundary_ids = (3, 7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     predictor, rest = RecurrentCausalLM(model), [5, 7, 9]
     begun, other = np.array([7, *rest]), np.array([8, *rest])
     for row, read in ((begun, np.array([3, *rest])), (other, other)):

@@ -48,7 +48,7 @@ def ours(
     scored = written if tied else others
     looks = GlobalAttention(LOOKS[look](), inner=INNER, width=WIDTH) if look else None
     reader = Seq2SeqEncoder(read, depth=DEPTH, inner=INNER, way=way)
-    writer = Seq2SeqDecoder(written, scored, depth=DEPTH, inner=INNER, look=looks)
+    writer = Seq2SeqDecoder(written, scored, depth=DEPTH, inner=INNER, attention=looks)
     kind = AttentionEncoderDecoder if look else RecurrentEncoderDecoder
     model = Model(kind(reader, writer), {"translation": LMHead(scored)}).initialize(3)
     generator = torch.Generator().manual_seed(0)
@@ -215,12 +215,12 @@ def test_beams_find_what_trying_all_texts_finds_and_one_is_greedy(look: str):
     translator = RecurrentSeq2Seq(model)
     sources = rows_of(5, 2, 7, vocabulary=4)
     beams, lengths = 4**4, [4, 4, 4]
-    found = beam_search(translator.begin(sources, START, 4), 3, end=START, beams=beams, best=20, lengths=lengths)
+    found = beam_search(translator.begin(sources, START, 4), 3, end_id=START, beams=beams, best=20, lengths=lengths)
     for source, hypotheses in zip(sources, found, strict=True):
         wanted = every_text(translator, source, 4, 4)[:20]
         assert [(one.ids, one.is_finished) for one in hypotheses] == [(one.ids, one.is_finished) for one in wanted]
         np.testing.assert_allclose([one.score for one in hypotheses], [one.score for one in wanted], atol=1e-4)
-    greedy = beam_search(translator.begin(sources, START, 8), 3, end=START, beams=1, lengths=[8, 8, 8])
+    greedy = beam_search(translator.begin(sources, START, 8), 3, end_id=START, beams=1, lengths=[8, 8, 8])
     for source, (one,) in zip(sources, greedy, strict=True):
         row: list[int] = []
         while len(row) < 8 and (not row or row[-1] != START):

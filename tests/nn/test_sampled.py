@@ -95,10 +95,10 @@ def test_how_likely_a_word_is_to_be_there_is_what_trying_finds():
 def test_in_use_nothing_is_drawn():
     """Neither by a softmax of its own nor by one that reads words by the same vectors."""
     x, weight, bias, target = given()
-    softmax = AdaptiveSoftmax(WIDTH, WORDS, sampled=3)
+    softmax = AdaptiveSoftmax(WIDTH, WORDS, num_samples=3)
     softmax.scores.weight, softmax.scores.bias = nn.Parameter(weight), nn.Parameter(bias)
     words = WordEmbedding(WORDS, WIDTH)
-    head = LMHead(words, bias=True, sampled=3)
+    head = LMHead(words, bias=True, num_samples=3)
     words.token.weight, head.bias = nn.Parameter(weight), nn.Parameter(bias)
     wanted = exact(x, weight, bias, target).item()
     states = States([x], (ROWS,))
@@ -110,5 +110,5 @@ def test_in_use_nothing_is_drawn():
 
 
 def test_a_sample_as_large_as_the_vocabulary_is_no_sample():
-    assert AdaptiveSoftmax(WIDTH, WORDS, sampled=WORDS).draws == 0
-    assert AdaptiveSoftmax(WIDTH, WORDS, sampled=WORDS - 1).draws == WORDS - 1
+    assert AdaptiveSoftmax(WIDTH, WORDS, num_samples=WORDS).draws == 0
+    assert AdaptiveSoftmax(WIDTH, WORDS, num_samples=WORDS - 1).draws == WORDS - 1

@@ -88,7 +88,7 @@ def both(*, norm="post", sees="all", activation="gelu", shared=False, narrow=0, 
     """A peer with large random weights, our model with the same, and the names that join them."""
     embedding = InputEmbedding(VOCABULARY, narrow or WIDTH, positions=CONTEXT, placing=placing)
     switches = {"norm": norm, "sees": sees, "activation": activation, "shared": shared}
-    encoder = Transformer(embedding, depth=DEPTH, width=WIDTH, heads=HEADS, inner=INNER, **switches)
+    encoder = Transformer(embedding, depth=DEPTH, width=WIDTH, num_heads=HEADS, inner=INNER, **switches)
     head = LMHead(embedding, width=WIDTH, transform="gelu" if narrow else None)
     torch.manual_seed(0)
     waves = None if placing == "learned" else embedding.position.weight

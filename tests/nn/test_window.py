@@ -32,7 +32,7 @@ def network(
     seed: int = 1,
 ) -> Model:
     """With values so large that every part matters, biases too."""
-    encoder = NNLMEncoder(WordEmbedding(vocabulary, width), window=window, inner=inner, end=END)
+    encoder = NNLMEncoder(WordEmbedding(vocabulary, width), window=window, inner=inner, end_id=END)
     softmax = AdaptiveSoftmax(inner + (window * width if direct else 0), vocabulary, borders)
     model = Model(encoder, {"next": NNLMHead(softmax, direct=direct)}).initialize(seed)
     generator = torch.Generator().manual_seed(2)
@@ -129,7 +129,7 @@ def test_it_is_the_textbooks_network(window: int, direct: bool):
     window=st.integers(1, 5),
 )
 def test_windows_hold_the_last_words_of_the_document(rows: list[list[int]], window: int):
-    encoder = NNLMEncoder(WordEmbedding(VOCABULARY, 2), window=window, inner=2, end=END)
+    encoder = NNLMEncoder(WordEmbedding(VOCABULARY, 2), window=window, inner=2, end_id=END)
     given = inputs(rows)
     places = encoder.window_positions(given["tokens"], [len(row) for row in rows])
     words = torch.cat((given["tokens"], torch.tensor([END])))[places].tolist()

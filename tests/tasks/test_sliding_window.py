@@ -62,8 +62,8 @@ def test_a_word_counts_once_however_often_it_is_near():
 
 
 def test_long_stretches_are_cut_where_the_question_is_farther():
-    assert sliding_window_answer("q", "q 1 2 3 4", longest=2)[1] == "1 2"
-    assert sliding_window_answer("q", "1 2 3 4 q", longest=2)[1] == "3 4"
+    assert sliding_window_answer("q", "q 1 2 3 4", max_units=2)[1] == "1 2"
+    assert sliding_window_answer("q", "1 2 3 4 q", max_units=2)[1] == "3 4"
 
 
 def test_nothing_to_say():

@@ -40,7 +40,7 @@ def test_only_the_last_tokens_matter():
 def test_reading_on_is_reading_the_whole():
     model = made(many(1), 3)
     rows = [[END], [END, 3, 4, 3], [END, 5]]
-    reader = model.start_decoding([np.array(row) for row in rows], room=5)
+    reader = model.start_decoding([np.array(row) for row in rows], max_new_tokens=5)
     for taken, keep in (([3, 4, 5], [0, 1, 2]), ([4, 3, 3], [2, 0]), ([5, 5], [0, 1]), ([4, 3], [1, 0, 1])):
         rows = [[*row, token] for row, token in zip(rows, taken, strict=True)]
         rows = [rows[i] for i in keep]
