@@ -1,4 +1,4 @@
-"""Small networks for the tests of this room."""
+"""Small networks, inputs and random sequences for tests of this folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decoder_model(
     placing: PositionKind = "learned",
     scale: float = 1.0,
 ) -> Model:
-    """A causal model whose weights are large enough that its answers differ clearly from token to token."""
+    """A causal model whose weights are large enough that its predictions differ clearly between tokens."""
     embedding = InputEmbedding(VOCABULARY, width, positions=context, placing=placing, scale=scale)
     encoder = Transformer(
         embedding,

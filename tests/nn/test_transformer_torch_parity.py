@@ -1,10 +1,10 @@
-"""The shared Transformer against torch's own TransformerEncoder with the same weights: logits and gradients."""
+"""The Transformer against torch.nn.TransformerEncoder with equal weights: logits and gradients."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from building import inputs, rows_of
+from small_networks import inputs, rows_of
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
@@ -26,8 +26,8 @@ NAMES = {
 }
 
 
-class Peer(nn.Module):
-    """torch's encoder over padded rows, between tables of its own."""
+class TorchEncoder(nn.Module):
+    """torch's encoder over padded sequences, with embedding tables of its own."""
 
     def __init__(self, *, norm: str, activation: str, shared: bool, narrow: int, waves: Tensor | None) -> None:
         super().__init__()
@@ -45,60 +45,69 @@ class Peer(nn.Module):
             self.encoder.layers = nn.ModuleList([block] * DEPTH)
 
     def forward(self, rows: list[Tensor], *, past: bool) -> Tensor:
-        """(T, V) logits of the rows' own tokens, without what was padded."""
+        """(T, V) logits of the tokens, without padding."""
         lengths = torch.tensor([len(row) for row in rows])
         tokens = pad_sequence(rows, batch_first=True)
-        places = self.position.weight if self.position is not None else self.waves
-        x = self.token(tokens) + places[: tokens.shape[1]]
+        positions = self.position.weight if self.position is not None else self.waves
+        x = self.token(tokens) + positions[: tokens.shape[1]]
         x = x if self.project is None else self.project(x)
         padded = torch.arange(tokens.shape[1]) >= lengths[:, None]
         future = torch.ones(tokens.shape[1], tokens.shape[1]).triu(1).bool() if past else None
-        found = self.encoder(x, mask=future, src_key_padding_mask=padded)[~padded]
+        states = self.encoder(x, mask=future, src_key_padding_mask=padded)[~padded]
         if self.back is not None and self.back_norm is not None:
-            found = self.back_norm(functional.gelu(self.back(found)))
-        return found @ self.token.weight.T
+            states = self.back_norm(functional.gelu(self.back(states)))
+        return states @ self.token.weight.T
 
 
-def ours_by_theirs(peer: Peer, blocks: int) -> dict[str, str]:
-    """Our names → theirs."""
-    pairs = {"encoder.embedding.token": "token"}
+def torch_names(peer: TorchEncoder, blocks: int) -> dict[str, str]:
+    """Our parameter names → torch's."""
+    prefixes = {"encoder.embedding.token": "token"}
     if peer.position is not None:
-        pairs["encoder.embedding.position"] = "position"
+        prefixes["encoder.embedding.position"] = "position"
     if peer.project is not None:
-        pairs |= {
+        prefixes |= {
             "encoder.project": "project",
             "heads.next.transform": "back",
             "heads.next.transform_norm": "back_norm",
         }
     if peer.encoder.norm is not None:
-        pairs["encoder.final_norm"] = "encoder.norm"
+        prefixes["encoder.final_norm"] = "encoder.norm"
     for number in range(blocks):
-        pairs |= {f"encoder.blocks.{number}.{one}": f"encoder.layers.{number}.{two}" for one, two in NAMES.items()}
-    theirs, found = dict(peer.named_parameters()), {}
-    for one, two in pairs.items():
-        if two in theirs:
-            found[one] = two
+        prefixes |= {
+            f"encoder.blocks.{number}.{name_ours}": f"encoder.layers.{number}.{name_torch}"
+            for name_ours, name_torch in NAMES.items()
+        }
+    torch_parameters, result = dict(peer.named_parameters()), {}
+    for name_ours, name_torch in prefixes.items():
+        if name_torch in torch_parameters:
+            result[name_ours] = name_torch
         else:
-            found |= {f"{one}.{kind}": f"{two}.{kind}" for kind in ("weight", "bias") if f"{two}.{kind}" in theirs}
-    assert sorted(found.values()) == sorted(theirs)  # nothing of theirs is left out
-    return found
+            result |= {
+                f"{name_ours}.{kind}": f"{name_torch}.{kind}"
+                for kind in ("weight", "bias")
+                if f"{name_torch}.{kind}" in torch_parameters
+            }
+    assert sorted(result.values()) == sorted(torch_parameters)  # every parameter of torch is mapped
+    return result
 
 
-def both(*, norm="post", sees="all", activation="gelu", shared=False, narrow=0, placing="learned"):
-    """A peer with large random weights, our model with the same, and the names that join them."""
+def model_and_peer(*, norm="post", sees="all", activation="gelu", shared=False, narrow=0, placing="learned"):
+    """Our model, a peer with equal large random weights, and the map of their names."""
     embedding = InputEmbedding(VOCABULARY, narrow or WIDTH, positions=CONTEXT, placing=placing)
     switches = {"norm": norm, "sees": sees, "activation": activation, "shared": shared}
     encoder = Transformer(embedding, depth=DEPTH, width=WIDTH, heads=HEADS, inner=INNER, **switches)
     head = LMHead(embedding, width=WIDTH, transform="gelu" if narrow else None)
     torch.manual_seed(0)
     waves = None if placing == "learned" else embedding.position.weight
-    peer = Peer(norm=norm, activation=activation, shared=shared, narrow=narrow, waves=waves)
+    peer = TorchEncoder(norm=norm, activation=activation, shared=shared, narrow=narrow, waves=waves)
     with torch.no_grad():
         for name, value in peer.named_parameters():
             value.copy_(0.2 * torch.randn_like(value) + ("norm" in name and name.endswith("weight")))
-    names = ours_by_theirs(peer, 1 if shared else DEPTH)
-    theirs = dict(peer.named_parameters())
-    model = Model(encoder, {"next": head}).load({one: theirs[two].detach().clone() for one, two in names.items()})
+    names = torch_names(peer, 1 if shared else DEPTH)
+    torch_parameters = dict(peer.named_parameters())
+    model = Model(encoder, {"next": head}).load(
+        {name_ours: torch_parameters[name_torch].detach().clone() for name_ours, name_torch in names.items()}
+    )
     return model, peer, names
 
 
@@ -119,18 +128,20 @@ CASES |= {
 
 @pytest.mark.parametrize("lengths", [(9, 9, 9), (7, 24, 1, 12, 12)], ids=["equal", "ragged"])
 @pytest.mark.parametrize("case", CASES)
-def test_logits_and_gradients_are_torchs(case, lengths):
-    model, peer, names = both(**CASES[case])
+def test_transformer_logits_and_gradients_equal_torch(case, lengths):
+    model, peer, names = model_and_peer(**CASES[case])
     rows, total = rows_of(*lengths), sum(lengths)
     target = torch.from_numpy(rows_of(total, seed=1)[0])
-    wanted = peer([torch.from_numpy(row) for row in rows], past=CASES[case].get("sees") == "past")
-    found = model.logits(inputs(rows))["next"]
-    assert float(wanted.detach().std()) > 0.5  # answers that a wrong part would change
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    functional.cross_entropy(wanted, target).backward()
+    expected = peer([torch.from_numpy(row) for row in rows], past=CASES[case].get("sees") == "past")
+    actual = model.logits(inputs(rows))["next"]
+    assert float(expected.detach().std()) > 0.5  # large enough that any error changes the logits
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    functional.cross_entropy(expected, target).backward()
     (model(inputs(rows), {"next": target})["next"] / total).backward()
-    ours, theirs = dict(model.named_parameters()), dict(peer.named_parameters())
-    assert ours.keys() == names.keys()
-    for one, two in names.items():
-        torch.testing.assert_close(ours[one].grad, theirs[two].grad, rtol=1e-5, atol=1e-5, msg=one)
-    assert max(float(value.grad.abs().max()) for value in theirs.values()) > 1e-2
+    parameters, torch_parameters = dict(model.named_parameters()), dict(peer.named_parameters())
+    assert parameters.keys() == names.keys()
+    for name_ours, name_torch in names.items():
+        torch.testing.assert_close(
+            parameters[name_ours].grad, torch_parameters[name_torch].grad, rtol=1e-5, atol=1e-5, msg=name_ours
+        )
+    assert max(float(value.grad.abs().max()) for value in torch_parameters.values()) > 1e-2

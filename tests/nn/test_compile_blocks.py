@@ -1,4 +1,4 @@
-"""torch's compiler, if asked for: the same answers, and a clear word where it cannot work."""
+"""torch.compile on request: equal outputs, and a clear error where it cannot work."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from forebear.nn.model import Model
 from peers import Rows, inputs_for, model_of
 
 
-def test_blocks_are_compiled_and_answer_alike(monkeypatch: pytest.MonkeyPatch):
-    """By a compiler that only counts: torch's own takes minutes."""
+def test_compiled_blocks_give_equal_outputs(monkeypatch: pytest.MonkeyPatch):
+    """The compiler only counts calls: torch's own takes minutes."""
     model, rows, called = (
         model_of("bert", {"width": 24, "depth": 2, "heads": 3, "context": 20}).initialize(1).eval(),
         Rows.drawn(),
@@ -28,13 +28,13 @@ def test_blocks_are_compiled_and_answer_alike(monkeypatch: pytest.MonkeyPatch):
     with torch.inference_mode():
         before = model.encoder(**inputs_for(model, rows)).last
         compile_blocks(model)
-        assert len(called) == 2  # each was tried
+        assert len(called) == 2  # each block was called once to compile it
         after = model.encoder(**inputs_for(model, rows)).last
     assert called[2:] == [len(rows.tokens)] * 2
     assert torch.equal(before, after)
 
 
-def test_a_compiler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_missing_compiler_and_other_networks_are_reported(monkeypatch: pytest.MonkeyPatch):
     def broken(function, *, dynamic):
         def fail(x):
             raise RuntimeError("InvalidCxxCompiler: no working compiler\nand much more")

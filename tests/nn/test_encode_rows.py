@@ -1,4 +1,4 @@
-"""Reading very many rows: the laid-out twin against the Transformer, batches against rows one by one."""
+"""Encoding many sequences: the packed encoder against the Transformer, batches against single sequences."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SMALL = {"width": 24, "depth": 3, "heads": 3, "context": 20}
 pytestmark = pytest.mark.skipif(not can_pack(torch.zeros(2, 2)), reason="this torch does not pack weights")
 
 
-def drawn(name: str, factor: float = 4) -> Model:
-    """With values so large that every part matters, and, where many ways are compared, no rounding does."""
+def random_model(name: str, factor: float = 4) -> Model:
+    """Large parameters, so that all of them matter; a smaller `factor` avoids rounding errors."""
     model = model_of(name, SMALL | ({"table": 10} if name == "albert" else {})).initialize(3)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
@@ -32,36 +32,36 @@ def drawn(name: str, factor: float = 4) -> Model:
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @torch.inference_mode()
-def test_the_twin_gives_what_the_transformer_gives(name: str):
-    model = drawn(name)
+def test_packed_encoder_equals_transformer(name: str):
+    model = random_model(name)
     table = model.encoder.embedding.segment
     rows = Rows.drawn((9, 4, 9, 13, 1, 20), segments=1 if table is None else table.num_embeddings)
-    twin = PackedEncoder(model.encoder)
-    for kept in (None, torch.tensor([0, 9, 12, 30, 55])):
+    packed = PackedEncoder(model.encoder)
+    for positions in (None, torch.tensor([0, 9, 12, 30, 55])):
         inputs = inputs_for(model, rows)
-        expected, found = model.encoder(**inputs, positions=kept), twin(**inputs, positions=kept)
-        assert len(found.layers) == len(expected.layers)
-        assert found.lengths == expected.lengths
-        for one, other in zip(found.layers, expected.layers, strict=True):
-            assert one.shape == other.shape
-            assert (one - other).abs().max() < 3e-5 * max(1, other.abs().max())
-    assert (twin.depth, twin.width, twin.max_length, twin.sees) == (3, 24, 20, model.encoder.sees)
+        expected, actual = model.encoder(**inputs, positions=positions), packed(**inputs, positions=positions)
+        assert len(actual.layers) == len(expected.layers)
+        assert actual.lengths == expected.lengths
+        for layer, expected_layer in zip(actual.layers, expected.layers, strict=True):
+            assert layer.shape == expected_layer.shape
+            assert (layer - expected_layer).abs().max() < 3e-5 * max(1, expected_layer.abs().max())
+    assert (packed.depth, packed.width, packed.max_length, packed.sees) == (3, 24, 20, model.encoder.sees)
 
 
-def test_heads_answer_alike(monkeypatch: pytest.MonkeyPatch):
-    model, rows = drawn("bert"), Rows.drawn()
+def test_logits_with_packed_encoder_equal_original(monkeypatch: pytest.MonkeyPatch):
+    model, rows = random_model("bert"), Rows.drawn()
     monkeypatch.setattr(encode_rows, "MIN_PACKED_TOKENS", 1)
     fast = pack_for_batch(model, 10)
     assert isinstance(fast.encoder, PackedEncoder)
     with torch.inference_mode():
-        expected, found = (one.logits(rows.inputs) for one in (model, fast))
+        expected, actual = (each_model.logits(rows.inputs) for each_model in (model, fast))
     for name, value in expected.items():
-        assert (found[name] - value).abs().max() < 3e-5 * max(1, value.abs().max())
+        assert (actual[name] - value).abs().max() < 3e-5 * max(1, value.abs().max())
     assert (fast.device, fast.tensors().keys() > {"heads.token.bias"}) == (model.device, True)
 
 
-def test_it_is_not_laid_out_where_that_gains_nothing_or_changes_what_is_computed(monkeypatch: pytest.MonkeyPatch):
-    model = drawn("bert")
+def test_pack_for_batch_skips_small_batches_other_encoders_and_compiled_blocks(monkeypatch: pytest.MonkeyPatch):
+    model = random_model("bert")
     assert pack_for_batch(model, encode_rows.MIN_PACKED_TOKENS - 1) is model
     assert pack_for_batch(model, encode_rows.MIN_PACKED_TOKENS) is not model
     other = Model(nn.Identity(), {})
@@ -69,37 +69,39 @@ def test_it_is_not_laid_out_where_that_gains_nothing_or_changes_what_is_computed
     monkeypatch.setattr(encode_rows, "MAX_COPIED_BYTES", 10)
     assert pack_for_batch(model, 10**6) is model
     monkeypatch.undo()
-    model.encoder.blocks[0].feedforward = lambda x: x  # as compiling.py has it
+    model.encoder.blocks[0].feedforward = lambda x: x  # as compile_blocks replaces it
     assert pack_for_batch(model, 10**6) is model
 
 
-def test_layers_of_another_kind_keep_their_own_way():
-    """Such as those of small integers: they are called, not copied."""
-    model = drawn("bert")
+def test_packed_encoder_calls_overridden_layers():
+    """Such layers, like the quantized ones, are called instead of copied."""
+    model = random_model("bert")
 
     class Doubled(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(x)
 
     for block in model.encoder.blocks:
-        odd = Doubled(24, 96)
-        odd.load_state_dict(block.expand.state_dict())
-        block.expand = odd
+        doubled = Doubled(24, 96)
+        doubled.load_state_dict(block.expand.state_dict())
+        block.expand = doubled
     rows = Rows.drawn()
     with torch.inference_mode():
-        one, other = (part(**inputs_for(model, rows)).last for part in (model.encoder, PackedEncoder(model.encoder)))
-    assert (one - other).abs().max() < 3e-5 * max(1, other.abs().max())
+        expected, actual = (
+            encoder(**inputs_for(model, rows)).last for encoder in (model.encoder, PackedEncoder(model.encoder))
+        )
+    assert (expected - actual).abs().max() < 3e-5 * max(1, actual.abs().max())
 
 
-MODELS = {name: drawn(name, 1.5) for name in ("bert", "gpt2")}
+MODELS = {name: random_model(name, 1.5) for name in ("bert", "gpt2")}
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MODELS)
 @settings(max_examples=40)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=25), st.integers(1, 60), st.booleans())
-def test_neither_batches_nor_lengths_change_anything(name: str, lengths: list[int], at_once: int, laid: bool):
-    """Every row alone through the Transformer, beside all of them in batches of any size, laid out or not; in order."""
+def test_pooled_and_token_vectors_are_independent_of_batching(name: str, lengths: list[int], at_once: int, laid: bool):
+    """Each sequence alone through the Transformer equals all in batches of any size, packed or not, in order."""
     model, rng = MODELS[name], np.random.default_rng(sum(lengths))
     rows = [rng.integers(0, 37, length) for length in lengths]
     with pytest.MonkeyPatch.context() as patch:
@@ -107,14 +109,14 @@ def test_neither_batches_nor_lengths_change_anything(name: str, lengths: list[in
         patch.setattr(encode_rows, "MIN_PACKED_TOKENS", 0 if laid else 10**9)
         tokens = token_vectors(model, rows, {-1: 1.0, 1: 0.5})
         means, firsts, lasts, largest = (
-            pooled_vectors(model, rows, {-1: 1.0, 1: 0.5}, how) for how in ("mean", "first", "last", "max")
+            pooled_vectors(model, rows, {-1: 1.0, 1: 0.5}, pooling) for pooling in ("mean", "first", "last", "max")
         )
     for number, row in enumerate(rows):
         with torch.inference_mode():
             layers = model.encoder(torch.from_numpy(row), [len(row)]).layers
-            own = (layers[-1] + 0.5 * layers[1]).numpy()
-        assert tokens[number] == pytest.approx(own, abs=2e-5)
-        assert means[number] == pytest.approx(own.mean(0), abs=2e-5)
-        assert firsts[number] == pytest.approx(own[0], abs=2e-5)
-        assert lasts[number] == pytest.approx(own[-1], abs=2e-5)
-        assert largest[number] == pytest.approx(own.max(0), abs=2e-5)
+            expected = (layers[-1] + 0.5 * layers[1]).numpy()
+        assert tokens[number] == pytest.approx(expected, abs=2e-5)
+        assert means[number] == pytest.approx(expected.mean(0), abs=2e-5)
+        assert firsts[number] == pytest.approx(expected[0], abs=2e-5)
+        assert lasts[number] == pytest.approx(expected[-1], abs=2e-5)
+        assert largest[number] == pytest.approx(expected.max(0), abs=2e-5)

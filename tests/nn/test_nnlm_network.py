@@ -1,4 +1,4 @@
-"""NNLM's network: the paper's formula by hand, against plain torch, and windows that end where documents begin."""
+"""The NNLM network: the paper's formula by hand, against plain torch, and windows that end at document starts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from building import inputs, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
+from small_networks import inputs, rows_of
 from torch import nn
 
 from forebear.errors import InputError
@@ -31,7 +31,7 @@ def network(
     borders: tuple[int, ...] = (),
     seed: int = 1,
 ) -> Model:
-    """With values so large that every part matters, biases too."""
+    """A model with parameters so large that all of them matter, biases included."""
     encoder = NNLMEncoder(WordEmbedding(vocabulary, width), window=window, inner=inner, end=END)
     softmax = AdaptiveSoftmax(inner + (window * width if direct else 0), vocabulary, borders)
     model = Model(encoder, {"next": NNLMHead(softmax, direct=direct)}).initialize(seed)
@@ -42,8 +42,8 @@ def network(
     return model.eval()
 
 
-def given_values(direct: bool) -> Model:
-    """Three words and the end, vectors of two numbers, a window of two, one hidden unit."""
+def worked_example_model(direct: bool) -> Model:
+    """Three words and the end token, embeddings of size 2, a window of two, one hidden unit."""
     model = network(vocabulary=4, width=2, window=2, inner=1, direct=direct)
     u, w = [[1.0], [2.0], [0.0], [-1.0]], [[1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 1, 0], [0, 0, 0, 0]]
     values = {
@@ -57,175 +57,177 @@ def given_values(direct: bool) -> Model:
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_the_formula_by_hand(direct: bool):
-    """y = b + W x + U tanh(d + H x), for the words 0 and 1 and then for what follows the end alone."""
-    model = given_values(direct)
+def test_nnlm_log_probs_match_formula_by_hand(direct: bool):
+    """y = b + W x + U tanh(d + H x), after the words 0 and 1 and after the end token alone."""
+    model = worked_example_model(direct)
     # x = (1, 0, 0, 1): d + H x = 0.5 + 1 + 4; W x = (1, 1, 0, 0)
     # x = (0.5, -0.5, 0.5, -0.5): d + H x = 0.5 + 0.5 - 1 + 1.5 - 2; W x = (0.5, -0.5, 0, 0)
-    for row, inside, straight in (
+    for row, preactivation, direct_part in (
         ([3, 0, 1], 5.5, (1.0, 1.0, 0.0, 0.0)),
         ([3], -0.5, (0.5, -0.5, 0.0, 0.0)),
     ):
-        hidden = math.tanh(inside)
+        hidden = math.tanh(preactivation)
         y = [hidden, 2 * hidden + 0.1, 0.2, -hidden + 0.3]
-        y = [one + more for one, more in zip(y, straight, strict=True)] if direct else y
-        total = sum(math.exp(one) for one in y)
-        told = causal_lm_for(model).next_log_probs([np.array(row)])[0]
-        assert told == pytest.approx([one - math.log(total) for one in y], abs=1e-6)
+        y = [logit + direct_logit for logit, direct_logit in zip(y, direct_part, strict=True)] if direct else y
+        total = sum(math.exp(logit) for logit in y)
+        log_probs = causal_lm_for(model).next_log_probs([np.array(row)])[0]
+        assert log_probs == pytest.approx([logit - math.log(total) for logit in y], abs=1e-6)
 
 
-class Plain(nn.Module):
-    """The same network as a textbook writes it, for one window at a time."""
+class PlainNNLM(nn.Module):
+    """The same network as in a textbook, for one window at a time."""
 
     def __init__(self, vocabulary: int, width: int, window: int, inner: int, *, direct: bool) -> None:
         super().__init__()
         self.vectors = nn.Embedding(vocabulary, width)
         self.hidden, self.output = nn.Linear(window * width, inner), nn.Linear(inner, vocabulary)
-        self.straight = nn.Linear(window * width, vocabulary, bias=False) if direct else None
+        self.direct_connection = nn.Linear(window * width, vocabulary, bias=False) if direct else None
 
     @torch.no_grad()
     def forward(self, words: list[int]) -> torch.Tensor:
         x = self.vectors(torch.tensor(words)).flatten()
         y = self.output(torch.tanh(self.hidden(x)))
-        return torch.log_softmax(y if self.straight is None else y + self.straight(x), 0)
+        return torch.log_softmax(y if self.direct_connection is None else y + self.direct_connection(x), 0)
 
 
-def plain_of(model: Model, window: int, *, direct: bool) -> Plain:
-    """With the weights of a model, in double precision."""
-    at = {name: value.double() for name, value in model.tensors().items()}
-    made = Plain(VOCABULARY, 5, window, 7, direct=direct).double()
-    scores = at["heads.next.softmax.scores.weight"]
-    values = {"vectors.weight": at["encoder.embedding.token.weight"], "output.weight": scores[:, :7]}
-    values |= {f"hidden.{part}": at[f"encoder.hidden.{part}"] for part in ("weight", "bias")}
-    values |= {"output.bias": at["heads.next.softmax.scores.bias"]}
-    made.load_state_dict(values | ({"straight.weight": scores[:, 7:]} if direct else {}))
-    return made
+def plain_nnlm(model: Model, window: int, *, direct: bool) -> PlainNNLM:
+    """With the weights of a model, in float64."""
+    tensors = {name: value.double() for name, value in model.tensors().items()}
+    plain = PlainNNLM(VOCABULARY, 5, window, 7, direct=direct).double()
+    scores = tensors["heads.next.softmax.scores.weight"]
+    values = {"vectors.weight": tensors["encoder.embedding.token.weight"], "output.weight": scores[:, :7]}
+    values |= {f"hidden.{kind}": tensors[f"encoder.hidden.{kind}"] for kind in ("weight", "bias")}
+    values |= {"output.bias": tensors["heads.next.softmax.scores.bias"]}
+    plain.load_state_dict(values | ({"direct_connection.weight": scores[:, 7:]} if direct else {}))
+    return plain
 
 
-def window_of(row: list[int], window: int) -> list[int]:
-    """The last words of a row, since its last end; before it, ends."""
-    since = max([at for at, token in enumerate(row) if token == END], default=0)
-    return ([END] * window + row[since:])[-window:]
+def reference_window(row: list[int], window: int) -> list[int]:
+    """The last words since the last end token, padded with end tokens."""
+    document_start = max([position for position, token in enumerate(row) if token == END], default=0)
+    return ([END] * window + row[document_start:])[-window:]
 
 
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("window", [1, 2, 4])
-def test_it_is_the_textbooks_network(window: int, direct: bool):
+def test_nnlm_scores_equal_plain_torch(window: int, direct: bool):
     model = network(window=window, direct=direct)
-    plain, predictor = plain_of(model, window, direct=direct), causal_lm_for(model)
+    plain, predictor = plain_nnlm(model, window, direct=direct), causal_lm_for(model)
     rows = [np.append([END], row) for row in rows_of(9, 1, 4, vocabulary=VOCABULARY)]
-    rows[0][5] = END  # another document begins here
-    for row, found in zip(rows, predictor.score(rows), strict=True):
+    rows[0][5] = END  # another document starts here
+    for row, actual in zip(rows, predictor.score(rows), strict=True):
         ids = row.tolist()
-        expected = [float(plain(window_of(ids[:place], window))[ids[place]]) for place in range(1, len(ids))]
-        assert found == pytest.approx(expected, abs=1e-5)
+        expected = [
+            float(plain(reference_window(ids[:position], window))[ids[position]]) for position in range(1, len(ids))
+        ]
+        assert actual == pytest.approx(expected, abs=1e-5)
     tables = predictor.next_log_probs(rows)
-    for row, found in zip(rows, tables, strict=True):
-        assert found == pytest.approx(plain(window_of(row.tolist(), window)).numpy(), abs=1e-5)
+    for row, actual in zip(rows, tables, strict=True):
+        assert actual == pytest.approx(plain(reference_window(row.tolist(), window)).numpy(), abs=1e-5)
 
 
 @given(
     rows=st.lists(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=9), min_size=1, max_size=4),
     window=st.integers(1, 5),
 )
-def test_windows_hold_the_last_words_of_the_document(rows: list[list[int]], window: int):
+def test_nnlm_windows_hold_last_words_of_the_document(rows: list[list[int]], window: int):
     encoder = NNLMEncoder(WordEmbedding(VOCABULARY, 2), window=window, inner=2, end=END)
-    given = inputs(rows)
-    places = encoder.window_positions(given["tokens"], [len(row) for row in rows])
-    words = torch.cat((given["tokens"], torch.tensor([END])))[places].tolist()
-    assert words == [window_of(row[: at + 1], window) for row in rows for at in range(len(row))]
+    batch = inputs(rows)
+    positions = encoder.window_positions(batch["tokens"], [len(row) for row in rows])
+    words = torch.cat((batch["tokens"], torch.tensor([END])))[positions].tolist()
+    assert words == [reference_window(row[: position + 1], window) for row in rows for position in range(len(row))]
 
 
 @pytest.mark.parametrize("borders", [(), (4, 9)])
 @pytest.mark.parametrize("direct", [False, True])
-def test_reading_on_is_reading_anew(direct: bool, borders: tuple[int, ...]):
-    """Token by token, with rows dropped, doubled and put in another order, and across an end."""
+def test_nnlm_decoding_equals_full_forward(direct: bool, borders: tuple[int, ...]):
+    """Token by token, with sequences dropped, repeated and reordered, and across an end token."""
     model = network(direct=direct, borders=borders)
     predictor = causal_lm_for(model)
     assert isinstance(predictor, WindowCausalLM)
     rows = [np.append([END], row) for row in rows_of(1, 6, 2, vocabulary=VOCABULARY)]
-    reader, rng = predictor.start_decoding(rows, 9), np.random.default_rng(0)
+    decoding, rng = predictor.start_decoding(rows, 9), np.random.default_rng(0)
     for step in range(9):
-        logits = torch.from_numpy(reader.next_logits()).log_softmax(1).numpy()
+        logits = torch.from_numpy(decoding.next_logits()).log_softmax(1).numpy()
         assert logits == pytest.approx(predictor.next_log_probs(rows), abs=1e-5)
-        taken = rng.integers(0, VOCABULARY, len(rows))
-        taken[0] = END if step == 4 else taken[0]
-        reader.append(taken)
-        rows = [np.append(row, one) for row, one in zip(rows, taken, strict=True)]
+        next_ids = rng.integers(0, VOCABULARY, len(rows))
+        next_ids[0] = END if step == 4 else next_ids[0]
+        decoding.append(next_ids)
+        rows = [np.append(row, index) for row, index in zip(rows, next_ids, strict=True)]
         if step in (2, 6):
             order = np.array([2, 0, 0, 1])[: 4 if step == 2 else 3]
-            reader.select(order)
-            rows = [rows[one] for one in order.tolist()]
+            decoding.select(order)
+            rows = [rows[index] for index in order.tolist()]
 
 
-def test_scores_and_tables_are_one_distribution():
+def test_nnlm_scores_and_next_log_probs_agree():
     for borders in ((), (4, 9)):
         predictor = causal_lm_for(network(borders=borders))
         rows = [np.append([END], row) for row in rows_of(7, 3, 12, vocabulary=VOCABULARY)]
         for row, scores in zip(rows, predictor.score(rows), strict=True):
-            tables = predictor.next_log_probs([row[:place] for place in range(1, len(row))])
+            tables = predictor.next_log_probs([row[:length] for length in range(1, len(row))])
             assert np.exp(tables.astype(np.float64)).sum(1) == pytest.approx(1, abs=1e-5)
             assert scores == pytest.approx(tables[np.arange(len(row) - 1), row[1:]], abs=1e-5)
-        assert [len(one) for one in predictor.score([rows[0], np.array([END])])] == [7, 0]
+        assert [len(row_scores) for row_scores in predictor.score([rows[0], np.array([END])])] == [7, 0]
 
 
 @pytest.mark.parametrize("borders", [(), (4, 9)])
 @pytest.mark.parametrize("direct", [False, True])
-def test_gradients_are_those_of_the_numbers(direct: bool, borders: tuple[int, ...]):
-    """Each parameter's gradient of the loss, against the difference that a small change makes."""
+def test_nnlm_gradients_equal_finite_differences(direct: bool, borders: tuple[int, ...]):
+    """At the largest gradient of each parameter."""
     model = network(direct=direct, borders=borders).train()
-    given = inputs(rows_of(6, 3, vocabulary=VOCABULARY))
+    batch = inputs(rows_of(6, 3, vocabulary=VOCABULARY))
     target = torch.tensor([5, -1, 20, 4, 11, 9, -1, 1, 0])
-    model(given, {"next": target})["next"].backward()
+    model(batch, {"next": target})["next"].backward()
     exact = network(direct=direct, borders=borders).double()
     step = 1e-6
     for (name, value), (_, copy) in zip(model.named_parameters(), exact.named_parameters(), strict=True):
         assert value.grad is not None
-        at = int(value.grad.abs().argmax())
+        index = int(value.grad.abs().argmax())
         with torch.no_grad():
             losses = []
             for change in (step, -2 * step):
-                copy.view(-1)[at] += change
-                losses.append(float(loss_of(exact, given, target)))
-            copy.view(-1)[at] += step
+                copy.view(-1)[index] += change
+                losses.append(float(loss_of(exact, batch, target)))
+            copy.view(-1)[index] += step
         slope = (losses[0] - losses[1]) / (2 * step)
-        assert float(value.grad.view(-1)[at]) == pytest.approx(slope, rel=1e-3, abs=1e-4), name
+        assert float(value.grad.view(-1)[index]) == pytest.approx(slope, rel=1e-3, abs=1e-4), name
 
 
 def loss_of(model: Model, given: dict[str, torch.Tensor], target: torch.Tensor) -> torch.Tensor:
-    """By the table of all words, in double precision."""
+    """The loss from logits over the full vocabulary, in float64."""
     logits = model.logits(given)["next"]
-    asked = target >= 0
-    return torch.nn.functional.cross_entropy(logits[asked], target[asked], reduction="sum")
+    supervised = target >= 0
+    return torch.nn.functional.cross_entropy(logits[supervised], target[supervised], reduction="sum")
 
 
 @torch.no_grad()
-def test_only_what_is_asked_is_computed():
-    """Few targets: the layer is made for their tokens alone, and says the same."""
+def test_nnlm_computes_hidden_layer_at_supervised_positions_only():
+    """With few targets, the hidden layer is computed at their tokens only, with the same loss."""
     model, rows = network(), rows_of(9, 5, vocabulary=VOCABULARY)
     target = torch.full((14,), -1)
     target[[2, 10]] = torch.tensor([7, 8])
     states = model.encode(inputs(rows), {"next": target})
     assert states.last.shape == (2, 7)
     assert states.layers[0].shape == (14, 5)
-    whole = model.encoder(**inputs(rows))
-    assert torch.allclose(states.last, whole.last[[2, 10]], atol=1e-6)
+    full = model.encoder(**inputs(rows))
+    assert torch.allclose(states.last, full.last[[2, 10]], atol=1e-6)
     head = model.heads["next"]
-    assert float(head.loss(states, target)) == pytest.approx(float(head.loss(whole, target)), rel=1e-6)
+    assert float(head.loss(states, target)) == pytest.approx(float(head.loss(full, target)), rel=1e-6)
 
 
-def test_the_vectors_of_words_are_the_first_layer():
+def test_nnlm_first_layer_is_the_word_embedding():
     model = network()
     states = model.encoder(**inputs([[4, 9, 4]]))
     table = model.encoder.embedding.token.weight
     assert torch.equal(states.layers[0], table[[4, 9, 4]])
-    one_hot = torch.eye(VOCABULARY)[[4, 9, 4]]  # a product with the matrix Q is the lookup of a row
+    one_hot = torch.eye(VOCABULARY)[[4, 9, 4]]  # a product with the embedding matrix looks up a row
     assert torch.allclose(one_hot @ table, states.layers[0])
     assert torch.equal(states.windows[2], table[[4, 9, 4]].flatten())
     assert not torch.equal(states.last[0], states.last[2])  # the same word in another window
 
 
-def test_another_network_is_refused():
+def test_window_causal_lm_refuses_model_without_head():
     model = network()
     with pytest.raises(InputError, match="does not predict the next token"):
         WindowCausalLM(Model(model.encoder, {}))
