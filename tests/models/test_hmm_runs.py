@@ -1,4 +1,4 @@
-"""The hidden Markov model as a run: iterations, a short time, words without a text to learn from, and tags."""
+"""HMM runs: epochs, short budgets, tiny texts, and tagging."""
 
 from __future__ import annotations
 
@@ -25,56 +25,58 @@ def losses(run: Path) -> list[float]:
     ]
 
 
-def test_every_epoch_makes_the_text_more_probable(tmp_path: Path):
+def test_hmm_training_loss_falls_every_epoch(tmp_path: Path):
     run = trained("hmm", tmp_path, epochs=12, batch=10**6)
-    told = losses(run.path)
-    assert len(told) == 12
-    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(told))
-    assert told[-1] < 0.8 * told[0]
+    epoch_losses = losses(run.path)
+    assert len(epoch_losses) == 12
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(epoch_losses))
+    assert epoch_losses[-1] < 0.8 * epoch_losses[0]
 
 
-def test_batches_of_any_size_end_in_the_same_weights(tmp_path: Path):
-    one, other = (trained("hmm", tmp_path, to=str(size), epochs=3, batch=size) for size in (300, 10**6))
-    assert weights(one) == weights(other)
-    assert one.metadata["step"] > other.metadata["step"] == 3
+def test_hmm_weights_are_independent_of_batch_size(tmp_path: Path):
+    small_batches, large_batches = (
+        trained("hmm", tmp_path, to=str(size), epochs=3, batch=size) for size in (300, 10**6)
+    )
+    assert weights(small_batches) == weights(large_batches)
+    assert small_batches.metadata["step"] > large_batches.metadata["step"] == 3
 
 
-def test_another_seed_is_another_model(tmp_path: Path):
+def test_hmm_weights_depend_on_the_seed(tmp_path: Path):
     assert weights(trained("hmm", tmp_path, to="1", seed=1)) != weights(trained("hmm", tmp_path, to="2", seed=2))
 
 
-def test_time_that_is_up_before_all_was_seen_leaves_a_model(tmp_path: Path):
-    heard = Notes()
-    run = Run(trained("hmm", tmp_path, steps=2, batch=100, watcher=heard))
+def test_hmm_budget_below_one_epoch_gives_a_usable_model(tmp_path: Path):
+    notes = Notes()
+    run = Run(trained("hmm", tmp_path, steps=2, batch=100, watcher=notes))
     assert run.network.iterations == 1
     assert any("a part of it" in note for note in run.metadata["notes"])
     assert run.metadata["metrics"]["held_out"]["nats_per_token"] < np.log(run.tokenizer.vocab_size)
 
 
-def test_it_stops_where_held_out_text_gets_no_better(tmp_path: Path):
+def test_hmm_patience_stops_early(tmp_path: Path):
     run = trained("hmm", tmp_path, epochs=500, patience=2, batch=10**6)
     assert run.metadata["step"] < 500
     assert run.metadata["best_step"] <= run.metadata["step"]
     assert any(note.startswith("stopped early") for note in run.metadata["notes"])
 
 
-@pytest.mark.parametrize("given", [{"rate": 0.1}, {"clip": 1.0}, {"deterministic": True}])
-def test_what_means_nothing_to_it_is_refused(given: dict[str, float], tmp_path: Path):
+@pytest.mark.parametrize("setting", [{"rate": 0.1}, {"clip": 1.0}, {"deterministic": True}])
+def test_hmm_refuses_settings_without_effect(setting: dict[str, float], tmp_path: Path):
     with pytest.raises(InputError, match="means nothing to hmm"):
-        trained("hmm", tmp_path, **given)
+        trained("hmm", tmp_path, **setting)
 
 
 @pytest.mark.parametrize(
     "text", ["word\n\nword", "word word word\n\n" * 400, "a\n\nb\n\n" * 30], ids=["one", "again", "short"]
 )
-def test_texts_with_hardly_anything_in_them(text: str, tmp_path: Path):
+def test_hmm_trains_on_tiny_texts(text: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(text)
     run = opened("hmm", tmp_path, epochs=3)
     assert np.isfinite(run.score(["word a zebra"])[0].log_prob)
     assert run.generate("", length=5, seed=1)
 
 
-def test_it_tags_names_and_is_still_a_language_model(tmp_path: Path):
+def test_hmm_adapted_to_tagging_is_still_a_language_model(tmp_path: Path):
     run = Run(adapted("hmm", "tagging", tmp_path, count=300, **dict.fromkeys(("steps", "threads"))))
     assert run.heads == ("tag", "next")
     assert run.metadata["metrics"]["dev"]["f1"] > 0.6
@@ -82,13 +84,13 @@ def test_it_tags_names_and_is_still_a_language_model(tmp_path: Path):
     assert np.isfinite(run.score(["the zebra"])[0].log_prob)
 
 
-def test_words_and_tags_through_pretrain(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_hmm_pretrained_on_tagged_text_tags_and_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "tagged.txt"
-    file.write_text("\n".join(SENTENCES + [one.replace("爱", "到") for one in SENTENCES] + SENTENCES[::-1]))
-    to = str(tmp_path / "run")
-    assert main(["pretrain", "hmm", str(file), "--format", "tagged", "--to", to, "--quiet"]) == 0
+    file.write_text("\n".join(SENTENCES + [sentence.replace("爱", "到") for sentence in SENTENCES] + SENTENCES[::-1]))
+    output = str(tmp_path / "run")
+    assert main(["pretrain", "hmm", str(file), "--format", "tagged", "--to", output, "--quiet"]) == 0
     capsys.readouterr()
-    assert main(["tag", to, "我 去 重庆 。", "--json"]) == 0
+    assert main(["tag", output, "我 去 重庆 。", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["answers"][0]["tags"] == ["r", "v", "ns", "w"]
-    assert main(["measure", to, str(file), "--json"]) == 0
+    assert main(["measure", output, str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] > 0.8

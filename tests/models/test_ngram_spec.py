@@ -1,4 +1,4 @@
-"""The n-gram as a milestone: from text through its tokenizer and objective to the lineage's worked example."""
+"""The n-gram from text to probabilities, through its tokenizer and objective, against the worked example."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Subset:
         return Subset(corpus, np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1))
 
 
-def learned(milestone: NgramSpec, source: Subset, size: int = 4) -> tuple[NgramModel, Tokenizer]:
+def train(spec: NgramSpec, source: Subset, size: int = 4) -> tuple[NgramModel, Tokenizer]:
     tokenizer = source.corpus.tokenizer
-    model, objective = milestone.build(tokenizer), milestone.objective(tokenizer)
+    model, objective = spec.build(tokenizer), spec.objective(tokenizer)
     for step in range(objective.steps(source, size)):
         batch = objective.batch(source, size, BatchKey(0, step))
         model.add_batch(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
     return model, tokenizer
 
 
-def test_two_of_three(source: Subset):
-    model, tokenizer = learned(NgramSpec(order=2, smoothing="none"), source)
-    the, kind = tokenizer.token_to_id("的"), tokenizer.token_to_id("词性")
-    assert np.exp(model.next_log_probs([np.array([the])])[0, kind]) == pytest.approx(2 / 3)
+def test_bigram_probability_matches_worked_example(source: Subset):
+    model, tokenizer = train(NgramSpec(order=2, smoothing="none"), source)
+    context_id, word_id = tokenizer.token_to_id("的"), tokenizer.token_to_id("词性")
+    assert np.exp(model.next_log_probs([np.array([context_id])])[0, word_id]) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("unit", ["sentence", "document"])
-def test_part_of_speech_beats_magnetism(source: Subset, unit: str):
-    model, tokenizer = learned(NgramSpec(unit=unit), source)
+def test_ngram_ranks_homophone_by_context(source: Subset, unit: str):
+    model, tokenizer = train(NgramSpec(unit=unit), source)
     end = tokenizer.special_roles["end"]
     rows = [np.array([end, *tokenizer.encode(f"判断这个词的{word}").ids, end]) for word in ("词性", "磁性")]
-    kind, magnet = (scores.sum() for scores in model.score(rows))
-    assert kind > magnet > -np.inf
+    expected_score, other_score = (scores.sum() for scores in model.score(rows))
+    assert expected_score > other_score > -np.inf
 
 
-def test_special_tokens_are_never_predicted_but_for_the_end_and_the_unknown(source: Subset):
-    model, tokenizer = learned(NgramSpec(smoothing="add"), source)
-    told = np.exp(model.next_log_probs([np.array([tokenizer.special_roles["end"]])])[0])
-    never = tokenizer.special_ids - {tokenizer.special_roles["end"], tokenizer.unk_id}
-    assert never
-    assert sorted(np.flatnonzero(told == 0).tolist()) == sorted(never)
-    assert told.sum() == pytest.approx(1)
+def test_ngram_predicts_no_special_tokens_but_end_and_unknown(source: Subset):
+    model, tokenizer = train(NgramSpec(smoothing="add"), source)
+    probabilities = np.exp(model.next_log_probs([np.array([tokenizer.special_roles["end"]])])[0])
+    unpredicted = tokenizer.special_ids - {tokenizer.special_roles["end"], tokenizer.unk_id}
+    assert unpredicted
+    assert sorted(np.flatnonzero(probabilities == 0).tolist()) == sorted(unpredicted)
+    assert probabilities.sum() == pytest.approx(1)
 
 
-def test_sizes_are_orders():
+def test_ngram_sizes_are_orders():
     assert [NgramSpec(**fields).order for fields in NgramSpec.sizes.values()] == [1, 2, 3, 5]
     assert NgramSpec(**NgramSpec.sizes[NgramSpec.size]) == NgramSpec()
 
@@ -72,6 +72,6 @@ def test_sizes_are_orders():
 @pytest.mark.parametrize(
     "fields", [{"order": 0}, {"smoothing": "some"}, {"smoothing": "add", "k": -1}, {"unit": "page"}]
 )
-def test_what_is_no_ngram_is_refused_before_any_text_is_read(fields: dict):
+def test_ngram_spec_refuses_invalid_values(fields: dict):
     with pytest.raises(InputError):
         NgramSpec(**fields)

@@ -1,4 +1,4 @@
-"""The published Transformers: their counts of parameters, what they refuse, and what one changed about the other."""
+"""Published Transformers: their parameter counts and the input they refuse."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ from forebear.models.roberta import RobertaSpec
 from forebear.registry import model_spec
 from small_runs import text
 
-BERT = ("bert", "ernie", "roberta", "albert")
+BERT_FAMILY = ("bert", "ernie", "roberta", "albert")
 
 
-def network(milestone: Any, entries: int | None = None):
-    tokenizer: Any = SimpleNamespace(vocab_size=entries or type(milestone).entries)
-    return milestone.build(tokenizer)
+def network(spec: Any, entries: int | None = None):
+    tokenizer: Any = SimpleNamespace(vocab_size=entries or type(spec).entries)
+    return spec.build(tokenizer)
 
 
-def count(model: Any, *without: str) -> int:
-    """Parameters, without those whose names have one of these parts."""
-    named = dict(model.named_parameters())
-    return sum(one.numel() for name, one in named.items() if not any(part in name for part in without))
+def count(model: Any, *excluded: str) -> int:
+    """The number of parameters, without those whose names contain one of the fragments."""
+    parameters = dict(model.named_parameters())
+    return sum(
+        parameter.numel()
+        for name, parameter in parameters.items()
+        if not any(fragment in name for fragment in excluded)
+    )
 
 
-def test_bert_base_has_the_published_parameters():
+def test_bert_base_has_published_parameter_count():
     model = network(BertSpec())
     assert count(model, "heads.") + count(model.heads["pair"].pool) == 109_482_240  # the encoder and its pooler
     assert model.num_parameters == 110_106_428  # with both heads
@@ -42,25 +46,25 @@ def test_bert_base_has_the_published_parameters():
     assert count(model, *layers) == 108_808_704  # "about 110 M": without biases of layers and pooler
 
 
-def test_other_sizes_have_the_published_parameters():
+def test_large_and_other_models_have_published_parameter_counts():
     large = network(BertSpec(**BertSpec.sizes["large"]))
     assert count(large, "heads.") + count(large.heads["pair"].pool) == 335_141_888
     albert = network(AlbertSpec())
     assert count(albert, "heads.") + count(albert.heads["pair"].pool) == 11_683_584
     assert count(network(GPTSpec())) == 116_534_784
-    never_used = 2 * 768  # of RoBERTa's positions
+    never_used = 2 * 768  # RoBERTa's first two positions
     assert count(network(RobertaSpec()), "heads.") == 124_645_632 - never_used - 590_592  # and its pooler
 
 
-def test_albert_has_one_block_and_a_narrow_table():
+def test_albert_shares_one_block_and_factorizes_the_embedding():
     model = network(AlbertSpec(width=64, depth=5, heads=2, context=32, table=16), 100)
     assert len(model.encoder.blocks) == 1
     assert model.encoder.depth == 5
     assert tuple(model.encoder.embedding.token.weight.shape) == (100, 16)
 
 
-@pytest.mark.parametrize("name", BERT)
-def test_a_vocabulary_without_a_mask_is_refused(name: str):
+@pytest.mark.parametrize("name", BERT_FAMILY)
+def test_vocabulary_without_mask_token_is_refused(name: str):
     tokenizer = train_tokenizer("words", ["a b c"], specials={"unknown": "[UNK]", "start": "[CLS]", "end": "[SEP]"})
     with pytest.raises(InputError, match=r"no token for the role 'mask', such as \[MASK\]") as refused:
         model_spec(name)().objective(tokenizer)
@@ -70,7 +74,7 @@ def test_a_vocabulary_without_a_mask_is_refused(name: str):
 @pytest.mark.parametrize(
     "fields", [{"pairs": "both"}, {"share": 0}, {"share": 1.0}, {"activation": "tanh"}, {"long": "no"}, {"context": 4}]
 )
-def test_fields_that_make_no_bert_are_refused(fields: dict[str, Any]):
+def test_bert_spec_refuses_invalid_values(fields: dict[str, Any]):
     with pytest.raises(InputError) as refused:
         BertSpec(**fields)
     assert refused.value.hint
@@ -82,7 +86,7 @@ def planned(name: str, file: Path, **settings: Any):
 
 
 @pytest.mark.parametrize("name", ["bert", "ernie"])
-def test_one_document_is_refused_with_the_remedy_and_nothing_is_written(name: str, tmp_path: Path):
+def test_nsp_on_one_document_is_refused_before_writing(name: str, tmp_path: Path):
     file = tmp_path / "novel.txt"
     file.write_text(text(20).replace("\n\n", "\n"), encoding="utf-8")
     with pytest.raises(InputError, match="is one document") as refused:
@@ -93,13 +97,13 @@ def test_one_document_is_refused_with_the_remedy_and_nothing_is_written(name: st
     assert run_pretraining(planned(name, file, pairs="none"), tmp_path / "run").is_finished
 
 
-def test_one_document_is_enough_to_ask_which_half_came_first(tmp_path: Path):
+def test_sop_trains_on_one_document(tmp_path: Path):
     file = tmp_path / "novel.txt"
     file.write_text(text(20).replace("\n\n", "\n"), encoding="utf-8")
     assert run_pretraining(planned("albert", file, table=8), tmp_path / "run").is_finished
 
 
-def test_documents_of_one_sentence_are_refused_for_pairs_but_teach_without(tmp_path: Path):
+def test_documents_of_one_sentence_are_refused_for_pairs_only(tmp_path: Path):
     file = tmp_path / "titles.txt"
     file.write_text("\n\n".join(f"A title number {n} without an end" for n in range(60)), encoding="utf-8")
     for name in ("bert", "albert"):
@@ -108,7 +112,7 @@ def test_documents_of_one_sentence_are_refused_for_pairs_but_teach_without(tmp_p
     assert run_pretraining(planned("roberta", file), tmp_path / "roberta").is_finished
 
 
-def test_words_of_a_prepared_chinese_corpus_must_be_known(tmp_path: Path):
+def test_whole_word_masking_of_unsegmented_chinese_corpus_is_refused(tmp_path: Path):
     file = tmp_path / "chinese.txt"
     stories = [f"小明第{n}次去了北京。他在那里看见了许多朋友。大家都很高兴。" for n in range(40)]
     file.write_text("\n\n".join(stories), encoding="utf-8")
@@ -119,8 +123,8 @@ def test_words_of_a_prepared_chinese_corpus_must_be_known(tmp_path: Path):
     assert run_pretraining(planned("bert", file, whole_words=True), tmp_path / "run").is_finished
 
 
-def test_settings_that_would_change_nothing_are_refused(tmp_path: Path):
-    """ernie hides words whatever is said, albert's groups are of words, and only ernie hides names."""
+def test_masking_settings_without_effect_are_refused(tmp_path: Path):
+    """ernie and albert's word n-grams always mask whole words, and only ernie masks entities."""
     for name in ("ernie", "albert"):
         with pytest.raises(InputError, match="whole_words is false") as refused:
             model_spec(name)(whole_words=False)

@@ -1,4 +1,4 @@
-"""word2vec's own recipe: the rate is one that its window can bear."""
+"""word2vec's default recipe: a learning rate that its window and negatives can bear."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forebear.embeddings.word2vec import Word2VecModel
 from forebear.models.word2vec import Word2VecSpec
 
 
-def test_rates_of_the_papers_unless_very_many_pull_at_once():
+def test_word2vec_learning_rate_is_the_papers_unless_negatives_are_many():
     assert Word2VecSpec().default_recipe()["rate"] == Word2VecSpec(negatives=50).default_recipe()["rate"] == 0.025
     assert Word2VecSpec(architecture="cbow", negatives=100).default_recipe()["rate"] == 0.05
     assert Word2VecSpec(output="tree").default_recipe()["rate"] == 0.025
@@ -17,7 +17,7 @@ def test_rates_of_the_papers_unless_very_many_pull_at_once():
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_many_negatives_do_not_let_vectors_grow_without_end(deterministic: bool):
+def test_word2vec_with_many_negatives_does_not_diverge(deterministic: bool):
     rng = np.random.default_rng(0)
     tokens = (400 * rng.random(40_000) ** 3).astype(np.int32)  # some are frequent, most are rare
     model = Word2VecModel(

@@ -1,4 +1,4 @@
-"""Words with those around them: each exactly once an epoch, whatever the size of a batch; no row crosses a unit."""
+"""Context windows: each word once an epoch for any batch size; sequences stay within their sentence or document."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @given(size=st.integers(1, 60), seed=st.integers(0, 5), epoch=st.integers(0, 3))
 @pytest.mark.parametrize("unit", ["sentence", "document"])
-def test_every_word_is_shown_once_an_epoch(corpus: Corpus, unit: str, size: int, seed: int, epoch: int):
-    objective, whole = ContextWindows(unit), corpus.all_documents()
-    steps = objective.steps(whole, size)
-    seen: Counter[int] = Counter()
+def test_context_windows_contain_every_word_once_an_epoch(corpus: Corpus, unit: str, size: int, seed: int, epoch: int):
+    objective, source = ContextWindows(unit), corpus.all_documents()
+    steps = objective.steps(source, size)
+    counts: Counter[int] = Counter()
     for step in range(epoch * steps, (epoch + 1) * steps):
-        batch = objective.batch(whole, size, BatchKey(seed, step))
+        batch = objective.batch(source, size, BatchKey(seed, step))
         assert len(batch.inputs["tokens"]) <= size
         assert batch.inputs["lengths"].sum() == len(batch.inputs["tokens"])
         assert (batch.inputs["lengths"] > 0).all()
-        seen.update(batch.inputs["tokens"].tolist())
-    assert seen == Counter(corpus.ids.tolist())
+        counts.update(batch.inputs["tokens"].tolist())
+    assert counts == Counter(corpus.ids.tolist())
 
 
 @given(size=st.integers(1, 60), step=st.integers(0, 20))
 @pytest.mark.parametrize("unit", ["sentence", "document"])
-def test_rows_are_pieces_of_units(corpus: Corpus, unit: str, size: int, step: int):
+def test_context_window_sequences_stay_within_their_unit(corpus: Corpus, unit: str, size: int, step: int):
     batch = ContextWindows(unit).batch(corpus.all_documents(), size, BatchKey(0, step))
     units = corpus.all_documents().by_sentence() if unit == "sentence" else corpus.all_documents()
     texts = [" ".join(map(str, corpus.ids[first:last])) for first, last in units.spans.tolist()]
@@ -54,12 +54,12 @@ def test_rows_are_pieces_of_units(corpus: Corpus, unit: str, size: int, step: in
         assert any(f" {row} " in f" {text} " for text in texts)
 
 
-def test_epochs_have_orders_of_their_own(corpus: Corpus):
-    objective, whole = ContextWindows("document"), corpus.all_documents()
-    steps = objective.steps(whole, 3)
+def test_context_windows_are_shuffled_anew_each_epoch(corpus: Corpus):
+    objective, source = ContextWindows("document"), corpus.all_documents()
+    steps = objective.steps(source, 3)
     orders = [
         tuple(
-            int(objective.batch(whole, 3, BatchKey(0, epoch * steps + step)).inputs["tokens"][0])
+            int(objective.batch(source, 3, BatchKey(0, epoch * steps + step)).inputs["tokens"][0])
             for step in range(steps)
         )
         for epoch in range(3)
@@ -67,6 +67,6 @@ def test_epochs_have_orders_of_their_own(corpus: Corpus):
     assert len(set(orders)) == 3
 
 
-def test_a_unit_that_is_none_is_refused():
+def test_context_windows_refuse_unknown_unit():
     with pytest.raises(InputError, match="no unit of text is named 'page'"):
         ContextWindows("page")

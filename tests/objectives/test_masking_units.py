@@ -1,4 +1,4 @@
-"""What is hidden as one: whole words by their pieces or by a segmenter, groups of words, names; counted by hand."""
+"""Masking units: whole words from subwords or a segmenter, word n-grams and entities, against hand counts."""
 
 from __future__ import annotations
 
@@ -50,35 +50,39 @@ def prepared(folder: Path, text: str, tokenizer: Tokenizer, segmenter: Segmenter
     return prepare_corpus([file], tokenizer, segmenter=segmenter)
 
 
-def pieces(text: str, size: int = 60) -> Tokenizer:
+def wordpiece_tokenizer(text: str, size: int = 60) -> Tokenizer:
     return train_tokenizer("wordpiece", [text] * 3, size=size, min_count=1)
 
 
-def units_of(
-    way: MaskingUnits, corpus: Corpus, context: int = 200, seed: int = 0, step: int = 0
+def units_of_text(
+    units: MaskingUnits, corpus: Corpus, context: int = 200, seed: int = 0, step: int = 0
 ) -> list[list[list[int]]]:
-    """For each row of the whole text its units, each the places of its tokens in the corpus; NOTHING for specials."""
+    """The units of each sequence of the text, as token positions in the corpus; IGNORE_INDEX for special tokens."""
     roles = corpus.tokenizer.special_roles
     batch = DocSentences(context, roles["start"], roles["end"]).batch(
         corpus.all_documents(), 10**6, BatchKey(seed, step)
     )
-    return divided(way, batch, corpus, seed, step)
+    return split_into_units(units, batch, corpus, seed, step)
 
 
-def divided(way: MaskingUnits, batch: Batch, corpus: Corpus, seed: int = 0, step: int = 0) -> list[list[list[int]]]:
-    begins, _ = way.unit_boundaries(batch, corpus.all_documents(), step, np.random.default_rng(seed))
-    assert begins.dtype == bool
-    assert len(begins) == batch.num_target_tokens
+def split_into_units(
+    units: MaskingUnits, batch: Batch, corpus: Corpus, seed: int = 0, step: int = 0
+) -> list[list[list[int]]]:
+    starts, _ = units.unit_boundaries(batch, corpus.all_documents(), step, np.random.default_rng(seed))
+    assert starts.dtype == bool
+    assert len(starts) == batch.num_target_tokens
     assert batch.positions is not None
-    rows, at = [], 0
+    rows, offset = [], 0
     for length in batch.inputs["lengths"].tolist():
-        assert begins[at], "a unit would go on from the row before"
+        assert starts[offset], "a unit would go on from the row before"
         row: list[list[int]] = []
-        for place, begun in zip(batch.positions[at : at + length], begins[at : at + length], strict=True):
-            row += [[]] if begun else []
-            row[-1].append(int(place))
+        for position, is_start in zip(
+            batch.positions[offset : offset + length], starts[offset : offset + length], strict=True
+        ):
+            row += [[]] if is_start else []
+            row[-1].append(int(position))
         rows.append(row)
-        at += length
+        offset += length
     for row in rows:
         for unit in row:
             assert unit == [IGNORE_INDEX] or (
@@ -88,7 +92,7 @@ def divided(way: MaskingUnits, batch: Batch, corpus: Corpus, seed: int = 0, step
 
 
 def texts_of(rows: list[list[list[int]]], corpus: Corpus) -> list[str]:
-    """All units in the order of the text, as they are written."""
+    """All units in text order, as strings."""
     units = sorted(unit for row in rows for unit in row if unit != [IGNORE_INDEX])
     tokens = corpus.tokenizer.vocabulary()
     return ["".join(tokens[i].removeprefix("##") for i in corpus.ids[unit]) for unit in units]
@@ -97,103 +101,103 @@ def texts_of(rows: list[list[list[int]]], corpus: Corpus) -> list[str]:
 # -- words
 
 
-def test_every_token_is_a_unit(folder: Path):
-    corpus = prepared(folder, ENGLISH, pieces(ENGLISH))
-    rows = units_of(SingleTokens(), corpus)
+def test_single_tokens_are_units_of_one_token(folder: Path):
+    corpus = prepared(folder, ENGLISH, wordpiece_tokenizer(ENGLISH))
+    rows = units_of_text(SingleTokens(), corpus)
     assert sorted(unit for row in rows for unit in row if unit != [IGNORE_INDEX]) == [[n] for n in range(len(corpus))]
 
 
 @pytest.mark.parametrize("size", [60, 90, 200])
 @pytest.mark.parametrize("segmented", [False, True])
-def test_pieces_of_wordpiece_make_whole_words(folder: Path, size: int, segmented: bool):
-    corpus = prepared(folder, ENGLISH, pieces(ENGLISH, size), Segmenter() if segmented else None)
+def test_wordpiece_subwords_form_whole_words(folder: Path, size: int, segmented: bool):
+    corpus = prepared(folder, ENGLISH, wordpiece_tokenizer(ENGLISH, size), Segmenter() if segmented else None)
     assert (corpus.words is not None) == segmented
-    told = texts_of(units_of(WholeWords(), corpus), corpus)
+    words = texts_of(units_of_text(WholeWords(), corpus), corpus)
     expected = "unbelievable kindness , said the unkind fisherwoman . nobody believes it ! fishing is kind ."
-    assert told == expected.split()
-    assert size > 100 or len(corpus) > len(told)  # there are words of several pieces
+    assert words == expected.split()
+    assert size > 100 or len(corpus) > len(words)  # there are words of several subwords
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "characters"])
-def test_chinese_words_are_those_of_the_stored_segmentation(folder: Path, kind: str):
+def test_chinese_whole_words_follow_stored_segmentation(folder: Path, kind: str):
     tokenizer = train_tokenizer(kind, [CHINESE] * 3, min_count=1)
     corpus = prepared(folder, CHINESE, tokenizer, Segmenter())
-    told = texts_of(units_of(WholeWords(), corpus), corpus)
-    assert "".join(told) == CHINESE.replace("\n", "")
-    assert told == "我 喜欢 北京大学 。 他们 提供 产品 和 服务 。 她 也 喜欢 北京 。".split()
+    words = texts_of(units_of_text(WholeWords(), corpus), corpus)
+    assert "".join(words) == CHINESE.replace("\n", "")
+    assert words == "我 喜欢 北京大学 。 他们 提供 产品 和 服务 。 她 也 喜欢 北京 。".split()
 
 
-def test_words_of_an_own_dictionary_are_whole(folder: Path):
-    """Even where a segmenter by itself would cut them, and wherever they stand."""
+def test_user_dictionary_words_are_whole_units(folder: Path):
+    """Even where the segmenter alone would split them, and wherever they occur."""
     tokenizer = train_tokenizer("wordpiece", [CHINESE] * 3, min_count=1)
     corpus = prepared(folder, CHINESE, tokenizer, Segmenter(("和服", "喜欢北京", "们提")))
-    told = texts_of(units_of(WholeWords(), corpus), corpus)
-    assert {"和服", "喜欢北京", "们提"} <= set(told)
-    assert told.count("喜欢北京") == 2
+    words = texts_of(units_of_text(WholeWords(), corpus), corpus)
+    assert {"和服", "喜欢北京", "们提"} <= set(words)
+    assert words.count("喜欢北京") == 2
 
 
-def test_without_segmentation_chinese_tells_no_words(folder: Path):
+def test_whole_words_of_unsegmented_chinese_are_refused(folder: Path):
     corpus = prepared(folder, CHINESE, train_tokenizer("wordpiece", [CHINESE] * 3, min_count=1))
     with pytest.raises(InputError, match="words start") as caught:
-        units_of(WholeWords(), corpus)
+        units_of_text(WholeWords(), corpus)
     assert "--segment" in str(caught.value.hint)
 
 
-def test_a_little_chinese_stops_no_training_on_its_way(folder: Path):
-    """Whether words can be told is a matter of the whole text, not of the batch that happens to hold a quotation."""
+def test_whole_words_accept_a_little_unsegmented_chinese(folder: Path):
+    """Word boundaries are checked for the whole text, not for the batch that holds a quotation."""
     text = "\n\n".join([ENGLISH.replace("\n", " ")] * 60 + ["他们喜欢北京。"])
     corpus = prepared(folder, text, train_tokenizer("wordpiece", [text], min_count=1))
     objective = DocSentences(24, CLS, SEP)
     for step in range(objective.steps(corpus.all_documents(), 60)):
         batch = objective.batch(corpus.all_documents(), 60, BatchKey(0, step))
-        divided(WholeWords(), batch, corpus)
+        split_into_units(WholeWords(), batch, corpus)
 
 
-@pytest.mark.parametrize("way", [WholeWords(), WordNgrams(3), EntityUnits()])
+@pytest.mark.parametrize("units", [WholeWords(), WordNgrams(3), EntityUnits()])
 @pytest.mark.parametrize("kind", ["characters", "bytepair"])
-def test_tokens_that_tell_no_words_are_refused_with_a_remedy(folder: Path, kind: str, way: MaskingUnits):
+def test_units_of_tokens_without_word_boundaries_are_refused_with_hint(folder: Path, kind: str, units: MaskingUnits):
     roles = {"start": "[CLS]", "end": "[SEP]", "mask": "[MASK]"} if kind == "bytepair" else None
     corpus = prepared(folder, ENGLISH, train_tokenizer(kind, [ENGLISH], specials=roles, min_count=1))
     with pytest.raises(InputError, match="words start") as caught:
-        units_of(way, corpus)
+        units_of_text(units, corpus)
     assert "--segment" in str(caught.value.hint)
 
 
-def test_byte_pieces_make_whole_words_where_words_were_segmented(folder: Path):
+def test_byte_level_bpe_forms_whole_words_with_segmentation(folder: Path):
     text = ENGLISH + " " + CHINESE
     roles = {"start": "[CLS]", "end": "[SEP]", "mask": "[MASK]"}
     corpus = prepared(folder, text, train_tokenizer("bytepair", [text], specials=roles, size=300), Segmenter())
-    units = sorted(unit for row in units_of(WholeWords(), corpus) for unit in row if unit != [IGNORE_INDEX])
-    told = [corpus.tokenizer.decode(corpus.ids[unit]) for unit in units]
-    assert "".join("".join(told).split()) == "".join(text.split())
-    assert not any("\ufffd" in word for word in told)  # no half of a character
-    assert {"北京大学", "喜欢", "unkind"} <= {word.strip() for word in told}
+    units = sorted(unit for row in units_of_text(WholeWords(), corpus) for unit in row if unit != [IGNORE_INDEX])
+    decoded = [corpus.tokenizer.decode(corpus.ids[unit]) for unit in units]
+    assert "".join("".join(decoded).split()) == "".join(text.split())
+    assert not any("\ufffd" in word for word in decoded)  # no partial character
+    assert {"北京大学", "喜欢", "unkind"} <= {word.strip() for word in decoded}
 
 
-def test_a_word_that_a_window_cuts_is_two_units():
-    """Words of 5 in rows of 4: what does not fit begins anew in the next row."""
+def test_word_split_by_a_window_is_two_units():
+    """Words of 5 tokens in windows of 4: the rest starts a new unit in the next sequence."""
     words = np.arange(20) % 5 == 0
     corpus = corpus_of([[20]], words=words, tokenizer=train_tokenizer("words", ["a"], min_count=1))
     batch = DocSentences(6, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
-    rows = divided(WholeWords(), batch, corpus)
+    rows = split_into_units(WholeWords(), batch, corpus)
     assert all(sum(map(len, row)) <= 6 for row in rows)
-    assert sorted(place for row in rows for unit in row for place in unit if place >= 0) == list(range(20))
+    assert sorted(position for row in rows for unit in row for position in unit if position >= 0) == list(range(20))
     assert all(not words[unit[1:]].any() for row in rows for unit in row if unit != [IGNORE_INDEX])
 
 
-# -- groups
+# -- word n-grams
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @pytest.fixture(scope="module")
-def lettered() -> Tokenizer:
-    """Letters are words; two marks."""
+def letter_tokenizer() -> Tokenizer:
+    """Letters are words; two punctuation marks."""
     return train_tokenizer("words", [" ".join([*LETTERS, ".", ","])], min_count=1)
 
 
-def written(tokenizer: Tokenizer, documents: list[list[str]], words: np.ndarray | None = None) -> Corpus:
-    """Documents of sentences of letters and marks."""
+def letter_corpus(tokenizer: Tokenizer, documents: list[list[str]], words: np.ndarray | None = None) -> Corpus:
+    """Documents of sentences of letters and punctuation."""
     ids = np.array([tokenizer.token_to_id(letter) for document in documents for text in document for letter in text])
     return corpus_of(
         [[len(text) for text in document] for document in documents], ids=ids, words=words, tokenizer=tokenizer
@@ -201,11 +205,11 @@ def written(tokenizer: Tokenizer, documents: list[list[str]], words: np.ndarray 
 
 
 @pytest.mark.parametrize(("least", "most"), [(1, 3), (2, 3), (1, 1), (1, 5), (2, 2)])
-def test_sizes_of_groups_are_drawn_in_proportion_to_one_by_n(lettered: Tokenizer, least: int, most: int):
+def test_word_ngram_lengths_are_proportional_to_one_over_n(letter_tokenizer: Tokenizer, least: int, most: int):
     rng = np.random.default_rng(1)
-    corpus = written(lettered, [["".join(rng.choice(list(LETTERS), 20_000))]])
-    rows = units_of(WordNgrams(most, least), corpus, context=20_002)
-    sizes = Counter(len(unit) for row in rows for unit in row[1:-2])  # the last ends with the sentence
+    corpus = letter_corpus(letter_tokenizer, [["".join(rng.choice(list(LETTERS), 20_000))]])
+    rows = units_of_text(WordNgrams(most, least), corpus, context=20_002)
+    sizes = Counter(len(unit) for row in rows for unit in row[1:-2])  # the last one ends with the sentence
     weights = {n: 1 / n for n in range(least, most + 1)}
     total = sum(sizes.values())
     assert sizes.keys() == weights.keys()
@@ -220,132 +224,135 @@ SENTENCES = st.lists(
 
 
 @given(documents=SENTENCES, context=st.integers(8, 20), seed=st.integers(0, 20), pairs=st.booleans())
-def test_groups_stop_at_punctuation_sentences_and_rows(
-    lettered: Tokenizer, documents: list[list[str]], context: int, seed: int, pairs: bool
+def test_word_ngrams_stop_at_punctuation_sentences_and_sequences(
+    letter_tokenizer: Tokenizer, documents: list[list[str]], context: int, seed: int, pairs: bool
 ):
-    corpus = written(lettered, documents)
+    corpus = letter_corpus(letter_tokenizer, documents)
     kind = NextSentence if pairs else DocSentences
     batch = kind(context, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(seed, 0))
-    rows = divided(WordNgrams(4), batch, corpus, seed)
+    rows = split_into_units(WordNgrams(4), batch, corpus, seed)
     letters = [letter for document in documents for text in document for letter in text]
     sentence = [number for number, text in enumerate(t for d in documents for t in d) for _ in text]
     for row in rows:
         for unit in row:
             if unit != [IGNORE_INDEX]:
-                assert len(unit) == 1 or not set(".,") & {letters[place] for place in unit}
-                assert len({sentence[place] for place in unit}) == 1
+                assert len(unit) == 1 or not set(".,") & {letters[position] for position in unit}
+                assert len({sentence[position] for position in unit}) == 1
                 assert len(unit) <= 4
     assert sorted(p for row in rows for unit in row for p in unit if p >= 0) == list(range(len(letters)))
 
 
-def test_groups_are_of_whole_words(folder: Path):
-    corpus = prepared(folder, ENGLISH, pieces(ENGLISH))
+def test_word_ngrams_consist_of_whole_words(folder: Path):
+    corpus = prepared(folder, ENGLISH, wordpiece_tokenizer(ENGLISH))
     for seed in range(20):
-        words = [tuple(unit) for row in units_of(WholeWords(), corpus, seed=seed) for unit in row]
-        begins = {unit[0] for unit in words}
-        for row in units_of(WordNgrams(3), corpus, seed=seed):
+        words = [tuple(unit) for row in units_of_text(WholeWords(), corpus, seed=seed) for unit in row]
+        word_starts = {unit[0] for unit in words}
+        for row in units_of_text(WordNgrams(3), corpus, seed=seed):
             for unit in row:
-                assert unit[0] in begins
-                assert len([place for place in unit if place in begins]) <= 3
+                assert unit[0] in word_starts
+                assert len([position for position in unit if position in word_starts]) <= 3
 
 
-def test_marks_are_what_has_neither_letter_nor_digit():
+def test_punctuation_is_tokens_without_letters_or_digits():
     tokenizer = train_tokenizer("wordpiece", ["a1 é 词 。 , … — 't ½ x_ $ 我"] * 3, min_count=1)
-    marks = punctuation(tokenizer)
-    told = {tokenizer.id_to_token(i) for i in np.flatnonzero(marks)}
-    assert {"。", ",", "…", "—", "'", "_", "$"} <= told
-    assert not told & {"a", "##1", "e", "词", "我", "t", "[UNK]", "[MASK]"}
+    is_punctuation = punctuation(tokenizer)
+    punctuation_tokens = {tokenizer.id_to_token(i) for i in np.flatnonzero(is_punctuation)}
+    assert {"。", ",", "…", "—", "'", "_", "$"} <= punctuation_tokens
+    assert not punctuation_tokens & {"a", "##1", "e", "词", "我", "t", "[UNK]", "[MASK]"}
 
 
-# -- names
+# -- entities
 
 
-def named(tokenizer: Tokenizer, letters: str, flags: str, words: str | None = None) -> Corpus:
-    told = None if words is None else np.array([flag == "1" for flag in words])
-    corpus = written(tokenizer, [[letters]], told)
+def corpus_with_entities(tokenizer: Tokenizer, letters: str, flags: str, words: str | None = None) -> Corpus:
+    word_starts = None if words is None else np.array([flag == "1" for flag in words])
+    corpus = letter_corpus(tokenizer, [[letters]], word_starts)
     entities = np.array([int(flag) for flag in flags], np.uint8)
-    made = replace(corpus, entities=entities)
-    made.__dict__["tokenizer"] = tokenizer
-    return made
+    result = replace(corpus, entities=entities)
+    result.__dict__["tokenizer"] = tokenizer
+    return result
 
 
-def told_of(corpus: Corpus, context: int = 40) -> list[tuple[list[int], bool]]:
-    """Units of the text, and whether they come first."""
+def entity_units(corpus: Corpus, context: int = 40) -> list[tuple[list[int], bool]]:
+    """The units of the text, and whether they are leading."""
     batch = DocSentences(context, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
-    begins, leading = EntityUnits().unit_boundaries(batch, corpus.all_documents(), 0, np.random.default_rng(0))
+    starts, leading = EntityUnits().unit_boundaries(batch, corpus.all_documents(), 0, np.random.default_rng(0))
     assert leading is not None
     assert batch.positions is not None
-    found = []
-    for place, begun, first in zip(batch.positions.tolist(), begins, leading, strict=True):
-        if place == IGNORE_INDEX:
-            assert begun
-            assert not first
-            found.append(([], False))
-        elif begun:
-            found.append(([place], bool(first)))
+    units = []
+    for position, is_start, is_leading in zip(batch.positions.tolist(), starts, leading, strict=True):
+        if position == IGNORE_INDEX:
+            assert is_start
+            assert not is_leading
+            units.append(([], False))
+        elif is_start:
+            units.append(([position], bool(is_leading)))
         else:
-            found[-1][0].append(place)
-            assert found[-1][1] == first  # all of a unit, or nothing
-    return sorted((unit, first) for unit, first in found if unit)
+            units[-1][0].append(position)
+            assert units[-1][1] == is_leading  # the same for all tokens of a unit
+    return sorted((unit, is_leading) for unit, is_leading in units if unit)
 
 
-def test_names_are_whole_and_first_and_the_rest_are_words(lettered: Tokenizer):
-    told = told_of(named(lettered, "abcdefghij", "0120112200", words="1101111011"))
+def test_entities_are_leading_units_and_the_rest_are_words(letter_tokenizer: Tokenizer):
+    units = entity_units(corpus_with_entities(letter_tokenizer, "abcdefghij", "0120112200", words="1101111011"))
     expected = [([0], False), ([1, 2], True), ([3], False), ([4], True), ([5, 6, 7], True), ([8], False), ([9], False)]
-    assert told == expected
+    assert units == expected
 
 
-def test_names_of_several_words_and_side_by_side(lettered: Tokenizer):
-    """Every token is a word here: a name holds what are two words else, and two names stay two."""
-    told = told_of(named(lettered, "abcdef", "121220"))
-    assert told == [([0, 1], True), ([2, 3, 4], True), ([5], False)]
+def test_adjacent_entities_of_several_words_stay_separate(letter_tokenizer: Tokenizer):
+    """Every token is a word: an entity joins several words, and two entities stay two."""
+    units = entity_units(corpus_with_entities(letter_tokenizer, "abcdef", "121220"))
+    assert units == [([0, 1], True), ([2, 3, 4], True), ([5], False)]
 
 
-def test_a_name_that_a_window_cuts_is_hidden_in_parts_but_first(lettered: Tokenizer):
-    told = told_of(named(lettered, "abcdefgh", "00012200"), context=6)  # rows of abcd, efgh
-    assert told == [([0], False), ([1], False), ([2], False), ([3], True), ([4, 5], True), ([6], False), ([7], False)]
+def test_entity_split_by_a_window_is_two_leading_units(letter_tokenizer: Tokenizer):
+    # sequences of abcd, efgh
+    units = entity_units(corpus_with_entities(letter_tokenizer, "abcdefgh", "00012200"), context=6)
+    assert units == [([0], False), ([1], False), ([2], False), ([3], True), ([4, 5], True), ([6], False), ([7], False)]
 
 
-def test_a_name_at_the_first_token_of_the_text(lettered: Tokenizer):
-    assert told_of(named(lettered, "abc", "120"))[0] == ([0, 1], True)
+def test_entity_at_the_first_token_of_the_text(letter_tokenizer: Tokenizer):
+    assert entity_units(corpus_with_entities(letter_tokenizer, "abc", "120"))[0] == ([0, 1], True)
 
 
-def test_where_no_names_are_known_words_are_taken(lettered: Tokenizer):
-    corpus = written(lettered, [["abc", "de."]])
+def test_entity_units_without_entities_are_whole_words(letter_tokenizer: Tokenizer):
+    corpus = letter_corpus(letter_tokenizer, [["abc", "de."]])
     batch = DocSentences(20, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
     rng = np.random.default_rng(0)
-    names, words = (way.unit_boundaries(batch, corpus.all_documents(), 0, rng) for way in (EntityUnits(), WholeWords()))
+    names, words = (
+        units.unit_boundaries(batch, corpus.all_documents(), 0, rng) for units in (EntityUnits(), WholeWords())
+    )
     assert names.leading is None
     assert np.array_equal(names.starts, words.starts)
 
 
-# -- turns
+# -- alternating units
 
 
-def test_ways_take_turns(lettered: Tokenizer):
-    corpus = written(lettered, [["abcdefgh" * 4]])
+def test_alternating_units_change_after_stage_steps(letter_tokenizer: Tokenizer):
+    corpus = letter_corpus(letter_tokenizer, [["abcdefgh" * 4]])
     batch = DocSentences(40, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
-    turns = AlternatingUnits((SingleTokens(), WordNgrams(2, 2), WordNgrams(4, 4)), 3)
+    alternating = AlternatingUnits((SingleTokens(), WordNgrams(2, 2), WordNgrams(4, 4)), 3)
 
     def longest(step: int) -> int:
-        return max(len(unit) for row in divided(turns, batch, corpus, step=step) for unit in row)
+        return max(len(unit) for row in split_into_units(alternating, batch, corpus, step=step) for unit in row)
 
     assert [longest(step) for step in range(21)] == ([1] * 3 + [2] * 3 + [4] * 3) * 2 + [1] * 3
     assert longest(9 * 10**9 + 4) == 2
 
 
-def test_special_tokens_are_units_of_their_own(lettered: Tokenizer):
-    assert [lettered.id_to_token(i) for i in (PAD, UNK, CLS, SEP, MASK)] == [
+def test_special_tokens_are_separate_units(letter_tokenizer: Tokenizer):
+    assert [letter_tokenizer.id_to_token(i) for i in (PAD, UNK, CLS, SEP, MASK)] == [
         "[PAD]",
         "[UNK]",
         "[CLS]",
         "[SEP]",
         "[MASK]",
     ]
-    corpus = written(lettered, [["abc", "abc"], ["abc"]])
+    corpus = letter_corpus(letter_tokenizer, [["abc", "abc"], ["abc"]])
     batch = NextSentence(9, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
-    for way in (SingleTokens(), WholeWords(), WordNgrams(3), EntityUnits()):
-        for row in divided(way, batch, corpus):
+    for masking_units in (SingleTokens(), WholeWords(), WordNgrams(3), EntityUnits()):
+        for row in split_into_units(masking_units, batch, corpus):
             assert [unit for unit in row if IGNORE_INDEX in unit] == [[IGNORE_INDEX]] * sum(
                 unit == [IGNORE_INDEX] for unit in row
             )

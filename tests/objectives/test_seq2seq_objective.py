@@ -1,4 +1,4 @@
-"""Pairs as batches: every pair once an epoch, rows that say what they should, and nothing but (seed, step) decides."""
+"""The seq2seq objective: every pair once an epoch, correct sources and targets, similar lengths in a batch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from forebear.objectives.seq2seq import SequenceToSequence
 END, OTHER = 900, 901
 
 
-def portion(lengths: list[tuple[int, int]]) -> ParallelSubset:
-    """Pairs whose tokens tell which pair they are of."""
+def parallel_subset(lengths: list[tuple[int, int]]) -> ParallelSubset:
+    """Pairs whose tokens show their pair number."""
     sides = []
     for side in range(2):
         sizes = np.array([pair[side] for pair in lengths])
@@ -29,9 +29,9 @@ def portion(lengths: list[tuple[int, int]]) -> ParallelSubset:
     return ParallelSubset(*sides, lines=np.arange(len(lengths)))
 
 
-def shown(batch) -> list[int]:
-    """The pairs of a batch, each checked token by token."""
-    inputs, found = batch.inputs, []
+def pair_numbers(batch) -> list[int]:
+    """The pair numbers of a batch, each checked token by token."""
+    inputs, numbers = batch.inputs, []
     sources = np.split(inputs["source"], np.cumsum(inputs["source_lengths"])[:-1])
     rows, targets = (
         np.split(array, np.cumsum(inputs["lengths"])[:-1]) for array in (inputs["tokens"], batch.targets["translation"])
@@ -43,8 +43,8 @@ def shown(batch) -> list[int]:
         assert (target[:-1] == 2 * number + 1).all()
         assert target[-1] == OTHER
         assert row.tolist() == [OTHER, *target[:-1]]
-        found.append(int(number))
-    return found
+        numbers.append(int(number))
+    return numbers
 
 
 @settings(max_examples=60, deadline=None)
@@ -53,8 +53,8 @@ def shown(batch) -> list[int]:
     st.integers(4, 300),
     st.integers(0, 5),
 )
-def test_every_pair_that_fits_comes_once_an_epoch(lengths, size, seed):
-    source, objective = portion(lengths), SequenceToSequence(9, END, OTHER)
+def test_seq2seq_contains_every_fitting_pair_once_an_epoch(lengths, size, seed):
+    source, objective = parallel_subset(lengths), SequenceToSequence(9, END, OTHER)
     fits = [number for number, pair in enumerate(lengths) if max(pair) <= 8]
     assert objective.num_too_long(source) == len(lengths) - len(fits)
     if not fits:
@@ -66,13 +66,13 @@ def test_every_pair_that_fits_comes_once_an_epoch(lengths, size, seed):
     for epoch in range(2):
         batches = [objective.batch(source, size, BatchKey(seed, epoch * steps + step)) for step in range(steps)]
         assert all(len(batch.inputs["lengths"]) for batch in batches)
-        assert sorted(number for batch in batches for number in shown(batch)) == fits
+        assert sorted(number for batch in batches for number in pair_numbers(batch)) == fits
 
 
-def test_batches_have_about_the_size_and_rows_of_like_lengths():
+def test_seq2seq_batches_have_about_the_size_and_similar_lengths():
     rng = np.random.default_rng(0)
     source, objective = (
-        portion([tuple(pair) for pair in rng.integers(3, 60, (5000, 2)).tolist()]),
+        parallel_subset([tuple(pair) for pair in rng.integers(3, 60, (5000, 2)).tolist()]),
         SequenceToSequence(99, 0, 1),
     )
     batches = [objective.batch(source, 4096, BatchKey(0, step)) for step in range(objective.steps(source, 4096))]
@@ -80,13 +80,13 @@ def test_batches_have_about_the_size_and_rows_of_like_lengths():
     assert max(sizes) < 1.1 * 4096
     assert min(sizes) > 0.9 * 4096
     assert np.mean([np.ptp(batch.inputs["lengths"]) for batch in batches]) < 3
-    assert np.ptp([batch.inputs["lengths"].mean() for batch in batches[:10]]) > 10  # in any order of lengths
+    assert np.ptp([batch.inputs["lengths"].mean() for batch in batches[:10]]) > 10  # batches are not sorted by length
 
 
-def test_parts_of_a_batch_are_the_batch():
-    source, objective = portion([(3, 4), (5, 5), (5, 5), (1, 2), (7, 1)]), SequenceToSequence(9, END, OTHER)
+def test_split_of_seq2seq_batch_keeps_pairs():
+    source, objective = parallel_subset([(3, 4), (5, 5), (5, 5), (1, 2), (7, 1)]), SequenceToSequence(9, END, OTHER)
     batch = objective.make_batch(source, np.arange(5))
     for count in (2, 3, 5, 9):
         parts = batch.split(count)
-        assert [number for part in parts for number in shown(part)] == [0, 1, 2, 3, 4]
+        assert [number for part in parts for number in pair_numbers(part)] == [0, 1, 2, 3, 4]
         assert sum(part.num_tokens for part in parts) == batch.num_tokens

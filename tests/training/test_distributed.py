@@ -40,31 +40,31 @@ def worker_pool() -> Iterator[WorkerPool]:
     assert [process.poll() for process in pool.processes] == [0]
 
 
-def learner(milestone: Any = GPT2Spec, *, dropout: float = 0.0, **recipe: Any) -> GradientLearner:
+def learner(spec_class: Any = GPT2Spec, *, dropout: float = 0.0, **recipe: Any) -> GradientLearner:
     torch.set_num_threads(1)
     tokenizer: Any = SimpleNamespace(vocab_size=40)
-    spec = milestone(**FIELDS, dropout=dropout)
+    spec = spec_class(**FIELDS, dropout=dropout)
     settings = Recipe(steps=1, threads=1, **({"clip": 1e6} | recipe))
     return GradientLearner(spec.build(tokenizer), settings, DeviceConfig("cpu", 1, "float32"))
 
 
-def batch(step: int, milestone: Any = GPT2Spec, rows: int = 7) -> Batch:
+def batch(step: int, spec_class: Any = GPT2Spec, rows: int = 7) -> Batch:
     """Sequences of very different lengths."""
     rng = np.random.default_rng([step, rows])
     lengths = rng.integers(2, FIELDS["context"] + 1, rows)
     tokens, target = rng.integers(5, 40, (2, lengths.sum()))
     inputs = {"tokens": tokens, "lengths": lengths}
     target[rng.random(len(target)) < 0.4] = IGNORE_INDEX
-    if milestone is GPT2Spec:
+    if spec_class is GPT2Spec:
         return Batch(inputs, {"next": target})
     inputs["segments"] = rng.integers(0, 2, len(tokens))
     return Batch(inputs, {"token": target, "pair": rng.integers(0, 2, rows)})
 
 
 def train_steps(
-    trained_learner: Any, milestone: Any = GPT2Spec, rows: int = 7, first: int = 0
+    trained_learner: Any, spec_class: Any = GPT2Spec, rows: int = 7, first: int = 0
 ) -> list[dict[str, float]]:
-    return [trained_learner.step(batch(step, milestone, rows), step, 0.7) for step in range(first, first + STEPS)]
+    return [trained_learner.step(batch(step, spec_class, rows), step, 0.7) for step in range(first, first + STEPS)]
 
 
 def saved_tensors(trained_learner: Any, folder: Path) -> dict[str, torch.Tensor]:
@@ -85,34 +85,34 @@ def nearly_equal(first: Any, second: Any) -> bool:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("sync", EXACT_SYNCS)
-@pytest.mark.parametrize("milestone", [GPT2Spec, BertSpec])
+@pytest.mark.parametrize("spec_class", [GPT2Spec, BertSpec])
 def test_two_processes_equal_one_with_gradient_accumulation(
-    worker_pool: WorkerPool, tmp_path: Path, sync: type[GradientSync], milestone: Any
+    worker_pool: WorkerPool, tmp_path: Path, sync: type[GradientSync], spec_class: Any
 ):
     """Weights, optimizer moments, losses and held-out losses, also with dropout."""
-    single = learner(milestone, dropout=0.1, accumulate=2)
-    distributed = MultiProcessLearner(learner(milestone, dropout=0.1), worker_pool, sync)
+    single = learner(spec_class, dropout=0.1, accumulate=2)
+    distributed = MultiProcessLearner(learner(spec_class, dropout=0.1), worker_pool, sync)
     single.initialize()
     distributed.initialize()
-    assert train_steps(distributed, milestone) == train_steps(single, milestone)
-    assert distributed.evaluate(batch(99, milestone)) == single.evaluate(batch(99, milestone))
+    assert train_steps(distributed, spec_class) == train_steps(single, spec_class)
+    assert distributed.evaluate(batch(99, spec_class)) == single.evaluate(batch(99, spec_class))
     assert equal_tensors(saved_tensors(distributed, tmp_path / "led"), saved_tensors(single, tmp_path / "alone"))
     # training continues after an evaluation
-    assert train_steps(distributed, milestone, first=STEPS) == train_steps(single, milestone, first=STEPS)
+    assert train_steps(distributed, spec_class, first=STEPS) == train_steps(single, spec_class, first=STEPS)
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("milestone", [GPT2Spec, BertSpec])
-def test_sharded_processes_nearly_equal_one_process(worker_pool: WorkerPool, tmp_path: Path, milestone: Any):
+@pytest.mark.parametrize("spec_class", [GPT2Spec, BertSpec])
+def test_sharded_processes_nearly_equal_one_process(worker_pool: WorkerPool, tmp_path: Path, spec_class: Any):
     """Shards cut vectors at other elements, so the last ones are rounded differently."""
-    single = learner(milestone, dropout=0.1, accumulate=2)
-    distributed = MultiProcessLearner(learner(milestone, dropout=0.1), worker_pool, ShardedSync)
+    single = learner(spec_class, dropout=0.1, accumulate=2)
+    distributed = MultiProcessLearner(learner(spec_class, dropout=0.1), worker_pool, ShardedSync)
     single.initialize()
     distributed.initialize()
-    assert nearly_equal(train_steps(distributed, milestone), train_steps(single, milestone))
-    assert nearly_equal(distributed.evaluate(batch(99, milestone)), single.evaluate(batch(99, milestone)))
+    assert nearly_equal(train_steps(distributed, spec_class), train_steps(single, spec_class))
+    assert nearly_equal(distributed.evaluate(batch(99, spec_class)), single.evaluate(batch(99, spec_class)))
     assert nearly_equal(saved_tensors(distributed, tmp_path / "led"), saved_tensors(single, tmp_path / "alone"))
-    assert nearly_equal(train_steps(distributed, milestone, first=STEPS), train_steps(single, milestone, first=STEPS))
+    assert nearly_equal(train_steps(distributed, spec_class, first=STEPS), train_steps(single, spec_class, first=STEPS))
 
 
 @pytest.mark.parametrize("sync", SYNCS)

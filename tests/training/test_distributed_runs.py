@@ -216,7 +216,7 @@ def test_torchrun_run_equals_single_process_run(single_process_run: RunFolder, f
 @pytest.mark.slow
 def test_refused_command_ends_all_torchrun_processes(tmp_path: Path):
     process = torchrun(tmp_path, *command(tmp_path, "run"))
-    assert process.returncode == 1  # torchrun's exit code, whatever that of forebear
+    assert process.returncode == 1  # torchrun's exit code, whatever forebear's is
     assert "no such file" in process.stderr
 
 

@@ -22,11 +22,11 @@ from small_runs import NEURAL, WAYS, Notes, opened, plan, text, trained, weights
 class CrashAtStep(TrainingCallback):
     """Ends training with an exception at a step, as a crash would."""
 
-    def __init__(self, at: int) -> None:
-        self.at = at
+    def __init__(self, step: int) -> None:
+        self.step = step
 
     def on_progress(self, report: ProgressReport) -> None:
-        if report.step >= self.at:
+        if report.step >= self.step:
             raise RuntimeError("crash")
 
 
@@ -184,13 +184,13 @@ def flip_bit(file: Path) -> None:
 
 
 DAMAGES = {
-    "weights cut short": lambda one: truncate_file(one / "weights.safetensors"),
-    "a bit of the weights turned": lambda one: flip_bit(one / "weights.safetensors"),
-    "weights gone": lambda one: (one / "weights.safetensors").unlink(),
-    "manifest cut short": lambda one: truncate_file(one / "manifest.json"),
-    "manifest gone": lambda one: (one / "manifest.json").unlink(),
-    "state emptied": lambda one: (one / "state.json").write_text(""),
-    "state of another run": lambda one: (one / "state.json").write_text('{"position": {}}'),
+    "weights cut short": lambda folder: truncate_file(folder / "weights.safetensors"),
+    "a bit of the weights turned": lambda folder: flip_bit(folder / "weights.safetensors"),
+    "weights gone": lambda folder: (folder / "weights.safetensors").unlink(),
+    "manifest cut short": lambda folder: truncate_file(folder / "manifest.json"),
+    "manifest gone": lambda folder: (folder / "manifest.json").unlink(),
+    "state emptied": lambda folder: (folder / "state.json").write_text(""),
+    "state of another run": lambda folder: (folder / "state.json").write_text('{"position": {}}'),
 }
 
 
