@@ -253,9 +253,9 @@ def test_its_state_is_refused_by_name_where_it_does_not_fit():
     for odd, named in (
         ({"inputs": state["inputs"]}, "lacks .*counts.*outputs"),
         (state | {"more": state["counts"]}, "should not.*more"),
-        (state | {"outputs": state["outputs"][:, :7]}, "outputs .*20, 7"),
-        (state | {"inputs": state["inputs"].astype(np.float64)}, "inputs .*float64"),
-        (state | {"counts": state["counts"][:19]}, "counts .*19"),
+        (state | {"outputs": state["outputs"][:, :7]}, "'outputs' .*20, 7"),
+        (state | {"inputs": state["inputs"].astype(np.float64)}, "'inputs' .*float64"),
+        (state | {"counts": state["counts"][:19]}, "'counts' .*19"),
     ):
         before = model.arrays()
         with pytest.raises(ForebearError, match=named):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from forebear.kernels.int8 import (
-    bfloat16_to_float32,
-    bfloat16_to_float32_kernel,
-    float32_to_bfloat16,
-    float32_to_bfloat16_kernel,
+    dequantize_products,
+    dequantize_products_kernel,
+    scale_activations,
+    scale_activations_kernel,
 )
 from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
@@ -100,7 +100,7 @@ def test_int8_kernels_equal_their_reference(rows):
     x, sums, bias = torch.randn(rows, 33) * 5, torch.randn(21), torch.randn(21)
     x[-1] = 2.5  # constant
     q, step, low = quantize_activations(x)
-    for quantize_kernel in (float32_to_bfloat16(), float32_to_bfloat16_kernel):
+    for quantize_kernel in (scale_activations, scale_activations_kernel):
         step_and_low = np.empty((rows, 2), np.float32)
         actual = quantize_kernel(x.numpy(), np.float32(max_level()), np.float32(quantized.MIN_STEP), step_and_low)
         np.testing.assert_allclose(actual, q.numpy(), rtol=1e-5, atol=1e-4)
@@ -108,7 +108,7 @@ def test_int8_kernels_equal_their_reference(rows):
     y = torch.randn(rows, 21)
     expected = dequantize(y.clone(), step, low, sums, bias).numpy()
     step_and_low = torch.cat((step, low), 1).numpy()
-    for dequantize_kernel in (bfloat16_to_float32(), bfloat16_to_float32_kernel):
+    for dequantize_kernel in (dequantize_products, dequantize_products_kernel):
         actual = dequantize_kernel(y.numpy().copy(), step_and_low, sums.numpy(), bias.numpy())
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
