@@ -1,4 +1,4 @@
-"""Lines of numbers: the loops, compiled or not, give what Python's float gives, to the bit, or leave the line to it."""
+"""Parsing lines of decimals gives exactly what Python's float gives, or leaves the line to Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECIMALS = st.one_of(
 FIELDS = st.one_of(DECIMALS, st.from_regex(r"[-+.eE0-9 xnaif_\r\t]{0,6}", fullmatch=True))
 
 
-def in_loops(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
+def parse_uncompiled(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
     text = np.frombuffer(block, np.uint8)
     rows = np.empty((block.count(b"\n"), width), np.float32)
     return rows, float_text.parse_decimals_kernel(text, rows, float_text.TENS)
@@ -30,31 +30,38 @@ def in_loops(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
 @settings(max_examples=300)
 @given(st.lists(st.tuples(st.text(max_size=3), st.lists(FIELDS, min_size=1, max_size=3)), min_size=1, max_size=4))
 @example([("a", ["9007199254740993", "1e22", "1e23"])])
-@example([("a", ["16777217", "16777217.0000000000000001", "1.00000017881393432617187499"])])  # beside a middle
+@example([("a", ["16777217", "16777217.0000000000000001", "1.00000017881393432617187499"])])  # next to a tie
 @example([("a", ["-0", "1e9999", "1e-9999"])])
 @example([("", ["1"]), ("a", []), ("a", [".", "1."])])
-def test_what_is_taken_is_what_float_gives(lines: list[tuple[str, list[str]]]):
+def test_parsed_decimals_equal_pythons_float_bit_for_bit(lines: list[tuple[str, list[str]]]):
     block = "".join(" ".join([word.replace("\n", ""), *fields]) + "\n" for word, fields in lines).encode()
-    for parse in (float_text.parse_decimals, in_loops):
+    for parse in (float_text.parse_decimals, parse_uncompiled):
         rows, ends = parse(block, 2)
         begin = 0
         for line, row, end in zip(block.split(b"\n"), rows, ends, strict=False):
             if end >= 0:
                 assert block[begin:end] == line.split(b" ")[0] != b""
-                found = [float(text) for text in line.split(b" ")[1:]]
-                assert np.array(found).astype(np.float32).tobytes() == row.tobytes()
+                expected = [float(text) for text in line.split(b" ")[1:]]
+                assert np.array(expected).astype(np.float32).tobytes() == row.tobytes()
             begin += len(line) + 1
 
 
 @pytest.mark.parametrize("form", ["{}", "{:.6f}", "{:.4g}", "{:.18e}", "{:.17g}"])
-def test_usual_lines_are_all_taken_and_as_the_twin_takes_them(form: str):
+def test_usual_lines_are_parsed_like_the_reference_and_odd_ones_left(form: str):
     matrix = np.random.default_rng(0).normal(0, 0.3, (300, 20)) * 10.0 ** np.arange(-3, 2, 0.25)
     lines = [f"w{row} {' '.join(map(form.format, values))}\n" for row, values in enumerate(matrix)]
-    odd = ["\n", ". . " + lines[7], "x y\n", "x\n", lines[8].rpartition(" ")[0] + "\n", lines[9].replace("\n", " 1\n")]
-    lines[7:7] = odd
+    odd_lines = [
+        "\n",
+        ". . " + lines[7],
+        "x y\n",
+        "x\n",
+        lines[8].rpartition(" ")[0] + "\n",
+        lines[9].replace("\n", " 1\n"),
+    ]
+    lines[7:7] = odd_lines
     block = "".join(lines).encode()
     rows, ends = float_text.parse_decimals(block, 20)
-    theirs, places = word_vectors_text.parse_lines(block, 20)
+    reference_rows, reference_ends = word_vectors_text.parse_lines(block, 20)
     assert np.flatnonzero(ends < 0).tolist() == [7, 8, 9, 10, 11, 12]
-    assert np.array_equal(ends, places)
-    assert np.array_equal(rows[ends >= 0], theirs[ends >= 0])
+    assert np.array_equal(ends, reference_ends)
+    assert np.array_equal(rows[ends >= 0], reference_rows[ends >= 0])
