@@ -76,13 +76,13 @@ def test_hmm_gives_every_predictable_token_a_probability(
 
 @given(text_lists, st.integers(1, 5), st.integers(1, 4))
 def test_hmm_training_is_bit_identical_for_any_batch_size(rows: list[list[int]], states: int, size: int):
-    whole, batched = (initialized(new_hmm(states), rows) for _ in range(2))
-    whole.accumulate(*text_batch(rows))
+    unbatched, batched = (initialized(new_hmm(states), rows) for _ in range(2))
+    unbatched.accumulate(*text_batch(rows))
     for first in range(0, len(rows), size):
         batched.accumulate(*text_batch(rows[first : first + size]))
-    for model in (whole, batched):
+    for model in (unbatched, batched):
         model.update()
-    for name, array in whole.arrays().items():
+    for name, array in unbatched.arrays().items():
         assert np.array_equal(array, batched.arrays()[name]), name
 
 
@@ -195,9 +195,9 @@ def test_hmm_refuses_more_tokens_than_it_can_count():
 
 def test_hmm_refuses_batches_that_are_not_whole_rows():
     model = initialized(new_hmm(), [[3]])
-    with pytest.raises(ForebearError, match="whole rows"):
+    with pytest.raises(ForebearError, match="unbatched rows"):
         model.accumulate(np.array([END, 3]), np.array([2]), np.array([3, 4]))
-    with pytest.raises(ForebearError, match="whole rows"):
+    with pytest.raises(ForebearError, match="unbatched rows"):
         model.accumulate(np.array([END, 3, END]), np.array([3]), np.array([3, END, END]))
     with pytest.raises(InputError, match="never predicts"):
         model.accumulate(np.array([END, PADDING]), np.array([2]), np.array([PADDING, END]))

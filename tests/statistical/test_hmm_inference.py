@@ -97,9 +97,9 @@ def test_impossible_token_has_log_probability_minus_infinity():
 
 def test_end_of_text_resets_the_hidden_state():
     model = random_hmm(3, 5)
-    whole = model.score([np.array([END, 3, 4, END, 5, 3, END])])[0]
-    parts = model.score([np.array([END, 3, 4, END]), np.array([END, 5, 3, END])])
-    assert np.array_equal(whole, np.concatenate(parts))
+    joined = model.score([np.array([END, 3, 4, END, 5, 3, END])])[0]
+    separate = model.score([np.array([END, 3, 4, END]), np.array([END, 5, 3, END])])
+    assert np.array_equal(joined, np.concatenate(separate))
 
 
 def test_hmm_decoding_step_by_step_equals_next_log_probs():

@@ -117,10 +117,10 @@ def test_gradient_accumulation_does_not_change_gradients(name: str, task: str, r
             key: parameter.grad.clone() for key, parameter in model.named_parameters() if parameter.grad is not None
         }
 
-    whole, num_parts = gradients(1), gradients(3)
-    assert whole.keys() == num_parts.keys()
-    for key, gradient in whole.items():
-        torch.testing.assert_close(num_parts[key], gradient, atol=2e-4, rtol=1e-3)
+    expected, accumulated = gradients(1), gradients(3)
+    assert expected.keys() == accumulated.keys()
+    for key, gradient in expected.items():
+        torch.testing.assert_close(accumulated[key], gradient, atol=2e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("how", ["finetune", "freeze", "features"])

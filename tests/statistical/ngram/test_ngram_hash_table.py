@@ -20,8 +20,8 @@ from forebear.kernels import ngram_counts as kernels
 from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference
 from forebear.kernels.ngram_table import NGRAM_SCORING_BLOCK
 from forebear.statistical.array_pool import LARGE, ArrayPool, save_arrays
-from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram import counts as counts_module
+from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram import smoothing as smoothing_module
 from forebear.statistical.ngram.backoff import BackoffTable
 from forebear.statistical.ngram.counts import merge_counts

@@ -1,4 +1,4 @@
-"""The commands that look: lineage, explain, preview, runs, compare; as a person calls them."""
+"""The commands lineage, explain, preview, runs and compare."""
 
 from pathlib import Path
 
@@ -21,10 +21,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_lineage_in_the_order_of_history(capsys):
+def test_lineage_lists_models_in_historical_order(capsys):
     facts = told(capsys, "lineage")["milestones"]
-    assert [one["name"] for one in facts] == list(LINEAGE)
-    assert all(one["ready"] and one["verbs"] for one in facts)
+    assert [model["name"] for model in facts] == list(LINEAGE)
+    assert all(model["ready"] and model["verbs"] for model in facts)
     printed = said(capsys, "lineage")
     for entry in LINEAGE.values():
         assert entry.name in printed
@@ -32,7 +32,7 @@ def test_the_lineage_in_the_order_of_history(capsys):
     assert "generate" in printed
 
 
-def test_explaining_counts(capsys):
+def test_explain_ngram_shows_fields_and_capabilities(capsys):
     facts = told(capsys, "explain", "ngram", "--order", "4")
     assert facts["fields"]["order"] == {"value": 4, "meaning": facts["fields"]["order"]["meaning"]}
     assert facts["verbs"] == ["score", "next", "generate", "ask", "measure"]
@@ -41,13 +41,13 @@ def test_explaining_counts(capsys):
         assert word in printed
 
 
-def test_explaining_a_network(capsys):
+def test_explain_gpt2_shows_sizes_and_parameters(capsys):
     printed = said(capsys, "explain", "gpt2", "--width", "96", "--heads", "3", "--depth", "2", "--context", "64")
     for word in ("Unsupervised Multitask", "LMHead", "124,439,808", "yours", "--context", "50,257"):
         assert word in printed
 
 
-def test_a_preview_shows_tokens_over_targets_and_figures(capsys):
+def test_preview_shows_tokens_above_targets_and_statistics(capsys):
     facts = told(capsys, "preview", "ngram", "diary.txt", "--rows", "2")
     assert len(facts["rows"]) == 2
     assert facts["rows"][0]["asked"]["next"][:-1] == facts["rows"][0]["tokens"][1:]
@@ -60,7 +60,7 @@ def test_a_preview_shows_tokens_over_targets_and_figures(capsys):
     assert "今" in printed
 
 
-def test_compare_then_runs(capsys):
+def test_compare_and_runs_show_the_same_results(capsys):
     command = ["compare", "diary.txt", "--only", "ngram", "--time", "5s", "--to", "c", "--size", "ngram=bigram"]
     facts = told(capsys, *command)
     (row,) = facts["rows"]
@@ -73,9 +73,9 @@ def test_compare_then_runs(capsys):
     assert "best" in printed
     assert "yardstick" in printed
     assert "c/comparison.html" in printed
-    (line,) = told(capsys, "runs", "c")["runs"]
-    assert (line["milestone"], line["state"], line["size"]) == ("ngram", "finished", "bigram")
-    assert line["bits_per_byte"] == pytest.approx(row["bits_per_byte"])
+    (run_entry,) = told(capsys, "runs", "c")["runs"]
+    assert (run_entry["milestone"], run_entry["state"], run_entry["size"]) == ("ngram", "finished", "bigram")
+    assert run_entry["bits_per_byte"] == pytest.approx(row["bits_per_byte"])
     Path("c/runs/torn").mkdir()
     Path("c/runs/torn/run.json").write_text("{")
     printed = said(capsys, "runs", "c")
@@ -83,7 +83,7 @@ def test_compare_then_runs(capsys):
     assert "finished" in printed
 
 
-def test_a_folder_without_runs_says_so(capsys):
+def test_runs_of_an_empty_folder_says_so(capsys):
     Path("runs").mkdir()
     assert "no runs in runs" in said(capsys, "runs")
 
@@ -106,9 +106,9 @@ def test_a_folder_without_runs_says_so(capsys):
         (["compare", "missing.txt"], "no such file"),
         (["compare", "-"], "only once"),
     ],
-    ids=lambda it: " ".join(it) if isinstance(it, list) else None,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_bad_use_is_refused_with_the_remedy(capsys, arguments, words):
+def test_lineage_commands_refuse_invalid_arguments(capsys, arguments, words):
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

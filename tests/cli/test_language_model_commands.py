@@ -1,4 +1,4 @@
-"""score, next, generate and measure on the command line, over a run whose probabilities are known."""
+"""score, next, generate and measure on the command line, with a bigram model of known probabilities."""
 
 import json
 import subprocess
@@ -18,8 +18,8 @@ from forebear.inference.measure import evaluate_text
 LINES = ["the cat sat on the mat", "the dog sat on the log", "我很喜欢你"]
 
 
-class Bigrams:
-    """Shares of the pairs in LINES; what never came first is followed by anything."""
+class BigramModel:
+    """Bigram probabilities of LINES; uniform after tokens without a successor."""
 
     max_length = None
     is_pseudo_likelihood = False
@@ -43,10 +43,10 @@ class Bigrams:
         return np.stack([self.logs[row[-1]] for row in rows])
 
     def start_decoding(self, rows, room):
-        return Reading(self, rows)
+        return BigramDecoder(self, rows)
 
 
-class Reading:
+class BigramDecoder:
     def __init__(self, predictor, rows):
         self.predictor, self.last = predictor, np.array([row[-1] for row in rows])
 
@@ -60,7 +60,7 @@ class Reading:
         self.last = self.last[rows]
 
 
-class Opened(runs.Run):
+class BigramRun(runs.Run):
     """A run without a folder."""
 
     name, notes, metadata, text_unit, tokenizer = "bigrams", [], {}, "document", None
@@ -68,24 +68,24 @@ class Opened(runs.Run):
     task = None
 
     def __init__(self, tokenizer, add):
-        self.tokenizer, self.predictor = tokenizer, Bigrams(tokenizer, add)
+        self.tokenizer, self.predictor = tokenizer, BigramModel(tokenizer, add)
 
 
 @pytest.fixture(scope="module")
-def words():
+def word_tokenizer():
     return train_tokenizer("words", LINES, min_count=1)
 
 
 @pytest.fixture(autouse=True)
-def run(tmp_path, monkeypatch, words):
-    """Two runs: one that smooths, and one that holds what it has not seen impossible."""
+def bigram_runs(tmp_path, monkeypatch, word_tokenizer):
+    """Two runs: one with smoothing, and one that gives unseen bigrams probability 0."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    known = {"smooth": 0.1, "strict": 0.0}
-    monkeypatch.setattr(runs.Run, "open", lambda folder: Opened(words, known[str(folder)]))
+    smoothing = {"smooth": 0.1, "strict": 0.0}
+    monkeypatch.setattr(runs.Run, "open", lambda folder: BigramRun(word_tokenizer, smoothing[str(folder)]))
 
 
-def test_a_text_that_ends_at_once_is_told(capsys):
+def test_generate_reports_an_immediate_end_of_text(capsys):
     capsys.readouterr()
     assert main(["generate", "strict", "the dog sat on the log"]) == 0
     printed = capsys.readouterr()
@@ -93,24 +93,24 @@ def test_a_text_that_ends_at_once_is_told(capsys):
     assert "the run ends the text here" in printed.err
 
 
-def test_score_ranks_and_keeps_the_order(capsys):
+def test_score_ranks_texts_and_keeps_their_order(capsys):
     facts = told(capsys, "score", "smooth", "the mat sat", "the cat sat", "the cat")
     assert [text["text"] for text in facts["texts"]] == ["the mat sat", "the cat sat", "the cat"]
     assert [text["rank"] for text in facts["texts"]] == [3, 2, 1]
     assert "tokens" not in facts["texts"][0]
-    drawn = said(capsys, "score", "smooth", "the mat sat", "the cat sat")
-    assert drawn.index("the cat sat") < drawn.index("the mat sat")
+    printed = said(capsys, "score", "smooth", "the mat sat", "the cat sat")
+    assert printed.index("the cat sat") < printed.index("the mat sat")
 
 
-def test_score_shows_tokens_and_what_is_impossible(capsys):
+def test_score_shows_tokens_and_impossible_ones(capsys):
     (text,) = told(capsys, "score", "strict", "the sat", "--tokens", "--ends")["texts"]
     assert text["log_probability"] is None
-    assert text["impossible_tokens"] == 2  # sat after the, the end after sat
+    assert text["impossible_tokens"] == 2  # "sat" after "the", the end after "sat"
     assert [token["original"] for token in text["tokens"]] == ["the", "sat", ""]
-    drawn = said(capsys, "score", "strict", "the [sat]", "--tokens")
-    assert "-inf" in drawn
-    assert "probability 0" in drawn
-    assert "[sat]" in drawn
+    printed = said(capsys, "score", "strict", "the [sat]", "--tokens")
+    assert "-inf" in printed
+    assert "probability 0" in printed
+    assert "[sat]" in printed
 
 
 def test_score_reads_and_writes_files_line_by_line(capsys):
@@ -124,10 +124,10 @@ def test_score_reads_and_writes_files_line_by_line(capsys):
     assert "4 texts" in said(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
 
 
-def test_an_empty_line_keeps_its_place(capsys):
+def test_score_keeps_the_position_of_empty_lines(capsys):
     Path("in.txt").write_text("the cat\n\nthe dog\n   \n")
     facts = told(capsys, "score", "smooth", "--in", "in.txt")
-    assert [(one["rank"] is None, "error" in one) for one in facts["texts"]] == [(False, False), (True, True)] * 2
+    assert [(text["rank"] is None, "error" in text) for text in facts["texts"]] == [(False, False), (True, True)] * 2
     assert facts["texts"][1]["error"] == "this text has no tokens, so there is nothing to score"
     assert (facts["texts"][3]["line"], facts["unanswered"]) == (4, 2)
     assert main(["score", "smooth", "--in", "in.txt", "--out", "out.jsonl"]) == 0
@@ -139,7 +139,7 @@ def test_an_empty_line_keeps_its_place(capsys):
     assert lines[0]["log_probability"] == facts["texts"][0]["log_probability"]
 
 
-def test_empty_lines_alone_are_named_and_leave_no_file(capsys):
+def test_score_refuses_a_file_of_empty_lines_without_output(capsys):
     Path("in.txt").write_text("\n\n")
     message = refused(capsys, "score", "smooth", "--in", "in.txt", "--out", "out.jsonl")
     assert message.startswith("forebear: in.txt:1: this text has no tokens")
@@ -149,11 +149,11 @@ def test_empty_lines_alone_are_named_and_leave_no_file(capsys):
     assert "no text to score" in refused(capsys, "score", "smooth")
 
 
-def test_an_output_that_cannot_be_written_is_told(capsys):
+def test_score_refuses_an_output_in_a_missing_folder(capsys):
     assert "there is no folder nowhere" in refused(capsys, "score", "smooth", "the cat", "--out", "nowhere/out.jsonl")
 
 
-def test_next_and_blanks(capsys):
+def test_next_predicts_tokens_and_fills_blanks(capsys):
     (text,) = told(capsys, "next", "strict", "the", "--top", "2")["texts"]
     assert [candidate["probability"] for candidate in text["candidates"]] == pytest.approx([0.25, 0.25])
     (text,) = told(capsys, "next", "strict", "the ____ sat")["texts"]
@@ -168,7 +168,7 @@ def test_next_and_blanks(capsys):
     assert len(Path("out.jsonl").read_text().splitlines()) == 2
 
 
-def test_generate_streams_the_same_text_as_it_tells(capsys):
+def test_generate_streams_the_text_of_its_json(capsys):
     assert main(["generate", "smooth", "the cat", "--length", "12", "--seed", "5"]) == 0
     printed = capsys.readouterr()
     (text,) = told(capsys, "generate", "smooth", "the cat", "--length", "12", "--seed", "5")["texts"]
@@ -179,19 +179,19 @@ def test_generate_streams_the_same_text_as_it_tells(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_generate_many(capsys):
+def test_generate_samples_for_many_prompts(capsys):
     Path("in.txt").write_text("the cat\n\n我\n")
     facts = told(capsys, "generate", "smooth", "--in", "in.txt", "--samples", "2", "--length", "6", "--top-k", "4")
     assert [text["prompt"] for text in facts["texts"]] == ["the cat", "the cat", "", "", "我", "我"]
     assert facts["settings"]["top_k"] == 4
-    same = ["--samples", "2", "--length", "6", "--top-k", "4", "--out", "out.jsonl"]
-    assert told(capsys, "generate", "smooth", "--in", "in.txt", *same)["texts"] == 6
+    options = ["--samples", "2", "--length", "6", "--top-k", "4", "--out", "out.jsonl"]
+    assert told(capsys, "generate", "smooth", "--in", "in.txt", *options)["texts"] == 6
     assert [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()] == facts["texts"]
-    drawn = said(capsys, "generate", "strict", "the", "on", "--temperature", "0", "--length", "3")
-    assert drawn.count("the cat sat") == 2
+    printed = said(capsys, "generate", "strict", "the", "on", "--temperature", "0", "--length", "3")
+    assert printed.count("the cat sat") == 2
 
 
-def test_generate_from_nothing_and_until_a_stop(capsys):
+def test_generate_without_prompt_and_with_stop_texts(capsys):
     (text,) = told(capsys, "generate", "strict", "--temperature", "0")["texts"]
     assert text["prompt"] == ""
     stops = ["--stop", "dog", "--stop", " sat"]
@@ -200,14 +200,14 @@ def test_generate_from_nothing_and_until_a_stop(capsys):
     assert "top-p is 3" in refused(capsys, "generate", "strict", "--top-p", "3")
 
 
-def test_generate_by_beams_and_by_choices(capsys):
+def test_generate_by_beam_search_and_by_choices(capsys):
     facts = told(capsys, "generate", "smooth", "the cat", "on", "--beams", "3", "--best", "2", "--length", "4")
     assert [(text["prompt"], text["rank"]) for text in facts["texts"]] == [
         (p, n) for p in ("the cat", "on") for n in (1, 2)
     ]
     assert facts["settings"] == {"beams": 3, "best": 2, "length_penalty": 1.0, "length": 4, "stop": []}
-    drawn = said(capsys, "generate", "smooth", "the cat", "--beams", "3", "--best", "2", "--length", "4")
-    assert "rank 2: score -" in drawn
+    printed = said(capsys, "generate", "smooth", "the cat", "--beams", "3", "--best", "2", "--length", "4")
+    assert "rank 2: score -" in printed
     Path("words.txt").write_text("mat\nlog\ncat sat\n")
     (text,) = told(capsys, "generate", "strict", "the", "--choices", "words.txt")["texts"]
     assert (text["whole"], text["ended"], text["choices"]["cat sat"]) == ("the mat", "choice", pytest.approx(1 / 3))
@@ -219,17 +219,17 @@ def test_generate_by_beams_and_by_choices(capsys):
     assert "--seed changes nothing with --beams" in refused(capsys, "generate", "strict", "--beams", "2", "--seed", "1")
 
 
-def test_controls_do_not_reach_the_terminal(capsys, monkeypatch):
+def test_generate_removes_control_characters_from_the_output(capsys, monkeypatch):
     monkeypatch.setattr("forebear.inference.sampling.TextStream.append", lambda self, token: "\x1b[31m\n\t")
     assert "\x1b" not in said(capsys, "generate", "strict", "the\x1b", "--length", "3")
 
 
-def test_measure(capsys, words):
+def test_measure_reports_bits_per_byte_and_counts(capsys, word_tokenizer):
     Path("text.txt").write_text("the cat sat\n\nthe zebra\n")
     facts = told(capsys, "measure", "smooth", "text.txt")
     assert (facts["documents"], facts["tokens"], facts["unknown_tokens"]) == (2, 7, 1)
     assert facts["bytes"] == len("the cat satthe zebra")
-    expected = evaluate_text(Bigrams(words, 0.1), words, ["the cat sat", "the zebra"])
+    expected = evaluate_text(BigramModel(word_tokenizer, 0.1), word_tokenizer, ["the cat sat", "the zebra"])
     assert facts["bits_per_byte"] == pytest.approx(expected.bits_per_byte)
     assert set(facts) >= {"perplexity", "nats_per_token", "unknown_rate", "impossible_tokens", "seconds"}
     assert told(capsys, "measure", "smooth", "text.txt", "--limit", "5")["documents"] == 1
@@ -237,7 +237,7 @@ def test_measure(capsys, words):
     assert f"{expected.bits_per_byte:.4f}" in said(capsys, "measure", "smooth", "text.txt")
 
 
-def test_measure_says_what_is_impossible(capsys):
+def test_measure_reports_impossible_tokens(capsys):
     Path("text.txt").write_text("the sat\n")
     facts = told(capsys, "measure", "strict", "text.txt")
     assert facts["bits_per_byte"] is facts["perplexity"] is None
@@ -247,9 +247,9 @@ def test_measure_says_what_is_impossible(capsys):
 
 
 @pytest.mark.parametrize("command", ["score", "next", "generate", "measure"])
-def test_help_has_examples_and_loads_nothing_heavy(command):
+def test_help_of_commands_has_examples_and_loads_no_heavy_module(command):
     code = f"import sys; from forebear.cli.main import main; main(['{command}', '--help']); "
     code += "print([name for name in ('torch', 'numba', 'tokenizers') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert f"forebear {command} runs/" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert f"forebear {command} runs/" in process.stdout
+    assert process.stdout.splitlines()[-1] == "[]"
