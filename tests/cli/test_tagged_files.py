@@ -165,12 +165,12 @@ def test_invalid_tag_is_reported_with_its_line(tmp_path: Path, capsys: Captured)
     assert "names.conll:2: word 2 of the sentence" in refused(capsys, "pretrain", "crf", tmp_path / "names.conll")
 
 
-@pytest.mark.parametrize("milestone", ["hmm", "crf"])
-def test_accuracy_of_oov_words_is_measured_separately(milestone: str, tmp_path: Path, capsys: Captured):
+@pytest.mark.parametrize("model_name", ["hmm", "crf"])
+def test_accuracy_of_oov_words_is_measured_separately(model_name: str, tmp_path: Path, capsys: Captured):
     for name, text in (("train.txt", SLASHED), ("dev.txt", "the/d cow/n sang/v\na/d cat/n mooed/v\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     run = tmp_path / "run"
-    metadata = told(capsys, "adapt", milestone, tmp_path / "train.txt", "--dev", tmp_path / "dev.txt", "--to", run)
+    metadata = told(capsys, "adapt", model_name, tmp_path / "train.txt", "--dev", tmp_path / "dev.txt", "--to", run)
     (tmp_path / "train.txt").unlink()
     measured = told(capsys, "measure", run, tmp_path / "dev.txt")
     dev_metrics = metadata["metrics"]["dev"]
@@ -179,11 +179,11 @@ def test_accuracy_of_oov_words_is_measured_separately(milestone: str, tmp_path: 
     assert "accuracy unknown" in said(capsys, "measure", run, tmp_path / "dev.txt")
 
 
-@pytest.mark.parametrize("milestone", ["hmm", "crf"])
-def test_measure_reports_examples_seen_in_training(milestone: str, tmp_path: Path, capsys: Captured):
+@pytest.mark.parametrize("model_name", ["hmm", "crf"])
+def test_measure_reports_examples_seen_in_training(model_name: str, tmp_path: Path, capsys: Captured):
     run, train, test = tmp_path / "run", tmp_path / "train.txt", tmp_path / "test.conll"
     train.write_text(SLASHED, encoding="utf-8")
-    metadata = told(capsys, "pretrain", milestone, train, "--to", run)
+    metadata = told(capsys, "pretrain", model_name, train, "--to", run)
     num_train = metadata["labelled"]["sides"]["train"]["count"]
     assert 0 < num_train < SLASHED.count("\n")  # the rest is held out
     assert told(capsys, "measure", run, train)["learned_from"] == num_train

@@ -12,11 +12,11 @@ from forebear.kernels import word2vec_reference as reference
 from forebear.kernels.word2vec_threads import train_word2vec
 
 SEED_PARTS = (7, 3)
-VARIANTS = [(mean, negatives, spelled) for mean in (False, True) for negatives in (5, 0) for spelled in (False, True)]
+VARIANTS = [(mean, negatives, subwords) for mean in (False, True) for negatives in (5, 0) for subwords in (False, True)]
 # Half of them, so that any two choices are combined; each is compiled separately, which takes seconds. The rest by
 # --all, and in deterministic training.
 FAST_VARIANTS = [
-    (mean, negatives, spelled) for mean, negatives, spelled in VARIANTS if (mean + (negatives == 0) + spelled) % 2
+    (mean, negatives, subwords) for mean, negatives, subwords in VARIANTS if (mean + (negatives == 0) + subwords) % 2
 ]
 OTHER_VARIANTS = [kind for kind in VARIANTS if kind not in FAST_VARIANTS]
 

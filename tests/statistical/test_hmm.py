@@ -195,9 +195,9 @@ def test_hmm_refuses_more_tokens_than_it_can_count():
 
 def test_hmm_refuses_batches_that_are_not_whole_rows():
     model = initialized(new_hmm(), [[3]])
-    with pytest.raises(ForebearError, match="unbatched rows"):
+    with pytest.raises(ForebearError, match="whole rows"):
         model.accumulate(np.array([END, 3]), np.array([2]), np.array([3, 4]))
-    with pytest.raises(ForebearError, match="unbatched rows"):
+    with pytest.raises(ForebearError, match="whole rows"):
         model.accumulate(np.array([END, 3, END]), np.array([3]), np.array([3, END, END]))
     with pytest.raises(InputError, match="never predicts"):
         model.accumulate(np.array([END, PADDING]), np.array([2]), np.array([PADDING, END]))

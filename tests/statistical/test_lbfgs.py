@@ -97,15 +97,15 @@ def test_lbfgs_stops_where_no_step_lowers_the_value():
     assert (result.stop_reason, result.value) == ("exact", 1.0)
 
 
-@pytest.mark.parametrize("name", ["classes", "yes", "squares", "rows"])
+@pytest.mark.parametrize("name", ["softmax", "logistic", "squared", "group_softmax"])
 def test_gradients_of_losses_equal_finite_differences(name: str):
     rng = np.random.default_rng(3)
     weights = rng.uniform(0.5, 2, 6)
     loss = {
-        "classes": losses.softmax_loss(rng.integers(0, 3, 6), weights),
-        "yes": losses.logistic_loss(rng.integers(0, 2, (6, 3)), weights),
-        "squares": losses.squared_loss(rng.normal(size=(6, 3)), weights),
-        "rows": losses.group_softmax_loss(
+        "softmax": losses.softmax_loss(rng.integers(0, 3, 6), weights),
+        "logistic": losses.logistic_loss(rng.integers(0, 2, (6, 3)), weights),
+        "squared": losses.squared_loss(rng.normal(size=(6, 3)), weights),
+        "group_softmax": losses.group_softmax_loss(
             np.array([0, 2, 5]), np.array([[1, 0, -1], [2, 4, 4], [5, 5, 5]]), rng.uniform(0.5, 2, (3, 1))
         ),
     }[name]
