@@ -1,4 +1,4 @@
-"""A trial in a process of its own: killed, interrupted, orphaned, and what its folder says."""
+"""Trials in child processes: killed, interrupted, orphaned, and the result read from a run folder."""
 
 import json
 import math
@@ -15,23 +15,23 @@ from forebear.experiments.comparison.trials import TextTrialSpec, run_text_trial
 from forebear.training.run_folder import RunFolder
 
 
-def job(tmp_path: Path) -> TextTrialSpec:
+def trial_spec(tmp_path: Path) -> TextTrialSpec:
     source = {"paths": ["x"], "reading": {}}
     return TextTrialSpec("ngram", source, None, None, None, {"seed": 7}, str(tmp_path / "run"), "", False, "")
 
 
-SERVING = (
+SERVER_PROGRAM = (
     "import time\nfrom forebear.experiments.comparison import trials as trials\n"
     "trials._run_text_trial = lambda job: {}\ntrials.serve_text_trial()"
 )
 
 
-def heard(line):
+def unexpected_line(line):
     raise AssertionError(line)
 
 
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("program", "message"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL, often for lack of memory"),
         ("import os; os.abort()", "killed by SIGABRT"),
@@ -40,35 +40,35 @@ def heard(line):
         ("print('nonsense'); raise SystemExit(1)", "ended with code 1"),
     ],
 )
-def test_whatever_happens_to_it_is_told(tmp_path, monkeypatch, program, words):
+def test_trial_reports_how_its_process_ended(tmp_path, monkeypatch, program, message):
     monkeypatch.setattr(trials, "TEXT_TRIAL_PROGRAM", program)
-    told = run_text_trial(job(tmp_path), heard)
-    assert words in told.error
-    assert (told.seed, told.finished, told.bits_per_byte) == (7, False, None)
+    result = run_text_trial(trial_spec(tmp_path), unexpected_line)
+    assert message in result.error
+    assert (result.seed, result.finished, result.bits_per_byte) == (7, False, None)
 
 
-def test_what_its_code_raises_is_told_by_the_process_itself(tmp_path):
-    unknown = TextTrialSpec(**{**vars(job(tmp_path)), "milestone": "nothing"})
-    told, _ = trials.job_outcome(lambda: {"sample": trials._run_text_trial(unknown)})
-    assert "no milestone named" in told["error"]
+def test_job_outcome_reports_the_error_of_a_trial(tmp_path):
+    unknown_model = TextTrialSpec(**{**vars(trial_spec(tmp_path)), "milestone": "nothing"})
+    outcome, _ = trials.job_outcome(lambda: {"sample": trials._run_text_trial(unknown_model)})
+    assert "no milestone named" in outcome["error"]
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("x"), KeyboardInterrupt()])
-def test_no_exception_goes_past(error):
-    def raising():
+def test_job_outcome_catches_every_exception(error):
+    def raise_error():
         raise error
 
-    told, code = trials.job_outcome(raising)
-    assert told["error"]
+    outcome, code = trials.job_outcome(raise_error)
+    assert outcome["error"]
     assert code == (130 if isinstance(error, KeyboardInterrupt) else 1)
 
 
-def test_an_interrupt_is_handed_on_and_waited_for(tmp_path, monkeypatch):
-    marks = tmp_path / "marks"
-    marks.mkdir()
+def test_interrupt_is_forwarded_to_the_trial_and_awaited(tmp_path, monkeypatch):
+    signals = tmp_path / "marks"
+    signals.mkdir()
     program = (
         "import pathlib, signal, time\n"
-        f"marks = pathlib.Path({str(marks)!r})\n"
+        f"marks = pathlib.Path({str(signals)!r})\n"
         "def heard(*_):\n"
         "    time.sleep(0.2); (marks / 'saved').touch(); raise SystemExit(130)\n"
         "signal.signal(signal.SIGINT, heard)\n"
@@ -77,18 +77,18 @@ def test_an_interrupt_is_handed_on_and_waited_for(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(trials, "TEXT_TRIAL_PROGRAM", program)
 
-    def interrupted(process, log, hear):
-        while not (marks / "begun").exists():
+    def interrupting_follow(process, log, on_line):
+        while not (signals / "begun").exists():
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trials, "follow_process", interrupted)
+    monkeypatch.setattr(trials, "follow_process", interrupting_follow)
     with pytest.raises(KeyboardInterrupt):
-        run_text_trial(job(tmp_path), heard)
-    assert (marks / "saved").exists()
+        run_text_trial(trial_spec(tmp_path), unexpected_line)
+    assert (signals / "saved").exists()
 
 
-def test_a_trial_whose_caller_dies_ends(tmp_path):
+def test_trial_ends_when_its_caller_dies(tmp_path):
     program = (
         "import time\nfrom forebear.experiments.comparison import trials as trials\n"
         "trials._run_text_trial = lambda job: time.sleep(60)\ntrials.serve_text_trial()"
@@ -96,17 +96,17 @@ def test_a_trial_whose_caller_dies_ends(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    process.stdin.write(json.dumps(vars(job(tmp_path))) + "\n")
+    process.stdin.write(json.dumps(vars(trial_spec(tmp_path))) + "\n")
     process.stdin.close()
     assert process.wait(30) == -signal.SIGTERM
     process.stdout.close()
 
 
-def test_what_a_process_prints_does_not_get_into_its_answer(tmp_path):
-    given = json.dumps(vars(job(tmp_path))) + "\n"
+def test_output_of_a_trial_does_not_mix_with_its_result(tmp_path):
+    request = json.dumps(vars(trial_spec(tmp_path))) + "\n"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-c", SERVING.format("print('noise') or 'text'")], **pipes)
-    process.stdin.write(given)
+    process = subprocess.Popen([sys.executable, "-c", SERVER_PROGRAM.format("print('noise') or 'text'")], **pipes)
+    process.stdin.write(request)
     process.stdin.flush()
     assert json.loads(process.stdout.read()) == {"sample": "text"}
     assert process.wait(30) == 0
@@ -114,9 +114,9 @@ def test_what_a_process_prints_does_not_get_into_its_answer(tmp_path):
         pipe.close()
 
 
-def test_a_run_folder_as_a_trial(tmp_path):
-    """Half a nat a token is 0.5 / ln 2 bits; with two tokens for ten bytes, a fifth of that a byte."""
-    facts = {
+def test_trial_result_of_a_run_folder_matches_worked_example(tmp_path):
+    """Half a nat per token is 0.5 / ln 2 bits; with two tokens for ten bytes, a fifth of that per byte."""
+    metadata = {
         "recipe": {"seed": 3},
         "size": "tiny",
         "parameters": 12,
@@ -124,7 +124,7 @@ def test_a_run_folder_as_a_trial(tmp_path):
         "tokens": 600,
         "tokenizer": {"kind": "words", "size": 99},
         "state": "finished",
-        "held_out_loss": 4.5,  # of all that it is asked
+        "held_out_loss": 4.5,  # summed over all objectives
         "best_step": 3,
         "metrics": {"held_out": {"bits_per_byte": 2.0, "perplexity": 9.0, "tokens": 20, "bytes": 100}},
     }
@@ -135,6 +135,6 @@ def test_a_run_folder_as_a_trial(tmp_path):
         {"step": 4, "seconds": 70.0, "held_out": {"next": None}},
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = text_trial_result(RunFolder(tmp_path, facts))
-    assert (told.seed, told.bits_per_byte, told.speed, told.finished) == (3, 2.0, 10.0, True)
-    assert told.curve == ((5.0, pytest.approx(2 + 0.5 / math.log(2) / 5, abs=1e-5)), (60.0, 2.0))
+    result = text_trial_result(RunFolder(tmp_path, metadata))
+    assert (result.seed, result.bits_per_byte, result.speed, result.finished) == (3, 2.0, 10.0, True)
+    assert result.curve == ((5.0, pytest.approx(2 + 0.5 / math.log(2) / 5, abs=1e-5)), (60.0, 2.0))
