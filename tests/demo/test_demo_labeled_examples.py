@@ -29,10 +29,10 @@ BOTH_LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 @BOTH_LANGUAGES
 @pytest.mark.parametrize("task", TASKS)
 def test_demo_examples_depend_on_seed_and_number_alone(task: str, language: str):
-    few, many = list(demo_examples(task, 5, 1, language)), list(demo_examples(task, 12, 1, language))
-    assert many[:5] == few
-    assert list(demo_examples(task, 5, 2, language)) != few
-    assert len(set(many)) > 8
+    shorter, longer = list(demo_examples(task, 5, 1, language)), list(demo_examples(task, 12, 1, language))
+    assert longer[:5] == shorter
+    assert list(demo_examples(task, 5, 2, language)) != shorter
+    assert len(set(longer)) > 8
 
 
 @BOTH_LANGUAGES
@@ -215,7 +215,7 @@ def test_translations_name_the_same_people_and_places():
         assert not re.search(r"[A-Za-z]", translation.chinese)
         english = translation.english.replace("The ", "the ", 1)
         for english_name, chinese_name in pairs:
-            # Northport is also a part of the name of its team: longer names come first and are taken out.
+            # Northport is also part of the name of its team: longer names come first and are removed.
             if english_name in english and re.search(rf"\b{english_name}\b", english):
                 assert chinese_name in translation.chinese, (translation, english_name)
                 english = english.replace(english_name, "")

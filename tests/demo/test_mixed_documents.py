@@ -11,9 +11,9 @@ def num_bytes(texts: list[str]) -> int:
 
 
 def test_longer_mixed_text_starts_with_the_shorter_one():
-    few, many = list(mixed_documents(60_000, 1)), list(mixed_documents(200_000, 1))
-    assert many[: len(few)] == few
-    assert list(mixed_documents(60_000, 2)) != few
+    shorter, longer = list(mixed_documents(60_000, 1)), list(mixed_documents(200_000, 1))
+    assert longer[: len(shorter)] == shorter
+    assert list(mixed_documents(60_000, 2)) != shorter
 
 
 def test_mixed_text_is_half_manual_and_half_stories_in_both_languages():

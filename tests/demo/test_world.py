@@ -36,7 +36,7 @@ def test_story_depends_on_seed_and_number_alone(language: str):
 
 @BOTH_LANGUAGES
 def test_stories_differ_from_each_other_and_keep_their_language(language: str):
-    """A text that changes makes every figure measured on it a figure of something else."""
+    """Hardly any story repeats, and all are in the requested language."""
     assert len({story.text for story in islice(world.world_documents(language, 10**9, 0), 500)}) > 495
     assert all(story.language == language for story in world.world_documents(language, 5_000, 1))
 

@@ -35,11 +35,11 @@ IOBES = ("O", "B-PER", "I-PER", "E-PER", "S-PER")
 TEXTS = [("the cat sat", "a dog ran"), ("北京是首都", "我喜欢你"), ("a mat", "the dog sat on 北京")]
 TASKS: dict[str, dict[str, Any]] = {
     "one": {"name": "classification", "labels": ("no", "好", "x"), "kind": "one", "windows": 3},
-    "sure": {"name": "classification", "labels": ("no", "好", "x"), "kind": "one", "temperature": 1.7},
+    "calibrated": {"name": "classification", "labels": ("no", "好", "x"), "kind": "one", "temperature": 1.7},
     "several": {"name": "classification", "labels": ("a", "b"), "kind": "several", "temperature": 0.6},
     "number": {"name": "classification", "kind": "number", "centre": 3.25, "spread": 2.5},
     "pairs": {"name": "pairs", "labels": ("neutral", "entailment"), "kind": "one", "ordered": True},
-    "alike": {"name": "pairs", "labels": ("0", "1"), "kind": "one"},
+    "unordered_pairs": {"name": "pairs", "labels": ("0", "1"), "kind": "one"},
     "tagging": {"name": "tagging", "tags": IOBES, "characters": True, "scheme": "BMES"},
     "answering": {"name": "answering", "longest": 7, "unanswered": True, "threshold": 0.5},
     "choice": {"name": "choice", "temperature": 1.3},

@@ -35,7 +35,7 @@ def options(lstm: dict[str, Any] | None = None, characters: dict[str, Any] | Non
 
 
 def random_arrays(config: dict[str, Any], *, seed: int = 0, softmax: int = 0) -> dict[str, np.ndarray]:
-    """Random weights for these options, as bilm-tf would have them."""
+    """Random weights for these options, named and shaped as by bilm-tf."""
     lstm, cnn = config["lstm"], config.get("char_cnn")
     width, cells, depth = lstm["projection_dim"], lstm["dim"], lstm.get("n_layers", 1)
     shapes: dict[str, tuple[int, ...]] = {}
@@ -45,10 +45,10 @@ def random_arrays(config: dict[str, Any], *, seed: int = 0, softmax: int = 0) ->
         for i, (span, size) in enumerate(cnn["filters"]):
             shapes |= {f"CNN/W_cnn_{i}": (1, span, cnn["embedding"]["dim"], size), f"CNN/b_cnn_{i}": (size,)}
         for i in range(cnn.get("n_highway", 0)):
-            for part in ("carry", "transform"):
+            for gate in ("carry", "transform"):
                 shapes |= {
-                    f"CNN_high_{i}/W_{part}": (num_filters, num_filters),
-                    f"CNN_high_{i}/b_{part}": (num_filters,),
+                    f"CNN_high_{i}/W_{gate}": (num_filters, num_filters),
+                    f"CNN_high_{i}/b_{gate}": (num_filters,),
                 }
         if num_filters != width:
             shapes |= {"CNN_proj/W_proj": (num_filters, width), "CNN_proj/b_proj": (width,)}
@@ -108,9 +108,8 @@ def token_vectors(config: dict[str, Any], arrays: dict[str, np.ndarray], words: 
     x = arrays["char_embed"][[character_ids(word, max_length) for word in words]].astype(np.float64)
     outputs = []
     for i, (span, _) in enumerate(cnn["filters"]):
-        windows = np.stack(
-            [x[:, start : start + span] for start in range(max_length - span + 1)], 1
-        )  # (N, windows, span, dim)
+        starts = range(max_length - span + 1)
+        windows = np.stack([x[:, start : start + span] for start in starts], 1)  # (N, windows, span, dim)
         sums = np.einsum("npsd,sdc->npc", windows, arrays[f"CNN/W_cnn_{i}"][0]) + arrays[f"CNN/b_cnn_{i}"]
         outputs.append(activation[cnn["activation"]](sums.max(1)))
     x = np.concatenate(outputs, 1)
@@ -140,7 +139,7 @@ class ReferenceBiLM:
 
     def _run_direction(self, direction: int, layer: int, x: np.ndarray) -> np.ndarray:
         config, name = self.config["lstm"], cell_name(self.config, direction, layer)
-        weight, bias, project = (self.arrays.get(f"{name}/{part}") for part in ("W_0", "B", "W_P_0"))
+        weight, bias, project = (self.arrays.get(f"{name}/{suffix}") for suffix in ("W_0", "B", "W_P_0"))
         assert weight is not None
         h, c = self.states.get((direction, layer), (np.zeros(config["projection_dim"]), np.zeros(config["dim"])))
         outputs = []

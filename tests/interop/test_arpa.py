@@ -55,19 +55,16 @@ def test_published_arpa_files_score_as_in_kenlm(data: Path, name: str):
     if not path.is_file():
         pytest.skip(f"no such fixture: {path}")
     arpa_model = arpa.read_arpa(path)
-    model, kenlm_model = ngram_model(arpa_model), kenlm.Model(str(path))
-    word_ids, rng = {word: i for i, word in enumerate(arpa_model.words)}, np.random.default_rng(0)
+    words, model, kenlm_model = arpa_model.words, ngram_model(arpa_model), kenlm.Model(str(path))
+    word_ids, rng = {word: i for i, word in enumerate(words)}, np.random.default_rng(0)
     frequent_words = "looking on a little more loin also would consider higher looking a a b b c".split()
     for _ in range(200):
         sentence = frequent_words[rng.integers(0, 14) :][: rng.integers(0, 9)]
-        sentence += [arpa_model.words[i] for i in rng.integers(2, len(arpa_model.words), rng.integers(0, 5))] + ["zzz"][
-            : _ % 2
-        ]
+        sentence += [words[i] for i in rng.integers(2, len(words), rng.integers(0, 5))] + ["zzz"][: _ % 2]
         (log_probs,) = model.score([np.array([1, *(word_ids.get(word, 0) for word in sentence), 1])])
         expected = [score for score, _, _ in kenlm_model.full_scores(" ".join(sentence))]
-        assert (
-            np.abs(log_probs / np.log(10) - expected).max() < 2e-5
-        )  # KenLM adds up in 32 bits, also where P is 1e-100
+        # KenLM adds up in 32 bits, also where P is 1e-100.
+        assert np.abs(log_probs / np.log(10) - expected).max() < 2e-5
 
 
 @pytest.mark.parametrize("quickly", [False, True])
@@ -208,7 +205,7 @@ def test_arpa_write_and_read_round_trip_keeps_scores(tmp_path: Path, unk_id: int
     arpa.write_arpa(path, WORDS, *model.to_arpa(), eos_id=0, unk_id=unk_id)
     arpa_model = arpa.read_arpa(path)
     assert arpa_model.notes == []
-    assert "\t</s>\t0\n" in path.read_text(encoding="utf-8")  # nothing comes after the end
+    assert "\t</s>\t0\n" in path.read_text(encoding="utf-8")  # no back-off weight after the end
     read_model = ngram_model(arpa_model)
     word_ids = {word: i for i, word in enumerate(arpa_model.words)}
     ids = [word_ids.get(arpa.unescape_word(arpa.escape_word(word)), 0) for word in WORDS]

@@ -66,7 +66,7 @@ CLAIMS = ["0", "1", "7", "1000000000000", "9" * 17, "9" * 30, "-1", "x", ""]
 def corrupt(rng: random.Random, content: bytes) -> bytes:
     """The content with a byte flipped, or a line deleted, repeated, truncated or moved."""
     lines, position = content.split(b"\n"), rng.randrange(len(content) + 1)
-    line, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+    line, other_line = rng.randrange(len(lines)), rng.randrange(len(lines))
     match rng.randrange(9):
         case 0:
             return content[:position] + bytes([rng.randrange(256)]) + content[position + 1 :]
@@ -75,7 +75,7 @@ def corrupt(rng: random.Random, content: bytes) -> bytes:
         case 2:
             del lines[line]
         case 3:
-            lines.insert(other, lines[line])
+            lines.insert(other_line, lines[line])
         case 4:
             lines[line] = lines[line][: rng.randrange(len(lines[line]) + 1)]
         case 5:
@@ -86,7 +86,7 @@ def corrupt(rng: random.Random, content: bytes) -> bytes:
         case 7:
             return content.replace(*rng.choice(REPLACEMENTS))
         case _:
-            lines[line], lines[other] = lines[other], lines[line]
+            lines[line], lines[other_line] = lines[other_line], lines[line]
     return b"\n".join(lines)
 
 

@@ -130,9 +130,8 @@ def test_arpa_lines_across_blocks_are_read_alike(tmp_path: Path, monkeypatch, or
     """Small blocks, a small initial capacity and few unusual lines at a time reach every resizing path."""
     words, ngrams, log_probs = random_ngrams(300, order, 500)
     arpa.write_arpa(tmp_path / "m", words, ngrams, log_probs, log_probs[:-1], eos_id=1, unk_id=0)
-    content = change((tmp_path / "m").read_bytes()).replace(
-        b"-0.1", b"-0_0.1"
-    )  # a number format of Python: unusual lines
+    # Underscores in numbers, which Python allows, make the lines unusual.
+    content = change((tmp_path / "m").read_bytes()).replace(b"-0.1", b"-0_0.1")
     (tmp_path / "m").write_bytes(gzip.compress(content) if compressed else content)
     one_block = read_with_both_readers(tmp_path / "m")
     monkeypatch.setattr(arpa, "BLOCK_BYTES", 997)

@@ -48,9 +48,8 @@ def test_exported_gpt2_scores_and_generates_as_in_transformers_and_back(tmp_path
         assert run.predictor.score([row])[0] == pytest.approx(expected.numpy(), abs=1e-4)
     generated = run.generate("The cat", temperature=0, length=20)[0]
     prompt_ids = torch.tensor([[end, *run.tokenizer.encode("The cat").ids.tolist()]])
-    hf_ids = model.generate(prompt_ids, max_new_tokens=20, do_sample=False, pad_token_id=end)[
-        0, prompt_ids.shape[1] :
-    ].tolist()
+    hf_output = model.generate(prompt_ids, max_new_tokens=20, do_sample=False, pad_token_id=end)
+    hf_ids = hf_output[0, prompt_ids.shape[1] :].tolist()
     assert list(generated.ids) == [token for token in hf_ids if token != end]
 
     assert main(["import", str(tmp_path / "theirs"), "--to", str(tmp_path / "back")]) == 0
@@ -143,9 +142,8 @@ def test_exported_run_gives_the_logits_of_transformers_and_back_bit_for_bit(mode
         run.heads,
         run.tokenizer.digest,
     )
-    assert {name: imported_run.metadata["fields"][name] for name in imported_run.metadata["fields"]} == run.metadata[
-        "fields"
-    ]
+    fields = imported_run.metadata["fields"]
+    assert {name: fields[name] for name in fields} == run.metadata["fields"]
     assert ((tmp_path / "theirs" / "vocab.txt").is_file()) == (TOKENIZERS[model_name] == "wordpiece")
 
 
@@ -169,8 +167,8 @@ def test_exported_tokenizer_encodes_pairs_and_masks_as_in_training(tmp_path: Pat
         hf_tokenizer, roles = transformers.AutoTokenizer.from_pretrained(folder / "theirs"), run.tokenizer.special_roles
         first, second = (run.tokenizer.encode(text).ids.tolist() for text in ("The cat sat.", "The dog"))
         encoding, (start, end) = hf_tokenizer("The cat sat.", "The dog"), (roles["start"], roles["end"])
-        between = [end] if model_name == "bert" else [end, end]
-        assert encoding["input_ids"] == [start, *first, *between, *second, end]
+        separators = [end] if model_name == "bert" else [end, end]
+        assert encoding["input_ids"] == [start, *first, *separators, *second, end]
         if model_name == "bert":
             assert encoding["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
         text = f"The cat {run.tokenizer.id_to_token(roles['mask'])}."

@@ -52,14 +52,14 @@ def test_imported_elmo_gives_the_published_sentence_vectors(folder: str, data: P
         stored.visit(names.append)
         arrays = {name: stored[name][...] for name in names if isinstance(stored[name], h5py.Dataset)}  # pyright: ignore
     columns = json.loads((source / FIXTURES[folder]).read_text())
-    readers, states, count = [ReferenceBiLM(config, arrays) for _ in columns], None, 0
+    reference_models, states, count = [ReferenceBiLM(config, arrays) for _ in columns], None, 0
     files = [h5py.File(source / f"lm_embeddings_{number}.hdf5") for number in range(len(columns))]
     for number, rows in enumerate(zip(*columns, strict=True)):
         row_layers, states = encode_rows(run, [row.split() for row in rows], states)
-        for row, layers, reader, file in zip(rows, row_layers, readers, files, strict=True):
+        for row, layers, reference_model, file in zip(rows, row_layers, reference_models, files, strict=True):
             published = np.concatenate(list(file[str(number)][...]), 1)  # pyright: ignore
             assert np.abs(layers[2] - published).max() < 1e-5
-            for layer, reference in zip(layers, reader.layers(row.split()), strict=True):
+            for layer, reference in zip(layers, reference_model.layers(row.split()), strict=True):
                 assert np.abs(layer - reference).max() < 1e-5
             count += len(layers[2])
     assert count == 744

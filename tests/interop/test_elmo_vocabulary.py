@@ -58,12 +58,10 @@ def test_appended_elmo_markers_copy_the_end_vector_and_are_never_predicted():
 
 
 def test_shared_boundary_token_gives_equal_start_and_end_characters():
-    table = np.arange(261.0)[:, None]
-    tensors = {"encoder.embedding.character.weight": table}
+    name, table = "encoder.embedding.character.weight", np.arange(261.0)[:, None]
+    tensors = {name: table}
     lines = vocabulary_lines(["<S>", "</S>", "<UNK>"], {"start": 0, "end": 1, "unknown": 2})
-    table_with_boundaries = add_marker_rows(tensors, lines, 1, shared_boundary=True)[
-        "encoder.embedding.character.weight"
-    ]
+    table_with_boundaries = add_marker_rows(tensors, lines, 1, shared_boundary=True)[name]
     assert table_with_boundaries[256] == table_with_boundaries[257] == table[257]
     assert table[256] == 256
-    assert add_marker_rows(tensors, lines, 1, shared_boundary=False)["encoder.embedding.character.weight"] is table
+    assert add_marker_rows(tensors, lines, 1, shared_boundary=False)[name] is table

@@ -85,7 +85,7 @@ def assert_same_predictions(run: Run, task_key: str, folder: Path, architecture:
             assert inputs_of_row["input_ids"][0].tolist() == rows.tokens[span].tolist()
             if "token_type_ids" in inputs_of_row:
                 assert inputs_of_row["token_type_ids"][0].tolist() == rows.segments[span].tolist()
-        if TASKS[task_key]["name"] == "choice":  # without a mask, which GPT's class cannot take with choices
+        if TASKS[task_key]["name"] == "choice":  # without a mask: GPT's class cannot take one with choices
             input_rows = [
                 {k: value[None] for k, value in inputs_of_row.items() if k != "attention_mask"}
                 for inputs_of_row in input_rows
@@ -148,7 +148,7 @@ def test_exported_task_gives_the_same_predictions_in_transformers_and_back(
     run.export(tmp_path / "theirs")
     (architecture,) = json.loads((tmp_path / "theirs" / "config.json").read_text())["architectures"]
     assert CLASSES[architecture][0] == milestone
-    averages_both_orders = task == "alike" and milestone in ("gpt", "gpt2")
+    averages_both_orders = task == "unordered_pairs" and milestone in ("gpt", "gpt2")
     assert any("both orders" in note for note in run.notes) == averages_both_orders
     if not averages_both_orders:
         assert_same_predictions(run, task, tmp_path / "theirs", architecture)
@@ -179,7 +179,7 @@ def test_exported_unordered_pair_logits_must_be_averaged_over_both_orders(
     tokenizers_by_model: dict[str, Tokenizer], tmp_path: Path
 ):
     """As the note of the export says."""
-    run = adapted_run("gpt2", "alike", tokenizers_by_model["gpt2"], tmp_path / "run")
+    run = adapted_run("gpt2", "unordered_pairs", tokenizers_by_model["gpt2"], tmp_path / "run")
     run.export(tmp_path / "theirs")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "theirs").eval()
     hf_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
@@ -266,7 +266,7 @@ def test_baked_regression_weights_predict_in_original_units():
 
 
 def test_task_config_fields_are_fields_of_tasks():
-    """The `forebear` section of config.json has no other fields, and none that labels already give."""
+    """The `forebear` section of config.json has only fields that some task has."""
     fields = {name for task in TASKS.values() for name in task_from_json(task).to_dict()}
     assert set(hf_tasks.TASK_FIELDS) <= fields
     head = hf_tasks.TaskHeadMapping("Any", "choice", (), dropout="")

@@ -55,7 +55,7 @@ def hf_logits(hf_model: Any, head_kind: str, rows: Rows) -> dict[str, torch.Tens
     if head_kind == "choice":
         inputs = {name: value[None] for name, value in inputs.items()}
         if hf_model.config.model_type == "openai-gpt":
-            del inputs["attention_mask"]  # which this class cannot take with choices; what looks back sees no padding
+            del inputs["attention_mask"]  # this class cannot take it with choices, and a causal model sees no padding
         if hf_model.config.model_type in ("gpt2", "openai-gpt"):
             outputs = hf_model(**inputs, mc_token_ids=torch.tensor([rows.lengths]) - 1)
             return {"choice": outputs.mc_logits[0], "next": outputs.logits[0][mask]}
@@ -208,7 +208,7 @@ def test_task_import_refuses_a_task_without_head(tokenizers_by_model: dict[str, 
 
 
 def test_task_import_refuses_another_input_format(tokenizers_by_model: dict[str, Tokenizer], tmp_path: Path):
-    """Most GPT-2 classifiers read the last token of the bare text; forebear adds an end-of-text token."""
+    """Most GPT-2 classifiers read the last token of the bare text; forebear puts end-of-text tokens around it."""
     source = published_task_model("GPT2ForSequenceClassification", tmp_path / "plain", tokenizers_by_model)
     tokenizer_spec = json.loads((source / "tokenizer.json").read_text())
     (source / "tokenizer.json").write_text(json.dumps(tokenizer_spec | {"post_processor": None}))
@@ -235,7 +235,7 @@ TAGS = {
 
 
 @pytest.mark.parametrize("scheme", TAGS)
-def test_imported_tags_are_mapped_to_iobes_from_bmes_bilou_and_bio(
+def test_imported_bmes_bilou_and_bio_tags_get_iobes_prefixes(
     scheme: str, tokenizers_by_model: dict[str, Tokenizer], tmp_path: Path
 ):
     """Only the prefixes change; the order of tags and the weights stay."""

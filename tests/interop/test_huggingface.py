@@ -25,9 +25,9 @@ def gpt2_tensors() -> dict[str, torch.Tensor]:
     shapes |= {"c_attn": (3 * WIDTH, WIDTH), "attn.c_proj": (WIDTH, WIDTH)}
     shapes |= {"c_fc": (4 * WIDTH, WIDTH), "mlp.c_proj": (WIDTH, 4 * WIDTH)}
     tensors = {}
-    for row in GPT2.name_map.expand_rules(DEPTH):
-        shape = next((shape for part, shape in shapes.items() if part in row.hf_names[0]), (WIDTH,))
-        tensors[row.our_name] = torch.randn(shape if row.our_name.endswith("weight") else shape[:1])
+    for rule in GPT2.name_map.expand_rules(DEPTH):
+        shape = next((shape for pattern, shape in shapes.items() if pattern in rule.hf_names[0]), (WIDTH,))
+        tensors[rule.our_name] = torch.randn(shape if rule.our_name.endswith("weight") else shape[:1])
     return tensors
 
 
@@ -37,9 +37,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "gpt2"
 
 
-def change_config(folder: Path, **facts) -> None:
+def change_config(folder: Path, **changes) -> None:
     file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def change_weights(folder: Path, change) -> None:
@@ -221,7 +221,7 @@ def test_tensor_names_map_to_transformers_and_back_bit_for_bit(model_name):
 
 @pytest.mark.parametrize("model_name", FAMILIES)
 def test_tensor_name_maps_have_no_duplicate_names(model_name):
-    rows = FAMILIES[model_name].name_map.expand_rules(3)
-    hf_names = [name for row in rows for name in row.hf_names]
+    rules = FAMILIES[model_name].name_map.expand_rules(3)
+    hf_names = [name for rule in rules for name in rule.hf_names]
     assert len(set(hf_names)) == len(hf_names)
-    assert len({row.our_name for row in rows}) == len(rows)
+    assert len({rule.our_name for rule in rules}) == len(rules)

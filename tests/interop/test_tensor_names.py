@@ -43,8 +43,10 @@ def change_folder(folder: Path, change: Callable[[Tensors], Tensors | None], **c
     return folder
 
 
-def dropping(*parts: str) -> Callable[[Tensors], Tensors]:
-    return lambda tensors: {name: value for name, value in tensors.items() if not any(part in name for part in parts)}
+def dropping(*patterns: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {
+        name: value for name, value in tensors.items() if not any(pattern in name for pattern in patterns)
+    }
 
 
 def read_error(folder: Path) -> str:
@@ -116,7 +118,7 @@ def test_gamma_beta_and_unprefixed_names_are_read(copy_fixture, model_name):
 
     def old_names(tensors: Tensors) -> Tensors:
         names = {name: name.replace("LayerNorm.weight", "LayerNorm.gamma") for name in tensors}
-        names = {name: new.replace("LayerNorm.bias", "LayerNorm.beta") for name, new in names.items()}
+        names = {name: renamed.replace("LayerNorm.bias", "LayerNorm.beta") for name, renamed in names.items()}
         return {names[name].removeprefix(f"{model_name}."): value for name, value in tensors.items()}
 
     checkpoint = read_huggingface(change_folder(copy_fixture(model_name), old_names))
@@ -193,11 +195,8 @@ def test_wrong_model_type_error_names_the_architecture_of_the_weights(copy_fixtu
     for wrong_name, family in FAMILIES.items():
         if wrong_name == model_name:
             continue
-        config_changes = {
-            "model_type": family.model_type,
-            "n_layer": 2,
-            "hidden_act": "gelu",
-        }  # so that nothing else is wrong
+        # The other entries are valid: nothing but the model type is wrong.
+        config_changes = {"model_type": family.model_type, "n_layer": 2, "hidden_act": "gelu"}
         config_changes["type_vocab_size"] = 1 if wrong_name == "roberta" else 2
         message = read_error(change_folder(copy_fixture(model_name), lambda tensors: None, **config_changes))
         assert f"these look like {titles[model_name]}'s" in message, message

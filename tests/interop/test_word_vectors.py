@@ -279,12 +279,12 @@ def test_progress_of_reading_word_vectors_reaches_the_file_size(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("content", "file_format"),
     [
-        (b"2 1\na 0.5\nb 1\n", "word2vec"),  # N and D are true
-        (b"5 1\na 0.5\nb 1\n", "glove"),  # a word 5 with the number 1
+        (b"2 1\na 0.5\nb 1\n", "word2vec"),  # the header's N and D are correct
+        (b"5 1\na 0.5\nb 1\n", "glove"),  # the word "5" with the vector (1)
         (b"5 3\na 0.5\nb 1\n", "glove"),
         (b"5 3.0\n", "glove"),
         (b"a 1\n", "glove"),
-        (b"3 2\na 1 2\nb 1 2\n", "word2vec"),  # cut short, and still word2vec's
+        (b"3 2\na 1 2\nb 1 2\n", "word2vec"),  # truncated, still word2vec
         (b"1 1\nw \x00\x00\x00\x00", "word2vec-binary"),
         (b"1 1\nw abcd", "word2vec-binary"),
         (b"2 1\nw abcd\nv efgh\n", "word2vec-binary"),

@@ -72,6 +72,6 @@ def test_drawing_a_missing_glyph_is_an_error():
     pytest.importorskip("matplotlib")
     with plot_style(["a"]):
         figure = new_figure(1, 1)
-        figure.text(0, 0, "\ue123")  # not among the texts that were announced
+        figure.text(0, 0, "\ue123")  # not among the texts given to plot_style
         with pytest.raises(ForebearError, match="could not be drawn"):
             figure_bytes(figure, "png")

@@ -17,13 +17,13 @@ def row(name, year, *trials, **fields) -> TaskComparisonRow:
 
 
 def comparison(*rows, **changes) -> TaskComparison:
-    facts = {
+    metadata = {
         "examples": {"train": 900, "dev": 100, "test": 500},
         "files": {"train": "d/train.tsv"},
         "machine": "2 cores",
     }
     settings = {"seeds": [0], "budget": "2 min", "test_share": 0.2}
-    fields = {"settings": settings, "facts": facts, "rows": rows, "finished": True, **changes}
+    fields = {"settings": settings, "facts": metadata, "rows": rows, "finished": True, **changes}
     return TaskComparison("classification", "accuracy", "classify", ("book.txt",), **fields)
 
 

@@ -25,8 +25,8 @@ def finished(tmp_path_factory) -> Path:
     (folder / "short.txt").write_text("\n\n".join(text.split(". ")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        more = {"only": MODELS, "size": {"gpt2": "124M"}, "limit": 0.5}
-        compare(folder / "short.txt", to=folder / "comparison", time="5s", **more)
+        settings = {"only": MODELS, "size": {"gpt2": "124M"}, "limit": 0.5}
+        compare(folder / "short.txt", to=folder / "comparison", time="5s", **settings)
     return folder
 
 

@@ -39,11 +39,11 @@ class TagBalanceParser(HTMLParser):
 
 
 def parse_page(html: str) -> TagBalanceParser:
-    reader = TagBalanceParser()
-    reader.feed(html)
-    reader.close()
-    assert reader.open == []
-    return reader
+    parser = TagBalanceParser()
+    parser.feed(html)
+    parser.close()
+    assert parser.open == []
+    return parser
 
 
 def table_body_cells(html: str) -> list[list[str]]:

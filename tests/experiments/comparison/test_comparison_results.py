@@ -41,8 +41,8 @@ def test_best_so_far_never_rises():
 
 
 def test_best_so_far_of_seeds_is_their_mean_once_all_have_a_value():
-    two = row("x", 2000, trial(4.0, 2.0, curve=[(1, 4.0)]), trial(6.0, 1.0, seed=1, curve=[(2, 3.0)]))
-    assert two.best_so_far() == [(2, 3.5), (4, 2.5), (6, 1.5)]
+    two_seeds = row("x", 2000, trial(4.0, 2.0, curve=[(1, 4.0)]), trial(6.0, 1.0, seed=1, curve=[(2, 3.0)]))
+    assert two_seeds.best_so_far() == [(2, 3.5), (4, 2.5), (6, 1.5)]
 
 
 def test_new_trial_replaces_one_with_the_same_seed():

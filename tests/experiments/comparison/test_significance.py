@@ -107,7 +107,7 @@ def test_confidence_interval_of_a_proportion_is_wilsons(correct, count):
 
 
 def test_confidence_interval_of_other_scores_is_normal():
-    low, high = confidence_interval(np.array([-1.0, 1.0, 3.0, 1.0]))  # mean 1, spread √2, four of them
+    low, high = confidence_interval(np.array([-1.0, 1.0, 3.0, 1.0]))  # mean 1, standard deviation √2, four scores
     assert (low, high) == pytest.approx((1 - 1.96 * 2**0.5 / 2, 1 + 1.96 * 2**0.5 / 2))
 
 
@@ -132,7 +132,7 @@ def test_score_difference_is_significant_where_mcnemars_exact_test_is(only_first
 
 def test_paired_difference_is_significant_within_the_interval_of_one_score():
     first, second = np.tile([1.0, 0.0], 500), np.tile([1.0, 0.0], 500)
-    second[:20:2] = 0.0  # ten fewer of a thousand: a difference of 1 point, where a single score is known to 3
+    second[:20:2] = 0.0  # ten fewer of a thousand: a difference of 1 point; the interval of one score is ± 3
     assert score_difference([first], [second]).is_significant
     assert confidence_interval(first)[1] - first.mean() > 0.03
 

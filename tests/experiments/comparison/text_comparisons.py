@@ -13,8 +13,14 @@ def row(name, year, *trials) -> TextComparisonRow:
 
 
 def comparison(*rows, **changes) -> TextComparison:
-    facts = {"bytes": 1_000_000, "held_out_bytes": 50_000, "machine": "2 cores", "forebear": "0", "when": "today"}
-    fields = {"settings": {"budget": "2 min", "seeds": [0]}, "facts": facts, "rows": rows, "finished": True, **changes}
+    metadata = {"bytes": 1_000_000, "held_out_bytes": 50_000, "machine": "2 cores", "forebear": "0", "when": "today"}
+    fields = {
+        "settings": {"budget": "2 min", "seeds": [0]},
+        "facts": metadata,
+        "rows": rows,
+        "finished": True,
+        **changes,
+    }
     return TextComparison(("book.txt",), **fields)
 
 
