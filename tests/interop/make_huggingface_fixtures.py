@@ -60,5 +60,5 @@ def write_fixture(model_name: str) -> None:
 
 
 if __name__ == "__main__":
-    for milestone in HF_MODELS:
-        write_fixture(milestone)
+    for model_name in HF_MODELS:
+        write_fixture(model_name)

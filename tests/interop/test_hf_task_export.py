@@ -126,29 +126,32 @@ def assert_same_outputs(
         assert int(scores.argmax()) == answer.choice
 
 
-GRID = [(milestone, task) for milestone in hf_tasks.HEADS for task in COMMON_TASKS]
+GRID = [(model_name, task) for model_name in hf_tasks.HEADS for task in COMMON_TASKS]
 GRID += [
-    (milestone, task) for milestone in ("gpt", "gpt2", "bert", "roberta") for task in TASKS if task not in COMMON_TASKS
+    (model_name, task)
+    for model_name in ("gpt", "gpt2", "bert", "roberta")
+    for task in TASKS
+    if task not in COMMON_TASKS
 ]
 
 
 @pytest.mark.sample(15)
-@pytest.mark.parametrize(("milestone", "task"), GRID)
+@pytest.mark.parametrize(("model_name", "task"), GRID)
 def test_exported_task_gives_the_same_predictions_in_transformers_and_back(
-    milestone: str, task: str, tokenizers_by_model: dict[str, Tokenizer], tmp_path: Path
+    model_name: str, task: str, tokenizers_by_model: dict[str, Tokenizer], tmp_path: Path
 ):
-    run = adapted_run(milestone, task, tokenizers_by_model[milestone], tmp_path / "run")
-    name = TASKS[task]["name"]
-    if milestone == "gpt" and name in ("tagging", "answering"):
-        with pytest.raises(InputError, match=f"GPT of transformers has no class for {name}") as caught:
+    run = adapted_run(model_name, task, tokenizers_by_model[model_name], tmp_path / "run")
+    task_name = TASKS[task]["name"]
+    if model_name == "gpt" and task_name in ("tagging", "answering"):
+        with pytest.raises(InputError, match=f"GPT of transformers has no class for {task_name}") as caught:
             run.export(tmp_path / "theirs")
         assert "classification, pairs, choice" in caught.value.hint
         assert not (tmp_path / "theirs").exists()
         return
     run.export(tmp_path / "theirs")
     (architecture,) = json.loads((tmp_path / "theirs" / "config.json").read_text())["architectures"]
-    assert CLASSES[architecture][0] == milestone
-    averages_both_orders = task == "unordered_pairs" and milestone in ("gpt", "gpt2")
+    assert CLASSES[architecture][0] == model_name
+    averages_both_orders = task == "unordered_pairs" and model_name in ("gpt", "gpt2")
     assert any("both orders" in note for note in run.notes) == averages_both_orders
     if not averages_both_orders:
         assert_same_predictions(run, task, tmp_path / "theirs", architecture)
