@@ -110,16 +110,8 @@ def test_majority_baseline_is_printed_and_recorded_with_the_scores(tmp_path: Pat
 
 
 def test_seeds_of_deterministic_model_are_refused_before_writing_files(tmp_path: Path, capsys):
-    command = [
-        "adapt",
-        "ngram",
-        write_reviews(tmp_path / "t.tsv"),
-        "--to",
-        tmp_path / "run",
-        "--seeds",
-        3,
-        "--learning-curve",
-    ]
+    file = write_reviews(tmp_path / "t.tsv")
+    command = ["adapt", "ngram", file, "--to", tmp_path / "run", "--seeds", 3, "--learning-curve"]
     assert main([str(argument) for argument in command]) == 2
     assert "it is the same for every seed" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]
@@ -148,17 +140,8 @@ def test_interrupted_series_of_runs_resumes_with_the_same_command(runs_folder: P
 
 
 def test_early_stopping_prints_the_step_of_the_best_weights(runs_folder: Path, capsys):
-    command = [
-        "adapt",
-        runs_folder / "bert",
-        file_of("pairs", runs_folder),
-        "--task",
-        "pairs",
-        "--to",
-        runs_folder / "early",
-        "--steps",
-        400,
-    ]
+    command = ["adapt", runs_folder / "bert", file_of("pairs", runs_folder), "--task", "pairs"]
+    command += ["--to", runs_folder / "early", "--steps", 400]
     command += ["--rate", 1e-9, "--evaluate-every", 1, "--patience", 3, "--threads", 1]
     assert main([str(argument) for argument in command]) == 0
     metadata = RunFolder.open(runs_folder / "early").metadata

@@ -175,4 +175,4 @@ def test_explanation_recipe_has_the_defaults_of_the_model(
     recipe = explain_model(name, settings=settings).to_dict()["recipe"]
     assert {setting: recipe[setting] for setting in expected} == expected
     if name in ("ngram", "onehot"):
-        assert set(recipe) == set(expected), "nothing that means nothing to what counts"
+        assert set(recipe) == set(expected), "count-based models list only settings that affect them"

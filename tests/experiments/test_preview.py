@@ -51,11 +51,8 @@ def word_tokenizer():
 
 
 def test_batch_stats_match_worked_example(word_tokenizer):
-    end, unknown, (a, b) = (
-        word_tokenizer.special_roles["end"],
-        word_tokenizer.unk_id,
-        (word_tokenizer.token_to_id("a"), word_tokenizer.token_to_id("b")),
-    )
+    end, unknown = word_tokenizer.special_roles["end"], word_tokenizer.unk_id
+    a, b = word_tokenizer.token_to_id("a"), word_tokenizer.token_to_id("b")
     batch = Batch(
         {"tokens": np.array([end, a, b, a, unknown]), "lengths": np.array([3, 2]), "segments": np.arange(5)},
         {"token": np.array([-1, a, -1, -1, b]), "label": np.array([1, -1])},

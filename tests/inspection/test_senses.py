@@ -61,10 +61,7 @@ def test_planted_senses_are_two_clusters_and_static_vectors_are_one(
     plant_vectors(runs["bert"], monkeypatch, 0.2)
     analysis = fb.analyze_senses(runs["bert"], "bank", TEXTS * 4, senses=GOLD_SENSES * 4, groups=2)
     # Repeated sentences count once
-    assert [len(group.members) for group in analysis.result.groups] == [
-        len(MONEY),
-        len(RIVER),
-    ]
+    assert [len(group.members) for group in analysis.result.groups] == [len(MONEY), len(RIVER)]
     assert analysis.label_counts(analysis.result.groups[0].members) == ": 8 money"
     assert analysis.result.agreement is not None
     assert [(agreement.purity, agreement.rand) for agreement in analysis.result.agreement] == [(1.0, 1.0)] * 2
