@@ -189,7 +189,7 @@ def tokenizer_for(text: Path, folder: Path, kind: str, size: int) -> Path:
 
     path = folder / f"{text.stem}-{kind}-{size}.json"
     if not path.exists():
-        train_on_files(kind, [text], TextFormat(), TokenizerTrainingOptions(size=size)).save(path)
+        train_on_files(kind, [text], TextFormat(), TokenizerTrainingOptions(size=size))[0].save(path)
     return path
 
 

@@ -51,12 +51,12 @@ def ranks(values: np.ndarray) -> np.ndarray:
 # --- Saved states ---
 
 
-def require_names(owner: str, actual: Iterable[str], expected: Iterable[str]) -> None:
+def require_names(owner: str, actual: Iterable[str], expected: Iterable[str], hint: str = "") -> None:
     """A ForebearError unless the saved state of a model has exactly the expected arrays."""
     missing, extra = set(expected) - set(actual), set(actual) - set(expected)
     if missing or extra:
         problem = f"lacks {sorted(missing)}" if missing else f"has, but should not, {sorted(extra)}"
-        raise ForebearError(f"the state of {owner} {problem}")
+        raise ForebearError(f"the state of {owner} {problem}", hint=hint)
 
 
 def require_state(owner: str, arrays: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
@@ -65,7 +65,18 @@ def require_state(owner: str, arrays: Mapping[str, np.ndarray], expected: Mappin
     for name, array in expected.items():
         if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
             actual, wanted = (f"{value.dtype} {list(value.shape)}" for value in (arrays[name], array))
-            raise ForebearError(f"{name} of a {owner} is {actual}, not {wanted}")
+            raise ForebearError(f"the array {name!r} of a {owner} is {actual} instead of {wanted}")
+
+
+def require_finite(
+    owner: str, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], hint: str = ""
+) -> None:
+    """A ForebearError that names the array, unless all named in `shapes` are finite float32 arrays of that shape."""
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
+            problem = f"the array {name!r} of {owner} holds {array.dtype} {list(array.shape)}"
+            raise ForebearError(f"{problem} instead of finite float32 {list(shape)}", hint=hint)
 
 
 # --- Correlations ---

@@ -254,9 +254,9 @@ def test_word2vec_load_refuses_mismatched_arrays_by_name():
     for arrays, message in (
         ({"inputs": saved["inputs"]}, "lacks .*counts.*outputs"),
         (saved | {"more": saved["counts"]}, "should not.*more"),
-        (saved | {"outputs": saved["outputs"][:, :7]}, "outputs .*20, 7"),
-        (saved | {"inputs": saved["inputs"].astype(np.float64)}, "inputs .*float64"),
-        (saved | {"counts": saved["counts"][:19]}, "counts .*19"),
+        (saved | {"outputs": saved["outputs"][:, :7]}, "'outputs' .*20, 7"),
+        (saved | {"inputs": saved["inputs"].astype(np.float64)}, "'inputs' .*float64"),
+        (saved | {"counts": saved["counts"][:19]}, "'counts' .*19"),
     ):
         before = model.arrays()
         with pytest.raises(ForebearError, match=message):

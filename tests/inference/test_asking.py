@@ -108,7 +108,7 @@ def test_a_label_before_the_text_is_asked_how_well_it_tells_the_text(words: Toke
 
 
 def test_many_texts_are_asked_as_each_alone(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("forebear.inference.predictor.token_batches.__defaults__", (24,))
+    monkeypatch.setattr("forebear.objectives.batch.token_batches.__defaults__", (24,))
     monkeypatch.setattr("forebear.inference.prompting.BATCH_TEXTS", 3)
     predictor = Dreaming(tokenizer.vocab_size)
     texts = ["the cat", "a dog sat on the mat.", "你好", "a", "the log and the dog", "我很喜欢你"]

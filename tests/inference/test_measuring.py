@@ -67,7 +67,7 @@ def test_a_portion_measures_as_its_texts(tokenizer, tmp_path, by):
 def test_memory_is_bounded_and_batches_change_nothing(words, monkeypatch):
     texts = ["the cat sat on the mat"] * 5 + ["a dog"] * 9
     whole = evaluate_text(Dreaming(words.vocab_size), words, texts)
-    monkeypatch.setattr("forebear.inference.predictor.token_batches.__defaults__", (16,))
+    monkeypatch.setattr("forebear.objectives.batch.token_batches.__defaults__", (16,))
     predictor = Dreaming(words.vocab_size)
     seen = []
     measured = evaluate_text(predictor, words, texts, progress=lambda done, total: seen.append((done, total)))

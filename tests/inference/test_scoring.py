@@ -73,7 +73,7 @@ def test_a_text_without_tokens_is_named_by_its_number(tokenizer):
 
 
 def test_many_texts_score_as_each_alone(tokenizer, monkeypatch):
-    monkeypatch.setattr("forebear.inference.predictor.token_batches.__defaults__", (8,))
+    monkeypatch.setattr("forebear.objectives.batch.token_batches.__defaults__", (8,))
     predictor = Dreaming(tokenizer.vocab_size)
     texts = ["the cat", "a dog sat on the mat", "你好", "a", "the log and the dog"]
     together = score_texts(predictor, tokenizer, texts)

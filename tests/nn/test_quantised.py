@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from forebear.kernels.int8 import (
-    bfloat16_to_float32,
-    bfloat16_to_float32_kernel,
-    float32_to_bfloat16,
-    float32_to_bfloat16_kernel,
+    dequantize_products,
+    dequantize_products_kernel,
+    scale_activations,
+    scale_activations_kernel,
 )
 from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
@@ -99,7 +99,7 @@ def test_kernels_are_their_twins(rows):
     x, sums, bias = torch.randn(rows, 33) * 5, torch.randn(21), torch.randn(21)
     x[-1] = 2.5  # all the same
     q, step, low = quantize_activations(x)
-    for into in (float32_to_bfloat16(), float32_to_bfloat16_kernel):
+    for into in (scale_activations, scale_activations_kernel):
         ends = np.empty((rows, 2), np.float32)
         found = into(x.numpy(), np.float32(max_level()), np.float32(quantized.MIN_STEP), ends)
         np.testing.assert_allclose(found, q.numpy(), rtol=1e-5, atol=1e-4)
@@ -107,7 +107,7 @@ def test_kernels_are_their_twins(rows):
     y = torch.randn(rows, 21)
     wanted = dequantize(y.clone(), step, low, sums, bias).numpy()
     ends = torch.cat((step, low), 1).numpy()
-    for back in (bfloat16_to_float32(), bfloat16_to_float32_kernel):
+    for back in (dequantize_products, dequantize_products_kernel):
         found = back(y.numpy().copy(), ends, sums.numpy(), bias.numpy())
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 

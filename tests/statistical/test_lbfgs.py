@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forebear.statistical import lbfgs
-from forebear.statistical import linear_fit as losses
+from forebear.statistical import linear as losses
 
 
 def bowl(size: int, seed: int = 0):

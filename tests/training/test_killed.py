@@ -45,7 +45,7 @@ def test_a_run_killed_many_times_ends_where_an_unbroken_one_does(name: str, tmp_
 @pytest.mark.parametrize("name", WAYS)
 def test_a_run_killed_six_times_ends_where_an_unbroken_one_does(name: str, tmp_path: Path):
     counted = killed_as_often(6, name, 60, tmp_path, "quick")
-    assert counted["inside"] >= 2
+    assert counted["inside"] >= 1
     assert counted["places"] >= 2
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Group, Parameter
 
 from forebear.cli.measure import metrics_headline
-from forebear.cli.options import LabeledDataOptions, ProcessOptions, ReplaceRun, ResumedRun, command_line
-from forebear.cli.output import (
-    Console,
-    Output,
-    Switch,
-    count_phrase,
-    format_clock,
-    make_table,
-    text_bar,
-    training_progress,
-)
+from forebear.cli.options import LabeledDataOptions, ProcessOptions, ReplaceRun, ResumedRun, command_line, given_options
+from forebear.cli.output import Console, Output, Switch, Table, count_phrase, format_clock, text_bar, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKind
@@ -30,11 +21,9 @@ if TYPE_CHECKING:
 
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
 How = Literal["finetune", "freeze", "features", "prompt"]
-ADAPTING = Group("Adapting")
-NOT_ADAPTATION_FIELDS = ("crf", "ordered", "dropout", "head_dropout")  # of the options below
 
 
-@Parameter(name="*", group=ADAPTING)
+@Parameter(name="*", group=Group("Adapting"))
 @dataclass(frozen=True)
 class AdaptOptions:
     """What of the network learns, and how."""
@@ -71,17 +60,16 @@ class AdaptOptions:
 
     def fields(self) -> dict[str, Any]:
         """The settings of `training.adaptation.Adaptation`."""
-        values = {name: value for name, value in asdict(self).items() if name not in NOT_ADAPTATION_FIELDS}
+        others = ("crf", "ordered", "dropout", "head_dropout")
+        values = {name: value for name, value in vars(self).items() if name not in others}
         return {**values, "dropout": self.head_dropout}
 
     def options(self, task: str) -> dict[str, Any]:
         """The settings of the task."""
-        options: dict[str, Any] = {}
-        for name, value, task_of_option in (("crf", self.crf or None, "tagging"), ("ordered", self.ordered, "pairs")):
-            if value is not None:
-                if task != task_of_option:
-                    raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {task_of_option}")
-                options[name] = value
+        options = given_options(crf=self.crf or None, ordered=self.ordered)
+        for name, task_of_option in (("crf", "tagging"), ("ordered", "pairs")):
+            if name in options and task != task_of_option:
+                raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {task_of_option}")
         return options
 
 
@@ -153,25 +141,14 @@ def adapt(
         elif run is None or data is None:
             raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
-            splits: dict[str, Any] = {
-                "dev": None if dev is None else str(dev),
-                "test": None if test is None else str(test),
-            }
-            task_name = task or implied_task(run, data)
-            source, notes = labeled_source(
-                str(data), task=task_name, **splits, form=examples.form(), **examples.settings()
-            )
+            splits = {name: None if file is None else str(file) for name, file in (("dev", dev), ("test", test))}
+            labeled: dict[str, Any] = {"form": examples.form(), **examples.settings(), **splits}
+            source, notes = labeled_source(str(data), task=task or implied_task(run, data), **labeled)
             for note in notes:
                 watcher.on_note(note)
-            plan = pipeline.plan_adaptation(
-                run,
-                source,
-                how=adapting.fields(),
-                options=adapting.options(source.task),
-                settings=training.settings(),
-                size=size,
-                dropout=adapting.dropout,
-            )
+            how: dict[str, Any] = {"how": adapting.fields(), "options": adapting.options(source.task)}
+            how |= {"size": size, "dropout": adapting.dropout, "settings": given_options(training)}
+            plan = pipeline.plan_adaptation(run, source, **how)
             options = {"overwrite": overwrite, "watcher": watcher, "group": group, "command": command_line()}
             result = _run_plan(plan, to, seeds, learning_curve, options)
     speaking.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
@@ -219,11 +196,10 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
         spread = f"{values['mean']:.4f} ± {values['deviation']:.4f}, from {values['least']:.4f} to {values['most']:.4f}"
         console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.score.replace('_', ' ')} {spread}")
     if points := metadata.get("learning_curve"):
-        table = make_table(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
+        table = Table(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
         for point in points:
-            scores = [point.get(split) for split in metadata["metrics"]]
-            cells = (f"{score:.4f}" for score in scores)
-            table.add_row(f"{point['examples']:,}", *cells, text_bar(scores[-1] or 0.0, 20))
+            scores = [point[split] for split in metadata["metrics"]]
+            table.add_row(f"{point['examples']:,}", *(f"{score:.4f}" for score in scores), text_bar(scores[-1], 20))
         console.print(table)
     console.plain(f"run: {run.path}")
     console.plain(f"what now: forebear {task.verb} {run.path} …")

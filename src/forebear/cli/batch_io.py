@@ -6,9 +6,11 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 STDIN_PATH = "/dev/stdin"  # what the front door makes of a lone -
+MAX_SHOWN_BYTES = 8  # bad ones of a line
 BATCH_LINES = 256  # lines of a file answered at once
 BATCH_CHARACTERS = 1 << 20  # or as many lines as have these together
 DEFAULT_ENCODING = "utf-8"
@@ -53,17 +56,15 @@ class MarkedTextBlocks(TextBlocks):
         return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
 
 
-def require_output_folder(output: Path | None) -> None:
-    """Rejects an output file whose folder does not exist, before any work."""
-    if output is not None and not output.parent.is_dir():
+def check_output_file(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
+    """Rejects an output file that is also an input or whose folder does not exist, before any work."""
+    if output is None:
+        return
+    if not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent}", hint="make it, or name another file")
-    if output is not None and output.is_dir():
+    if output.is_dir():
         raise InputError(f"{output} is a folder", hint="name a file in it")
-
-
-def refuse_overwriting_input(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
-    """Rejects an output file that is also an input, before any work."""
-    if output is None or not output.is_file():
+    if not output.is_file():
         return
     from forebear.data.io.files import find_sources
 
@@ -87,8 +88,7 @@ class BatchInputOptions:
     "The encoding of the file, such as gb18030. [default: utf-8]"
 
     def __post_init__(self) -> None:
-        require_output_folder(self.output_file)
-        refuse_overwriting_input(self.output_file, [] if self.input_file is None else [self.input_file])
+        check_output_file(self.output_file, [] if self.input_file is None else [self.input_file])
 
     def valid_inputs(self, texts: Sequence[str] | None) -> Iterator[InputLine]:
         """All texts in order, read lazily; a line that cannot be read is an error."""
@@ -111,8 +111,10 @@ class BatchInputOptions:
         for source in find_sources([file]):
             blocks = MarkedTextBlocks(source, self.encoding or DEFAULT_ENCODING, "fail", Ledger())
             for number, line, _ in numbered_lines(blocks):
-                bad_bytes = [] if line.isascii() else _MARKED_BYTES.findall(line)
-                fault = f"not {blocks.encoding}: {_format_bytes(bad_bytes)}" if bad_bytes else ""
+                marked = [] if line.isascii() else _MARKED_BYTES.findall(line)
+                codes = " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in marked[:MAX_SHOWN_BYTES])
+                ellipsis = " …" * (len(marked) > MAX_SHOWN_BYTES)
+                fault = f"not {blocks.encoding}: {codes}{ellipsis}" if marked else ""
                 yield InputLine(line.removesuffix("\r"), source.name, number, fault)
 
     def reads_lines(self, texts: Sequence[str] | None) -> bool:
@@ -125,10 +127,9 @@ class BatchInputOptions:
         count = 0
         for line in self.valid_inputs(texts):
             if line.file is not None and not blank and not line.text.strip():
+                message = "this text has no tokens: the line is empty"
                 hint = "leave it out, or write some text: there is an answer for every line"
-                raise InputError(
-                    "this text has no tokens: the line is empty", file=line.file, line=line.line, hint=hint
-                )
+                raise InputError(message, file=line.file, line=line.line, hint=hint)
             count += 1
         return count
 
@@ -145,15 +146,21 @@ class BatchInputOptions:
         `write` makes a record of an answer, or a line of text. The file appears once it is complete. With `partial`, a
         line without an answer does not end the batch.
         """
-        answers = _answer_lines(group_inputs(lines, batch_size), ask, partial)
+
+        def answer_lines() -> Iterator[Any]:
+            for group in group_inputs(lines, batch_size):
+                yield from relocate_errors(group, ask) if partial is None else partial.collect(group, ask)
+            if partial is not None:
+                partial.raise_if_all_failed()
+
         if self.output_file is None:
-            return list(answers)
+            return list(answer_lines())
         from forebear.data.io.atomic import explain_disk_errors
         from forebear.data.io.files import atomic_compressed_file
 
         with explain_disk_errors(self.output_file), atomic_compressed_file(self.output_file) as file:
             is_empty = True
-            for answer in answers:
+            for answer in answer_lines():
                 is_empty = False
                 record = write(answer)
                 file.write((record if isinstance(record, str) else _to_json(record)).encode() + b"\n")
@@ -161,12 +168,9 @@ class BatchInputOptions:
                 raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
         return []
 
-
-def _answer_lines(groups: Iterable[list[InputLine]], ask: AskFn, partial: PartialResults | None) -> Iterator[Any]:
-    for group in groups:
-        yield from relocate_errors(group, ask) if partial is None else partial.collect(group, ask)
-    if partial is not None:
-        partial.raise_if_all_failed()
+    def emit_written(self, result: dict[str, Any], summary: str, speaking: Output) -> None:
+        """Prints that the answers are in the output file."""
+        speaking.emit_summary(result | {"out": str(self.output_file)}, f"{summary}: {self.output_file}")
 
 
 def _to_json(record: dict[str, Any]) -> str:
@@ -178,11 +182,6 @@ def read_choices(choices: Sequence[str] | None) -> list[str] | None:
     if choices is None or len(choices) != 1 or not Path(choices[0]).is_file():
         return None if choices is None else list(choices)
     return [line.text for line in BatchInputOptions(Path(choices[0])).valid_inputs(None) if line.text.strip()]
-
-
-def _format_bytes(marked: Sequence[str], limit: int = 8) -> str:
-    """Marked bytes in hexadecimal."""
-    return " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in marked[:limit]) + " …" * (len(marked) > limit)
 
 
 def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[InputLine]]:
@@ -212,14 +211,14 @@ def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Any]) -> 
         raise
 
 
-def ask_one_by_one(texts: Sequence[str], ask: Callable[[str], Any]) -> list[Any]:
+def ask_one_by_one(texts: Sequence[Any], ask: Callable[[Any], Any], *, numbered: bool = True) -> list[Any]:
     """Calls `ask` for each text; errors get the number of the text, from 1, as their line."""
     answers = []
     for number, text in enumerate(texts, 1):
         try:
             answers.append(ask(text))
         except InputError as error:
-            error.line = error.line or number
+            error.line = error.line or (number if numbered and error.file is None else None)
             raise
     return answers
 
@@ -247,8 +246,7 @@ def run_per_text(
     if not count:
         raise InputError("there is no text", hint=f"{hint}, or --in FILE")
     if many.output_file is not None:
-        summary = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
-        speaking.emit_summary({"run": run.name, "texts": count, "out": str(many.output_file)}, summary)
+        many.emit_written({"run": run.name, "texts": count}, f"{count_phrase(count, 'text')} {done}", speaking)
         return
     result = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
     speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
@@ -267,8 +265,6 @@ def open_run(folder: Path, verb: str, speaking: Output) -> Run:
 @contextmanager
 def counting_progress(speaking: Output, what: str) -> Iterator[Callable[[int], None]]:
     """Reports count and speed on stderr, periodically and at the end."""
-    import time
-
     total = 0
 
     def add(count: int) -> None:
@@ -337,10 +333,7 @@ class ExampleStream:
     rejected_positions: list[int] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Any]:
-        for example in self.examples:
-            self.count += 1
-            yield example
-        for example in self._file_examples():
+        for example in chain(self.examples, self._file_examples()):
             self._record_positions()
             self.count += 1
             yield example
@@ -377,11 +370,9 @@ class ExampleStream:
 
         assert self.run.task is not None
         previous, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
+        rules: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "bad": self.rejected}
         try:
-            name = self.run.task.name
-            yield from read_examples(
-                [str(file)], name, file_format, labels="optional", on_bad_rows="skip", bad=self.rejected
-            )
+            yield from read_examples([str(file)], self.run.task.name, file_format, **rules)
         except InputError as error:
             if self.count == previous and (self.rejected or error.message.startswith("there is no column")):
                 error.hint = f"the run learned from {_describe_format(file_format)}: write the file so"
@@ -439,8 +430,7 @@ def _describe_format(file_format: LabeledFormat) -> str:
     columns = [*file_format.texts, *file_format.choices, *([] if file_format.label is None else [file_format.label])]
     if file_format.kind in ("squad", "conll", "tagged") or not columns:
         return LABELED_FORMATS[file_format.kind]
-    kind = "column" if file_format.kind in ("tsv", "csv") else "field"
-    kind += "s" * (len(columns) > 1)
+    kind = ("column" if file_format.kind in ("tsv", "csv") else "field") + "s" * (len(columns) > 1)
     return f"{LABELED_FORMATS[file_format.kind]} with the {kind} {', '.join(map(str, columns))}"
 
 
@@ -471,9 +461,7 @@ def run_task_command(
     result: dict[str, Any] = {"run": run.name, "count": count}
     result["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in rejected]
     if many.output_file is not None:
-        result["out"] = str(many.output_file)
-        summary = f"{count_phrase(count, lines.unit.removesuffix('s'))}: {many.output_file}"
-        speaking.emit(result, lambda console: console.print(summary, markup=False))
+        many.emit_written(result, count_phrase(count, lines.unit.removesuffix("s")), speaking)
         return
     result["answers"] = [answer.to_dict() for answer in answers]
     speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
@@ -508,6 +496,10 @@ class FailedInput:
     file: str | None
     line: int | None
     error: InputError
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(filter(None, (self.error.message, self.error.hint)))
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.record, "line": self.line, "error": self.error.message, "remedy": self.error.hint}
@@ -551,15 +543,14 @@ class PartialResults:
 
     def emit_failures(self, result: dict[str, Any], speaking: Output) -> None:
         """Adds the number of failures to the result and prints which ones on stderr."""
-        if not self.failures:
-            return
-        result["unanswered"] = len(self.failures)
-        speaking.note(self._notes())
+        if self.failures:
+            result["unanswered"] = len(self.failures)
+            speaking.note(self._notes())
 
     def _notes(self) -> list[str]:
         arguments = [failure for failure in self.failures if failure.line is None]
         lines = [failure for failure in self.failures if failure.line is not None]
-        notes = [_failure_reason(failure) for failure in arguments[:MAX_NAMED_FAILURES]]
+        notes = [failure.reason for failure in arguments[:MAX_NAMED_FAILURES]]
         if len(arguments) > MAX_NAMED_FAILURES:
             notes.append(f"{len(arguments) - MAX_NAMED_FAILURES:,} more texts have no answer")
         if lines:
@@ -567,12 +558,8 @@ class PartialResults:
             numbers = ", ".join(f"{failure.line:,}" for failure in lines[:limit]) + " …" * (len(lines) > limit)
             subject = count_phrase(len(lines), "line has", "lines have")
             notes.append(f"{subject} no answer, of {self.count:,} texts: {numbers}")
-            notes.append(f"line {lines[0].line:,}: {_failure_reason(lines[0])}")
+            notes.append(f"line {lines[0].line:,}: {lines[0].reason}")
         return notes
-
-
-def _failure_reason(failure: FailedInput) -> str:
-    return "; ".join(filter(None, (failure.error.message, failure.error.hint)))
 
 
 def _ask_each(texts: list[str], ask: AskFn) -> list[Any]:

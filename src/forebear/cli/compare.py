@@ -6,121 +6,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,  # noqa: F401 - cyclopts evaluates the types of inherited fields in this module
-)
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 from rich.console import Console as RichConsole
-from rich.markup import escape
+from rich.text import Text
 
-from forebear.cli.options import (
-    EXAMPLES_GROUP,
-    ColumnNames,
-    LabeledDataOptions,
-    ReadingOptions,
-    TrainedVocabSize,
-    command_line,
-)
-from forebear.cli.output import Console, Output, Switch, make_table, printable_cell
+from forebear.cli.options import ColumnNames, ComparisonDataOptions, ReadingOptions, TrainedVocabSize, command_line
+from forebear.cli.output import Console, Output, Switch, Table, number_cell
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.experiments.comparison.results import (
-        TaskComparison,
-        TaskTrial,
-        TextComparison,
-        TextComparisonRow,
-        TextTrial,
-    )
-    from forebear.experiments.comparison.trials import WordEvalRow
-
-# --- Word vectors of finished runs ---
-
+    from forebear.experiments.comparison.results import TaskComparison, TextComparison, TextComparisonRow
 
 LEGEND = (
     "files of words: Spearman's correlation with what people say of all pairs, a missing one having the mean cosine; "
     "or the share of all analogies that are solved, a missing one being wrong; in brackets how many are covered"
 )
 NOT_APPLICABLE = "—"
-
-
-def compare_words_command(
-    runs: Sequence[str], files: Sequence[str], other_options: Mapping[str, Any], speaking: Output
-) -> None:
-    """Compares finished runs on word-similarity and analogy files; training options are rejected."""
-    from forebear.experiments.comparison.trials import compare_words
-
-    for name, value in other_options.items():
-        if value:
-            hint = "leave it out: the runs are finished, and are measured as they are"
-            raise InputError(f"{name} means nothing beside --runs and --words", hint=hint)
-    rows = compare_words(runs, files)
-    speaking.emit({"runs": [row.to_dict() for row in rows]}, lambda console: _draw_word_comparison(console, rows))
-
-
-def _draw_word_comparison(console: Console, rows: Sequence[WordEvalRow]) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row.results))
-    table = make_table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
-    for row in rows:
-        cells = [NOT_APPLICABLE if row.num_words is None else f"{row.num_words:,}"]
-        for result in map(row.results.get, names):
-            coverage = None if result is None else (result.num_covered, result.total)
-            cells.append(_metric_cell(None if result is None else result.metric, coverage))
-        table.add_row(printable_cell(row.run), str(row.year), printable_cell(row.title), *cells)
-    console.print(table)
-    console.print(LEGEND, style="dim", soft_wrap=True)
-    for row in rows:
-        if row.error:
-            console.plain(f"{row.run}: {row.error}", style="red")
-        for note in dict.fromkeys(file.note for file in row.files if file.note):
-            console.plain(f"{row.run}: {note}", style="yellow")
-
-
-def print_other_metrics(console: Console, comparison: TextComparison) -> None:
-    """Prints metrics other than bits per byte: neighbors, masked tokens, word files."""
-    labels = (("neighbours told apart", "told_apart"), ("hidden tokens found", "found"))
-    metrics = {name: key for name, key in labels if any(row.trial_values(key) for row in comparison.rows)}
-    if not metrics and not comparison.word_file_names:
-        return
-    table = make_table("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
-    for row in comparison.rows:
-        values = map(row.mean, metrics.values())
-        cells = [NOT_APPLICABLE if value is None else f"{value:.1%}" for value in values]
-        cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names]
-        if set(cells) != {NOT_APPLICABLE}:
-            table.add_row(printable_cell(f"{row.title} {row.size}".strip()), *cells)
-    if table.row_count:
-        console.print(table)
-        if comparison.word_file_names:
-            console.print(LEGEND, style="dim", soft_wrap=True)
-
-
-def _metric_cell(score: float | None, coverage: tuple[int, int] | None) -> str:
-    value = NOT_APPLICABLE if score is None else f"{score:.3f}"
-    return value if coverage is None else f"{value} ({coverage[0]:,} of {coverage[1]:,})"
-
-
 DEFAULT_FOLDER = Path("comparison")
-TASK_GROUP = Group("A task of your own")
 TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
 
 
-@Parameter(name="*", group=EXAMPLES_GROUP)
-@dataclass(frozen=True)
-class ComparisonDataOptions(LabeledDataOptions):
-    """How files become examples, and what becomes of them."""
-
-    encoding: Annotated[str, Parameter(name="--examples-encoding")] = "utf-8"
-    "The encoding of the files of examples, such as gb18030."
-    test_share: float = 0.2
-    "The share of the examples that is held out for the test where there is no --test."
-
-
-@Parameter(name="*", group=TASK_GROUP)
+@Parameter(name="*", group=Group("A task of your own"))
 @dataclass(frozen=True)
 class ComparisonTaskOptions:
     """What is asked of everyone, beside the text."""
@@ -207,50 +115,84 @@ def compare(
         Replace another comparison at --to.
     """
     from forebear.data.source import TextSource
+    from forebear.experiments.comparison.compare import compare_on_text
+    from forebear.experiments.comparison.verdict import text_conclusions
 
     if on_task.runs and words and on_task.task is None and not texts:
-        given = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
-        given |= {"--vocabulary": vocabulary, "--threads": threads, "--prompt": prompt, "--limit": limit}
-        compare_words_command(
-            on_task.runs, words, given | {"--overwrite": overwrite, "--to": to != DEFAULT_FOLDER}, speaking
-        )
+        unused = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
+        unused |= {"--vocabulary": vocabulary, "--threads": threads, "--prompt": prompt, "--limit": limit}
+        _compare_words(on_task.runs, words, unused | {"--overwrite": overwrite, "--to": to != DEFAULT_FOLDER}, speaking)
         return
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}", hint="give a number of at least 1")
-    _refuse_unused_settings(on_task, examples, prompt, limit, words)
-    given: dict[str, Any] = {"to": to, "only": only.split(",") if only else None, "time": time, "seeds": seeds}
-    given |= {"size": _parse_sizes(size), "tokenizer": tokenizer, "vocabulary": vocabulary, "held_out": held_out}
-    given |= {"threads": threads, "source": TextSource((), reading.reading()), "overwrite": overwrite}
-    given["command"] = command_line()
+    _refuse_unused_settings(on_task, examples, {"prompt": prompt, "limit": limit, "words": words or None})
+    sizes = [item.partition("=") for item in size.split(",")] if size else []
+    if not all(name and equals and value for name, equals, value in sizes):
+        raise InputError(f"--size is {size!r}", hint="say which milestone's: --size gpt2=mini,ngram=five")
+    options: dict[str, Any] = {"to": to, "only": only.split(",") if only else None, "time": time, "seeds": seeds}
+    options |= {"size": {name: value for name, _, value in sizes}, "tokenizer": tokenizer, "vocabulary": vocabulary}
+    options |= {"held_out": held_out, "threads": threads, "source": TextSource((), reading.reading())}
+    options |= {"overwrite": overwrite, "command": command_line()}
     if on_task.task is None:
-        _compare_on_text(texts or [], given | {"limit": limit, "prompt": prompt, "words": words or ()}, speaking)
+        with comparison_progress(speaking) as on_progress:
+            options |= {"limit": limit, "prompt": prompt, "words": words or (), "on_progress": on_progress}
+            comparison = compare_on_text(texts or [], **options)
+        result = _result(comparison, to, text_conclusions(comparison))
+        speaking.emit(result, lambda console: print_comparison(console, comparison, result))
     else:
-        _compare_on_task(texts or [], given, on_task, examples, speaking)
+        _compare_on_task(texts or [], options, on_task, examples, speaking)
+
+
+def _compare_words(runs: Sequence[str], files: Sequence[str], unused: Mapping[str, Any], speaking: Output) -> None:
+    """Compares finished runs on word-similarity and analogy files; training options are rejected."""
+    from forebear.experiments.comparison.trials import compare_words
+
+    if rejected := [name for name, value in unused.items() if value]:
+        hint = "leave it out: the runs are finished, and are measured as they are"
+        raise InputError(f"{rejected[0]} means nothing beside --runs and --words", hint=hint)
+    rows = compare_words(runs, files)
+
+    def draw(console: Console) -> None:
+        names = list(dict.fromkeys(name for row in rows for name in row.results))
+        table = Table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
+        for row in rows:
+            cells = [number_cell(row.num_words, ",", NOT_APPLICABLE)]
+            for result in map(row.results.get, names):
+                coverage = None if result is None else (result.num_covered, result.total)
+                cells.append(_metric_cell(None if result is None else result.metric, coverage))
+            table.add_row(row.run, str(row.year), row.title, *cells)
+        console.print(table)
+        console.dim(LEGEND)
+        for row in rows:
+            if row.error:
+                console.plain(f"{row.run}: {row.error}", style="red")
+            for note in dict.fromkeys(file.note for file in row.files if file.note):
+                console.plain(f"{row.run}: {note}", style="yellow")
+
+    speaking.emit({"runs": [row.to_dict() for row in rows]}, draw)
+
+
+def _metric_cell(score: float | None, coverage: tuple[int, int] | None) -> str:
+    value = number_cell(score, ".3f", NOT_APPLICABLE)
+    return value if coverage is None else f"{value} ({coverage[0]:,} of {coverage[1]:,})"
 
 
 def _refuse_unused_settings(
-    on_task: ComparisonTaskOptions,
-    examples: ComparisonDataOptions,
-    prompt: str | None,
-    limit: float | None,
-    words: list[str] | None,
+    on_task: ComparisonTaskOptions, examples: ComparisonDataOptions, text_settings: dict[str, Any]
 ) -> None:
     """Rejects settings that would have no effect."""
     if on_task.task is None:
-        if changed := [*_changed_options(on_task), *_changed_options(examples)]:
-            hint = "say which task and examples: --task classification train.tsv"
-            hint += "; or compare runs by words, without a text: --words FILE" if changed[0] == "runs" else ""
-            raise InputError(f"--{changed[0]} means nothing without --task", hint=hint)
-    elif prompt is not None or limit is not None or words:
+        names = {"encoding": "examples-encoding"}
+        for options in (on_task, examples):
+            for name in (field.name for field in fields(options) if getattr(options, field.name) != field.default):
+                hint = "say which task and examples: --task classification train.tsv"
+                hint += "; or compare runs by words, without a text: --words FILE" if name == "runs" else ""
+                flag = names.get(name, name.replace("_", "-"))
+                raise InputError(f"--{flag} means nothing without --task", hint=hint)
+    elif any(value is not None for value in text_settings.values()):
         raise InputError("--prompt, --limit and --words mean nothing beside --task", hint="leave them out")
-    elif on_task.test is not None and examples.test_share != ComparisonDataOptions().test_share:
+    elif on_task.test is not None and examples.test_share != ComparisonDataOptions.test_share:
         raise InputError("--test-share means nothing beside --test", hint="leave one of them out")
-
-
-def _changed_options(options: ComparisonTaskOptions | ComparisonDataOptions) -> list[str]:
-    names = {"encoding": "examples-encoding"}
-    changed = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
-    return [names.get(name, name.replace("_", "-")) for name in changed]
 
 
 def _result(comparison: TextComparison | TaskComparison, folder: Path, verdict: list[str]) -> dict[str, Any]:
@@ -258,16 +200,6 @@ def _result(comparison: TextComparison | TaskComparison, folder: Path, verdict: 
 
     places = {"folder": str(folder), "page": str(folder / COMPARISON_PAGE)}
     return {**comparison.to_dict(), **places, "verdict": verdict}
-
-
-def _compare_on_text(texts: list[str], options: dict[str, Any], speaking: Output) -> None:
-    from forebear.experiments.comparison.compare import compare_on_text
-    from forebear.experiments.comparison.verdict import text_conclusions
-
-    with comparison_progress(speaking) as on_progress:
-        comparison = compare_on_text(texts, **options, on_progress=on_progress)
-    result = _result(comparison, options["to"], text_conclusions(comparison))
-    speaking.emit(result, lambda console: print_comparison(console, comparison, result))
 
 
 def _compare_on_task(
@@ -292,19 +224,10 @@ def _compare_on_task(
     speaking.emit(result, lambda console: _draw_task_comparison(console, comparison, result))
 
 
-def _parse_sizes(text: str | None) -> dict[str, str]:
-    """`gpt2=mini,ngram=five` as a dictionary."""
-    pairs = [item.partition("=") for item in text.split(",")] if text else []
-    for name, equals, value in pairs:
-        if not (name and equals and value):
-            raise InputError(f"--size is {text!r}", hint="say which milestone's: --size gpt2=mini,ngram=five")
-    return {name: value for name, _, value in pairs}
-
-
 @contextmanager
 def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
     """Progress on stderr: a status line on a terminal, and a line for each result."""
-    from forebear.experiments.comparison.results import TaskTrial
+    from forebear.experiments.comparison.results import TaskTrial, TextTrial
 
     console = RichConsole(stderr=True, highlight=False, quiet=speaking.quiet)
     with console.status("reading the text") as status:
@@ -327,12 +250,12 @@ def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Calla
 
 
 def print_comparison(console: Console, comparison: TextComparison, result: dict[str, Any]) -> None:
-    table = make_table(
-        ">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning", ">tokens\nper s",
-        ">memory", "tokenizer",
-    )  # fmt: skip
+    """Prints the table of a comparison on text, other metrics, errors and the verdict."""
+    columns = (">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning")
+    table = Table(*columns, ">tokens\nper s", ">memory", "tokenizer")
     for row in comparison.rows:
-        _add_row(table, row, best=result["best"] == row.name)
+        is_best = result["best"] == row.name
+        table.add_row(*_comparison_cells(row, is_best=is_best), style="bold" if is_best else "")
     for yardstick in comparison.yardsticks:
         table.add_row("", yardstick.name, f"{yardstick.bits_per_byte:.3f}", *[""] * 6, "yardstick", style="dim")
     if comparison.limit is not None:
@@ -345,50 +268,59 @@ def print_comparison(console: Console, comparison: TextComparison, result: dict[
     console.plain(f"the page: {result['page']}")
 
 
+def _comparison_cells(row: TextComparisonRow, *, is_best: bool) -> Iterator[str | Text]:
+    from forebear.settings.units import format_bytes, format_count, format_duration
+
+    bits, spread, impossible = row.mean("bits_per_byte"), row.spread, sum(row.trial_values("impossible"))
+    remarks = [Text("best")] if is_best else []
+    if spread is not None:
+        remarks.insert(0, Text(f"± {spread:.3f}"))
+    if row.error:
+        remarks.append(Text("failed", "red"))
+    elif bits is None and impossible:
+        remarks.append(Text(f"infinite: {impossible:,} tokens are impossible to it"))
+    yield from (str(row.year), f"{row.title} {row.size}".strip(), number_cell(bits, ".3f", NOT_APPLICABLE))
+    yield Text(" ").join(remarks)
+    columns: dict[str, Callable[[float], str]] = {"perplexity": "{:,.1f}".format, "parameters": format_count}
+    columns |= {"seconds": format_duration, "speed": format_count, "memory": format_bytes}
+    for metric, format_value in columns.items():
+        value = row.mean(metric)
+        yield NOT_APPLICABLE if value is None else format_value(value)
+    yield next((f"{trial.tokenizer}, {trial.vocabulary:,}" for trial in row.trials if trial.vocabulary), "")
+
+
+def print_other_metrics(console: Console, comparison: TextComparison) -> None:
+    """Prints metrics other than bits per byte: neighbors, masked tokens, word files."""
+    labels = (("neighbours told apart", "told_apart"), ("hidden tokens found", "found"))
+    metrics = {name: key for name, key in labels if any(row.trial_values(key) for row in comparison.rows)}
+    table = Table("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
+    for row in comparison.rows:
+        cells = [number_cell(value, ".1%", NOT_APPLICABLE) for value in map(row.mean, metrics.values())]
+        cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names]
+        if set(cells) - {NOT_APPLICABLE}:
+            table.add_row(f"{row.title} {row.size}".strip(), *cells)
+    if table.row_count:
+        console.print(table)
+        if comparison.word_file_names:
+            console.dim(LEGEND)
+
+
 def _draw_errors(console: Console, comparison: TextComparison | TaskComparison) -> None:
     for row in comparison.rows:
         if row.error:
             console.plain(f"{row.title}: {row.error}", style="red")
 
 
-def _add_row(table: Any, row: TextComparisonRow, *, best: bool) -> None:
-
-    from forebear.settings.units import format_bytes, format_count, format_duration
-
-    bits, spread = row.mean("bits_per_byte"), row.spread
-    remarks = [f"± {spread:.3f}"] if spread is not None else []
-    remarks += ["best"] if best else []
-    if row.error:
-        remarks.append("[red]failed[/]")
-    elif bits is None and sum(row.trial_values("impossible")):
-        remarks.append(f"infinite: {sum(row.trial_values('impossible')):,} tokens are impossible to it")
-    columns: dict[str, Callable[[float], str]] = {"perplexity": "{:,.1f}".format, "parameters": format_count}
-    columns |= {"seconds": format_duration, "speed": format_count, "memory": format_bytes}
-    cells = [(row.mean(metric), format_value) for metric, format_value in columns.items()]
-    tokenizer = next((f"{trial.tokenizer}, {trial.vocabulary:,}" for trial in row.trials if trial.vocabulary), "")
-    table.add_row(
-        str(row.year),
-        escape(f"{row.title} {row.size}".strip()),
-        NOT_APPLICABLE if bits is None else f"{bits:.3f}",
-        " ".join(remarks),
-        *(NOT_APPLICABLE if value is None else format_value(value) for value, format_value in cells),
-        tokenizer,
-        style="bold" if best else "",
-    )
-
-
 def _draw_task_comparison(console: Console, comparison: TaskComparison, result: dict[str, Any]) -> None:
-
     from forebear.experiments.comparison.report import table_cells, table_columns, table_legend
     from forebear.experiments.comparison.verdict import format_points
 
-    names = table_columns(comparison)
-    table = make_table(">year", "model", *(f">{name}" for name in names))
+    table = Table(">year", "model", *(f">{name}" for name in table_columns(comparison)))
     for row in comparison.rows:
-        title = escape(f"{row.title} {row.size}".strip())
         failed = row.error and row.score is None
-        cells = ["[red]failed[/]"] if failed else map(str, table_cells(row, comparison))
-        table.add_row(str(row.year), title, *cells, style="bold" if result["best"] == row.name else "")
+        cells = [Text("failed", "red")] if failed else map(str, table_cells(row, comparison))
+        style = "bold" if result["best"] == row.name else ""
+        table.add_row(str(row.year), f"{row.title} {row.size}".strip(), *cells, style=style)
     for baseline in comparison.baselines:
         table.add_row("", baseline.name, format_points(baseline.score), style="dim")
     console.print(table)

@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 from rich.markup import escape
 
 from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
-from forebear.cli.output import Console, Output, Switch, ledger_notes, ledger_table, make_table, text_bar
+from forebear.cli.output import Console, Output, Switch, Table, ledger_notes, ledger_table, text_bar
 from forebear.data.cleaning import CleaningRules
 from forebear.data.sentences import SentenceMode
 from forebear.data.source import TOKENIZER_KINDS
@@ -59,29 +59,29 @@ def corpus(
     overwrite
         Replace the cleaned text if it is there already.
     """
+    from forebear.data.cleaning import clean_documents, write_documents
     from forebear.data.corpus_report import text_report
+    from forebear.data.io.files import find_sources
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
     text_format = reading.reading()
     if clean is None and (cleaning != CleaningRules() or overwrite):
         raise InputError("rules for cleaning have no effect without --clean", hint="add --clean OUT, or leave them out")
-    if clean is not None:
-        _refuse_input(clean, texts)
+    sources = find_sources(texts) if clean is not None and clean.exists() else ()
+    if clean is not None and any(os.path.samefile(clean, source.path) for source in sources):
+        raise InputError("is one of the texts to be cleaned", file=clean, hint="choose another name for --clean")
     tokenizers_given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
     with speaking.progress("examining") as progress:
         documents, ledger = _read_with_progress(texts, text_format, progress)
         report = text_report(documents, ledger=ledger, tokenizers=tokenizers_given or None)
     ledger.verify()
     result: dict[str, Any] = {**report.to_dict(), "ledger": ledger.to_dict()}
-    cleaned: Ledger | None = None
     if clean is not None:
-        from forebear.data.cleaning import clean_documents, write_documents
-
         with speaking.progress("cleaning") as progress:
-            documents, cleaned = _read_with_progress(texts, text_format, progress)
-            write_documents(clean_documents(documents, cleaning, cleaned), clean, cleaned, overwrite=overwrite)
-        result["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": cleaned.to_dict()}
-    speaking.emit(result, lambda console: _draw_report(console, report, cleaned or ledger, clean))
+            documents, ledger = _read_with_progress(texts, text_format, progress)
+            write_documents(clean_documents(documents, cleaning, ledger), clean, ledger, overwrite=overwrite)
+        result["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": ledger.to_dict()}
+    speaking.emit(result, lambda console: _draw_report(console, report, ledger, clean))
 
 
 def _read_with_progress(
@@ -102,29 +102,29 @@ def _read_with_progress(
     return passing(text_format.documents_in(find_sources(texts, ledger), ledger)), ledger
 
 
-def _refuse_input(output: Path, texts: list[str]) -> None:
-    """Rejects a cleaned file that would overwrite its source."""
-    from forebear.data.io.files import find_sources
-
-    if output.exists() and any(os.path.samefile(output, source.path) for source in find_sources(texts)):
-        raise InputError("is one of the texts to be cleaned", file=output, hint="choose another name for --clean")
-
-
 def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
-
     size = report.size
-    counts = f"{size['lines']:,} lines, {size['characters']:,} characters, {size['bytes']:,} bytes"
-    console.print(f"[bold]{size['documents']:,} documents[/], {counts}")
+    extent = f"{size['lines']:,} lines, {size['characters']:,} characters, {size['bytes']:,} bytes"
+    console.print(f"[bold]{size['documents']:,} documents[/], {extent}")
     if size["documents"]:
         longest = size["longest"]
         location = f"{escape(printable_path(longest['file']))}:{longest['line']}"
-        console.print(
-            f"Half of the documents have up to about {size['median']:,} characters, nine in ten up to"
-            f" {size['ninety_percent']:,}; the longest has {longest['characters']:,} ({location})."
-        )
-    _draw_shares(console, report)
+        quantiles = f"up to about {size['median']:,} characters, nine in ten up to {size['ninety_percent']:,}"
+        longest_note = f"the longest has {longest['characters']:,} ({location})"
+        console.print(f"Half of the documents have {quantiles}; {longest_note}.")
+    table = Table("", ">", "", title="Languages of the documents, scripts of the letters")
+    for counts in (report.languages, report.scripts["letters"]):
+        total = max(sum(counts.values()), 1)
+        for name, number in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
+            table.add_row(name, f"{number / total:.1%}", text_bar(number / total))
+        table.add_section()
+    console.print(table)
+    if report.chinese["is"]:
+        console.print(f"Chinese: {report.chinese['is']}")
     _draw_tokenizers(console, report)
-    _draw_dropped(console, report)
+    if dropped := [counts for counts in report.would_drop if counts["documents"] or counts["characters"]]:
+        rows = ((drop["option"], f"{drop['documents']:,}", f"{drop['characters']:,}") for drop in dropped)
+        console.table("rule", ">documents", ">characters", title="What cleaning would change or drop", rows=rows)
     console.print(ledger_table(ledger))
     if cleaned is not None:
         console.print(f"[bold]cleaned text:[/] {escape(str(cleaned))}", soft_wrap=True)
@@ -136,44 +136,18 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
             console.print(f"          → {escape(issue.hint)}", soft_wrap=True)
 
 
-def _draw_shares(console: Console, report: CorpusReport) -> None:
-    letters = report.scripts["letters"]
-    table = make_table("", ">", "", title="Languages of the documents, scripts of the letters")
-    for counts in (report.languages, letters):
-        total = max(sum(counts.values()), 1)
-        for name, number in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
-            table.add_row(name, f"{number / total:.1%}", text_bar(number / total))
-        table.add_section()
-    console.print(table)
-    if report.chinese["is"] not in ("", None):
-        console.print(f"Chinese: {report.chinese['is']}")
-
-
 def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
-
-    sample = report.tokenizers["sample"]["characters"]
-    title = f"Tokenizers on a sample of {sample:,} characters"
-    table = make_table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
+    sample = report.tokenizers["sample"]
+    title = f"Tokenizers on a sample of {sample['characters']:,} characters"
+    table = Table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
     for name, stats in report.tokenizers["kinds"].items():
         figures = (f"{stats['size']:,}", f"{stats['characters_per_token']:.2f}", f"{stats['unknown_share']:.2%}")
-        table.add_row(escape(name), *figures, escape(" ".join(stats["examples"][:5])))
+        table.add_row(name, *figures, " ".join(stats["examples"][:5]))
     console.print(table)
     learned = report.tokenizers["trained_on"]
     if learned["characters"]:
-        source = "these very" if learned == report.tokenizers["sample"] else f"{learned['characters']:,} other"
+        source = "these very" if learned == sample else f"{learned['characters']:,} other"
         console.print(f"(learned from {source} characters of the same text)")
-
-
-def _draw_dropped(console: Console, report: CorpusReport) -> None:
-    table = make_table("rule", ">documents", ">characters", title="What cleaning would change or drop")
-    for counts in report.would_drop:
-        if counts["documents"] or counts["characters"]:
-            table.add_row(counts["option"], f"{counts['documents']:,}", f"{counts['characters']:,}")
-    if table.row_count:
-        console.print(table)
-
-
-# --- prepare ---
 
 
 def prepare(
@@ -241,19 +215,18 @@ def prepare(
     with speaking.progress("preparing") as progress:
         options |= {"progress": lambda at, total: (done.append(at), progress(at, total)), "workers": workers}
         corpus = prepare_corpus(texts, tokenizer_used, reading=text_format, sentences=sentences, **options)
-    timing = {"seconds": round(time.monotonic() - started, 3), "was_there": not done}
     result = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
-    result |= {"tokenizer": corpus.tokenizer.describe(), **timing}
-    speaking.emit(result, lambda console: _draw_corpus(console, corpus, timing))
+    result |= {"tokenizer": corpus.tokenizer.describe(), "seconds": round(time.monotonic() - started, 3)}
+    result["was_there"] = not done
+    speaking.emit(result, lambda console: _draw_corpus(console, corpus, result))
 
 
-def _draw_corpus(console: Console, corpus: Corpus, timing: dict[str, Any]) -> None:
-
+def _draw_corpus(console: Console, corpus: Corpus, result: dict[str, Any]) -> None:
     counts, tokenizer = corpus.metadata["counts"], corpus.tokenizer
     console.print(ledger_table(corpus.ledger))
     unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unk_id is not None else ""
     vocabulary = f"{tokenizer.kind}, {tokenizer.vocab_size:,} entries{unknown}"
-    timing_note = "were there already" if timing["was_there"] else f"in {timing['seconds']:.1f} s"
+    timing_note = "were there already" if result["was_there"] else f"in {result['seconds']:.1f} s"
     console.print(f"[bold]{counts['tokens']:,} tokens[/] {timing_note} ({vocabulary})")
     if counts.get("entities"):
         console.print(f"{counts['entities']:,} entities")

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.markup import escape
 
 from forebear.cli.compare import comparison_progress, print_comparison
-from forebear.cli.output import Console, Output, Switch, make_table, training_progress
+from forebear.cli.output import Console, Output, Switch, Table, number_cell, training_progress
 
 if TYPE_CHECKING:
     from forebear.demo.world import DemoDocument
     from forebear.experiments.comparison.results import TextComparison
 
-# --- Four tasks, learned by an n-gram model, a decoder and an encoder ---
-
-
-DEMO_MODELS = ("ngram", "gpt2", "bert")  # one of each kind
+# Four tasks, learned by an n-gram model, a decoder and an encoder.
+DEMO_MODELS = ("ngram", "gpt2", "bert")
 NUM_EXAMPLES, NUM_TEST_EXAMPLES = 2000, 300
 # Each task as a question, and a text to try it on.
 TASK_QUESTIONS = {
@@ -26,6 +24,18 @@ TASK_QUESTIONS = {
     "paraphrase": ("do two sentences say the same?", '"我很喜欢你。" "我很中意你。"'),
     "names": ("who, where, which organisation?", '"何娜在柳岸镇遇见了陈志远。"'),
     "answers": ("where is the answer?", '"谁卖了茶壶？" "星期三，何娜卖了一把茶壶。"'),
+}
+
+
+TEXT_BYTES = 2_000_000  # bytes of text
+SEED = 7
+TASK_TIME_FRACTION = 0.4  # of the time
+NUM_TIMED_ADAPTATIONS = len(TASK_QUESTIONS) * (len(DEMO_MODELS) - 1)  # counting takes no time
+# In the style of each text: a blank to fill, a prompt, a word, and two sentences to score.
+WORLD_SENTENCES = ("虽然下雨了，他还是买了一把伞。", "虽然雨下了，他还是伞买了一把。")
+SAMPLE_INPUTS = {
+    "world": ("鸥湾今天有____，和前几天一样。", "The river", "doctor", *WORLD_SENTENCES),
+    "manual": ("a ____ of strings", "Return the", "string", "Return a list of strings.", "Return of strings a list."),
 }
 
 
@@ -58,46 +68,6 @@ def adapt_demo_runs(
                 row |= {"figure": run.task.score, "seconds": run.metadata["seconds"], "run": str(run.path)}
                 rows.append(row | {"verb": run.task.verb})
     return rows
-
-
-def print_task_table(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Prints a row for each task and a column for each model."""
-    table = make_table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
-    for name, (question, _) in TASK_QUESTIONS.items():
-        task_rows = {row["milestone"]: row for row in rows if row["task"] == name}
-        if task_rows:
-            metric = next(iter(task_rows.values()))["figure"].replace("_", " ")
-            scores = [f"{task_rows[model]['score']:.3f}" if model in task_rows else "" for model in DEMO_MODELS]
-            table.add_row(question, metric, *scores)
-    console.print(table)
-    note = "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)"
-    console.print(note, style="dim")
-
-
-def next_steps(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Commands that try the best run of each task."""
-    commands = []
-    for name, (_, example) in TASK_QUESTIONS.items() if rows else ():
-        best = max((row for row in rows if row["task"] == name), key=lambda row: row["score"])
-        commands.append((f"forebear {best['verb']} {best['run']} {example}", best["asks"]))
-    return commands
-
-
-TEXT_BYTES = 2_000_000  # bytes of text
-SEED = 7
-TASK_TIME_FRACTION = 0.4  # of the time
-NUM_TIMED_ADAPTATIONS = len(TASK_QUESTIONS) * (len(DEMO_MODELS) - 1)  # counting takes no time
-# In the style of each text: a blank to fill, a prompt, a word, and two sentences to score.
-SAMPLE_INPUTS = {
-    "world": (
-        "鸥湾今天有____，和前几天一样。",
-        "The river",
-        "doctor",
-        "虽然下雨了，他还是买了一把伞。",
-        "虽然雨下了，他还是伞买了一把。",
-    ),
-    "manual": ("a ____ of strings", "Return the", "string", "Return a list of strings.", "Return of strings a list."),
-}
 
 
 def demo(
@@ -158,7 +128,7 @@ def demo(
     rows = adapt_demo_runs(to, comparison, to / text, seconds, speaking) if task_fraction else []
     facts = {**comparison.to_dict(), "tasks": rows, "folder": str(to), "text": str(file)}
     facts["page"] = str(to / text / COMPARISON_PAGE)
-    suggestions = [*next_steps(rows), *_suggested_commands(to, text, comparison)]
+    suggestions = _suggested_commands(to, text, comparison, rows)
     facts |= {"verdict": text_conclusions(comparison), "next": [command for command, _ in suggestions]}
     speaking.emit(facts, lambda console: _draw_demo(console, comparison, facts, suggestions))
 
@@ -196,24 +166,27 @@ def _entropy_limit(stories: list[DemoDocument]) -> float:
     return sum(story.bits for story in held_out_stories) / sum(len(story.text.encode()) for story in held_out_stories)
 
 
-def _suggested_commands(to: Path, text: str, comparison: TextComparison) -> list[tuple[str, str]]:
-    """Commands to try next with the trained runs."""
-    runs = {row.name: trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
-    blank, prompt, word, *sentences = SAMPLE_INPUTS["manual" if text == "manual" else "world"]
+def _suggested_commands(
+    to: Path, text: str, comparison: TextComparison, task_rows: list[dict[str, Any]]
+) -> list[tuple[str, str]]:
+    """Commands that try the best run of each task and the runs of the comparison."""
+    runs = {row.name: to / text / trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
+    blank, prompt, word, first, second = SAMPLE_INPUTS["manual" if text == "manual" else "world"]
+    tokens = "" if text == "manual" else " --tokens 2"
+    examples = (
+        ("ngram", "next", f'"{blank}"', "what fills a blank, by counting"),
+        ("word2vec", "neighbours", word, "which words stand where this one does"),
+        ("gpt2", "generate", f'"{prompt}"', "let it write on"),
+        ("gpt2", "score", f'"{first}" "{second}" --tokens', "which sentence is likelier, and why"),
+        ("bert", "fill", f'"{blank}"{tokens}', "what fills a blank, seen from both sides"),
+    )
     commands = []
+    for name, (_, example) in TASK_QUESTIONS.items() if task_rows else ():
+        best = max((row for row in task_rows if row["task"] == name), key=lambda row: row["score"])
+        commands.append((f"forebear {best['verb']} {best['run']} {example}", best["asks"]))
     for name, run in runs.items():
-        path = to / text / run
-        if name == "ngram":
-            commands.append((f'forebear next {path} "{blank}"', "what fills a blank, by counting"))
-        elif name == "word2vec":
-            commands.append((f"forebear neighbours {path} {word}", "which words stand where this one does"))
-        elif name == "bert":
-            tokens = "" if text == "manual" else " --tokens 2"
-            commands.append((f'forebear fill {path} "{blank}"{tokens}', "what fills a blank, seen from both sides"))
-        elif name == "gpt2":
-            commands.append((f'forebear generate {path} "{prompt}"', "let it write on"))
-            pair = " ".join(f'"{sentence}"' for sentence in sentences)
-            commands.append((f"forebear score {path} {pair} --tokens", "which sentence is likelier, and why"))
+        models_examples = (example for example in examples if example[0] == name)
+        commands += [(f"forebear {verb} {run} {text}", use) for _, verb, text, use in models_examples]
     longer = f"forebear demo --text {text} --time 30m --to {to}-longer"
     commands.append((longer, "networks gain by time, counting does not"))
     commands.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
@@ -224,15 +197,22 @@ def _suggested_commands(to: Path, text: str, comparison: TextComparison) -> list
 def _draw_demo(
     console: Console, comparison: TextComparison, result: dict[str, Any], suggestions: list[tuple[str, str]]
 ) -> None:
-
     print_comparison(console, comparison, result)
     for row in comparison.rows:
         sample = next((trial.sample for trial in row.trials if trial.sample), "")
         if sample:
             words = " ".join(f"{comparison.prompt}{sample}".split())
             console.print(f"[bold]{escape(row.title)}[/] writes: {escape(words[:300])}", soft_wrap=True)
-    if result["tasks"]:
-        print_task_table(console, result["tasks"])
+    if rows := result["tasks"]:
+        table = Table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
+        for name, (question, _) in TASK_QUESTIONS.items():
+            scores = {row["milestone"]: row["score"] for row in rows if row["task"] == name}
+            metrics = {row["figure"].replace("_", " ") for row in rows if row["task"] == name}
+            if scores:
+                table.add_row(question, *metrics, *(number_cell(scores.get(model), ".3f") for model in DEMO_MODELS))
+        console.print(table)
+        note = "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)"
+        console.print(note, style="dim")
     console.print("\n[bold]try next[/]")
     for command, description in suggestions:
         console.plain(f"# {description}", style="dim")

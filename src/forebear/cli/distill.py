@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forebear.cli.options import ReadingOptions, ReplaceRun, ResumedRun, command_line, model_settings
-from forebear.cli.output import Console, Output, Switch, format_clock, make_table, training_progress
+from forebear.cli.options import ReadingOptions, ReplaceRun, ResumedRun, command_line, given_options
+from forebear.cli.output import Console, Output, Switch, Table, format_clock, number_cell, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
 from forebear.objectives.input_format import TaskEncoderKind
 
 if TYPE_CHECKING:
     from forebear.inference.run import Run
-
-SPLIT_LABELS = (("dev", "dev"), ("test", "test"), ("held_out", "held out"))
 
 
 def distil(
@@ -95,7 +93,7 @@ def distil(
     """
     from forebear.experiments import distill
 
-    settings = training.settings() | model_settings(fields)
+    settings = given_options(training, **fields)
     with training_progress(speaking) as watcher:
         if resume is not None:
             if teacher is not None or data or settings:
@@ -113,18 +111,15 @@ def distil(
 
 
 def _draw_distillation(console: Console, run: Run) -> None:
-    """Prints teacher and student in one table."""
     metadata: dict[str, Any] = run.metadata
     rows = metadata["price"]
-    splits = [(split, label) for split, label in SPLIT_LABELS if split in rows[0]]
-    score = rows[0]["score"].replace("_", " ")
-    names = [f">{score}, {label}" for _, label in splits]
-    table = make_table("", ">parameters", ">MB", *names, ">kept", ">ms a text")
+    splits = [split for split in ("dev", "test", "held_out") if split in rows[0]]
+    names = (f">{rows[0]['score']}, {split}".replace("_", " ") for split in splits)
+    table = Table("", ">parameters", ">MB", *names, ">kept", ">ms a text")
     for row in rows:
-        scores = [f"{row[split]:.4f}" if row.get(split) is not None else "" for split, _ in splits]
-        retained = "" if row["kept"] is None else f"{row['kept']:.1%}"
-        milliseconds = "" if row["milliseconds"] is None else f"{row['milliseconds']:.1f}"
-        cells = [f"{row['parameters']:,}", f"{row['megabytes']:.1f}", *scores, retained, milliseconds]
+        scores = (number_cell(row.get(split), ".4f") for split in splits)
+        costs = (number_cell(row["kept"], ".1%"), number_cell(row["milliseconds"], ".1f"))
+        cells = (f"{row['parameters']:,}", f"{row['megabytes']:.1f}", *scores, *costs)
         table.add_row(row["who"], *cells, style="bold" if row["who"] == "student" else "")
     console.print(table)
     console.print(f"{metadata['step']:,} steps in {format_clock(metadata['seconds'])}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.batch_io import (
-    AskFn,
     BatchInputOptions,
     FailedInput,
     InputLine,
@@ -20,13 +20,13 @@ from forebear.cli.batch_io import (
     open_run,
     relocate_errors,
 )
-from forebear.cli.output import Console, Output, Switch, count_phrase, make_table, printable_cell, shorten
+from forebear.cli.options import chosen_layers
+from forebear.cli.output import Console, Output, Switch, Table, count_phrase, number_cell, printable_cell, shorten
 from forebear.errors import InputError
 from forebear.inference.embed import EmbeddingPooling, LongTextPolicy
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.table import Table
 
     from forebear.embeddings.lexicon import Lexicon, WordNeighbors
     from forebear.inference.embed import EmbeddedText
@@ -37,6 +37,8 @@ ARRAY_SUFFIXES = (".npy", ".safetensors")
 BATCH_TEXTS = 2048  # texts that are sorted by length and read at once
 MAX_SHOWN_TEXTS = 12  # texts or words whose cosines fit into a table
 MAX_NAMED_LINES = 10  # lines without a word that are told one by one
+NEIGHBORS_BATCH = 2048  # texts searched for at once
+DEFAULT_TOP_WORDS, DEFAULT_TOP_SENTENCES = 10, 5
 
 
 def embed(
@@ -92,19 +94,30 @@ def embed(
         Let torch compile the network first. On processors this takes up to minutes and has gained nothing where it was
         measured; it needs a C++ compiler.
     """
-    from forebear.inference.embed import is_word_table, parse_layers, resolve_embedding_options
+    from forebear.inference.embed import is_word_table, resolve_embedding_options
 
     output = many.output_file
-    as_array = _writes_array(output, words)
+    as_array = output is not None and output.suffix in ARRAY_SUFFIXES
+    if as_array and words:
+        raise InputError("--words gives texts different numbers of vectors", hint="write them to a .jsonl file")
+    if output is not None and Path(output.stem).suffix in ARRAY_SUFFIXES and output.suffix in (".gz", ".zst"):
+        hint = "leave .gz or .zst out of the name"
+        raise InputError(f"{output}: files of vectors are read where they lie", hint=hint)
     loaded_run = open_run(run, "embed", speaking)
-    layer_choice = None if layers is None else parse_layers(layers)
     zeros = is_word_table(loaded_run) and many.reads_lines(texts)
     embedding_options = resolve_embedding_options(
-        loaded_run, layers=layer_choice, pooling=pooling, long=long, normalise=normalise, zeros=zeros
+        loaded_run, layers=chosen_layers(layers), pooling=pooling, long=long, normalise=normalise, zeros=zeros
     )
     if compiled:
-        _compile(loaded_run)
+        if is_word_table(loaded_run):
+            message = "--compile is for networks, and this is a table of words"
+            raise InputError(message, file=loaded_run.folder.path, hint="leave it out")
+        from forebear.nn.encode_rows import compile_blocks
+
+        compile_blocks(loaded_run.network)
     total, counts, zero_texts = many.count_inputs(texts, blank=zeros), Counter[str](), list[int]()
+    if not total and (output is None or as_array):  # run_batch rejects the other files
+        raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
     with speaking.counter("texts") as progress:
 
         def report(cut: Sequence[int], read: Sequence[int]) -> None:
@@ -112,108 +125,63 @@ def embed(
             counts.update(texts=len(cut), cut=sum(cut))
             progress(counts["texts"], total)
 
-        if as_array:
-            assert output is not None
-            _write_array(loaded_run, output, many.valid_inputs(texts), embedding_options, report)
-            answers = []
+        def ask(group: list[str]) -> list[EmbeddedText]:
+            embeddings = loaded_run.embed(group, words=words, **embedding_options)
+            truncated = [embedding.num_truncated for embedding in embeddings]
+            report(truncated, [embedding.tokens for embedding in embeddings])
+            return embeddings
+
+        lines, answers = many.valid_inputs(texts), []
+        if output is not None and as_array:
+            _write_array(loaded_run, output, lines, embedding_options, report)
         else:
-
-            def ask(group: list[str]) -> list[EmbeddedText]:
-                embeddings = loaded_run.embed(group, words=words, **embedding_options)
-                truncated = [embedding.num_truncated for embedding in embeddings]
-                report(truncated, [embedding.tokens for embedding in embeddings])
-                return embeddings
-
-            answers = many.run_batch(many.valid_inputs(texts), ask, batch_size=BATCH_TEXTS)
-    if not (count := counts["texts"]):
-        raise _no_text_error()
-    result: dict[str, Any] = {"run": loaded_run.name, "texts": count, "cut": counts["cut"], "out": str(output)}
-    if output is None:
-        result = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in answers]}
+            answers = many.run_batch(lines, ask, batch_size=BATCH_TEXTS)
+    result: dict[str, Any] = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in answers]}
+    if output is not None:
+        result |= {"texts": counts["texts"], "cut": counts["cut"], "out": str(output)}
     if zeros:
         result["zeros"] = zero_texts
-    if long_words := _truncated_words(loaded_run):
-        result["long_words"] = long_words
-    speaking.emit(result, lambda console: _draw_embeddings(console, result, answers, zero_texts))
-
-
-def _no_text_error() -> InputError:
-    return InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
-
-
-def _truncated_words(run: Run) -> list[str]:
-    """Input words that a character-level encoder truncated."""
-    from forebear.inference.embed import is_word_table
-
-    embedding = None if is_word_table(run) else run.model.encoder.embedding
+    embedding = None if is_word_table(loaded_run) else loaded_run.model.encoder.embedding
     spelling = None if embedding is None else embedding.spelling
-    return [] if spelling is None else spelling.truncated_words()
-
-
-def _writes_array(output: Path | None, words: bool) -> bool:
-    """Whether vectors are written as an array; rejects names and options that do not allow it."""
-    as_array = output is not None and output.suffix in ARRAY_SUFFIXES
-    if as_array and words:
-        raise InputError("--words gives texts different numbers of vectors", hint="write them to a .jsonl file")
-    if output is not None and Path(output.stem).suffix in ARRAY_SUFFIXES and output.suffix in (".gz", ".zst"):
-        hint = "leave .gz or .zst out of the name"
-        raise InputError(f"{output}: files of vectors are read where they lie", hint=hint)
-    return as_array
-
-
-def _compile(run: Run) -> None:
-    from forebear.inference.embed import is_word_table
-
-    if is_word_table(run):
-        message = "--compile is for networks, and this is a table of words"
-        raise InputError(message, file=run.folder.path, hint="leave it out")
-    from forebear.nn.encode_rows import compile_blocks
-
-    compile_blocks(run.network)
+    if spelling is not None and (long_words := spelling.truncated_words()):
+        result["long_words"] = long_words
+    speaking.emit(result, lambda console: _draw_embeddings(console, result, answers))
 
 
 def _write_array(
     run: Run, file: Path, lines: Iterable[InputLine], options: dict[str, Any], report: Callable[..., object]
 ) -> None:
     """Writes all vectors to an array file, batch by batch."""
-    import json
-
     from forebear.data.io.atomic import file_digest
     from forebear.data.io.safetensors import write_vectors
     from forebear.inference.embed import embed_texts
 
     def groups() -> Iterator[np.ndarray]:
-        count = 0
         for group in group_inputs(lines, BATCH_TEXTS):
             embedded = relocate_errors(group, lambda texts: embed_texts(run, texts, **options))
             report(embedded.num_truncated.tolist(), embedded.num_tokens.tolist())
-            count += len(group)
             yield embedded.vectors
-        if not count:
-            raise _no_text_error()
 
     metadata = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(options)}
     write_vectors(file, groups(), metadata)
 
 
-def _draw_embeddings(
-    console: Console, result: dict[str, Any], answers: list[EmbeddedText], zero_texts: list[int]
-) -> None:
+def _draw_embeddings(console: Console, result: dict[str, Any], answers: list[EmbeddedText]) -> None:
     if "out" in result:
         truncated_note = f", {count_phrase(result['cut'], 'token')} left away" if result["cut"] else ""
         size = count_phrase(result["texts"], "text")
         console.print(f"vectors of {size}{truncated_note}: {result['out']}", markup=False)
     else:
         _draw_cosines(console, answers)
-    if zero_texts:
+    if zero_texts := result.get("zeros"):
         numbers = ", ".join(f"{number:,}" for number in zero_texts[:MAX_NAMED_LINES])
         numbers += ", …" * (len(zero_texts) > MAX_NAMED_LINES)
         subject = count_phrase(len(zero_texts), "line has", "lines have")
-        console.print(f"{subject} no word with a vector, and zeros: {numbers}", style="yellow", soft_wrap=True)
+        console.warn(f"{subject} no word with a vector, and zeros: {numbers}")
     if long_words := result.get("long_words"):
         subject = count_phrase(len(long_words), "word is", "words are")
-        note = f"{subject} longer than the run reads, and read as far as that: {shorten(long_words[0])}"
-        console.print(note, style="yellow", soft_wrap=True)
+        longest = printable_cell(shorten(long_words[0]))
+        console.warn(f"{subject} longer than the run reads, and read as far as that: {longest}")
 
 
 def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
@@ -224,23 +192,16 @@ def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
     for answer in answers:
         size = f"{len(answer.vector):,} numbers from {answer.tokens:,} tokens"
         truncated_note = f", {answer.num_truncated:,} left away" if answer.num_truncated else ""
-        console.print(f"{shorten(answer.text)}: {size}{truncated_note}")
+        console.print(f"{printable_cell(shorten(answer.text))}: {size}{truncated_note}")
     vectors = vectors[:MAX_SHOWN_TEXTS]
     if len(vectors) < 2:
         console.print("(--json or --out has the numbers)", style="dim")
         return
     units = np.stack([vector / max(float(np.linalg.norm(vector)), 1e-12) for _, vector in vectors])
-    table = make_table("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
+    table = Table("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
     for number, ((text, _), row) in enumerate(zip(vectors, units @ units.T, strict=True), 1):
-        table.add_row(f"{number} {printable_cell(text[:40])}", *(f"{value:.3f}" for value in row))
+        table.add_row(f"{number} {text[:40]}", *(f"{value:.3f}" for value in row))
     console.print(table)
-
-
-# --- neighbours ---
-
-
-NEIGHBORS_BATCH = 2048  # texts searched for at once
-DEFAULT_TOP_WORDS, DEFAULT_TOP_SENTENCES = 10, 5
 
 
 def neighbours(
@@ -296,25 +257,28 @@ def neighbours(
     long
         Of sentences, as for embed.
     """
-    from forebear.inference.embed import embed_texts, parse_layers
-    from forebear.inference.similarity import SentenceIndex, reject_search_options
+    from forebear.inference.embed import embed_texts, is_word_table
+    from forebear.inference.similarity import SentenceIndex, index_sentences, reject_search_options
 
     loaded_run = open_run(run, "neighbours", speaking)
-    search_options = {"layers": None if layers is None else parse_layers(layers), "pooling": pooling, "long": long}
+    search_options: dict[str, Any] = {"layers": chosen_layers(layers), "pooling": pooling, "long": long}
     if top is not None and top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least one neighbour")
-    facts: dict[str, Any] = {"run": loaded_run.name}
+    result: dict[str, Any] = {"run": loaded_run.name}
     index: SentenceIndex | Lexicon
     if among is None:
         reject_search_options({**search_options, "vectors": vectors})
         top_k, index = top or DEFAULT_TOP_WORDS, loaded_run.lexicon
-        facts["words"] = len(loaded_run.word_table.words)
+        result["words"] = len(loaded_run.word_table.words)
     else:
         top_k, file = top or DEFAULT_TOP_SENTENCES, BatchInputOptions(among, encoding=many.encoding)
-        index = _index_file(loaded_run, file, speaking, vectors=vectors, **search_options)
-        facts |= {"among": str(among), "sentences": len(index.texts)}
+        file.count_inputs(None, blank=is_word_table(loaded_run))  # finds a bad line before any work
+        with speaking.counter("sentences read") as progress:
+            sentences = (line.text for line in file.valid_inputs(None))
+            index = index_sentences(loaded_run, sentences, progress=progress, vectors=vectors, **search_options)
+        result |= {"among": str(among), "sentences": len(index.texts)}
     if approximate:
-        facts["recall"] = round(index.index.recall(top_k), 4)
+        result["recall"] = round(index.index.recall(top_k), 4)
 
     def ask(group: list[str]) -> list[Any]:
         if isinstance(index, SentenceIndex):
@@ -322,23 +286,6 @@ def neighbours(
             return index.search(group, vectors, top_k, approximate=approximate)
         return index.neighbors(group, top_k, approximate=approximate)
 
-    _answer_neighbors(facts, many, texts, ask, speaking)
-
-
-def _index_file(run: Run, file: BatchInputOptions, speaking: Output, **how: Any) -> SentenceIndex:
-    """Embeds the sentences of a file; all lines are checked before."""
-    from forebear.inference.embed import is_word_table
-    from forebear.inference.similarity import index_sentences
-
-    file.count_inputs(None, blank=is_word_table(run))
-    with speaking.counter("sentences read") as progress:
-        return index_sentences(run, (line.text for line in file.valid_inputs(None)), progress=progress, **how)
-
-
-def _answer_neighbors(
-    result: dict[str, Any], many: BatchInputOptions, texts: list[str] | None, ask: AskFn, speaking: Output
-) -> None:
-    """Prints the neighbors of each text, or writes them to a file."""
     partial = PartialResults()
     answers = many.run_batch(many.valid_inputs(texts), ask, batch_size=NEIGHBORS_BATCH, partial=partial)
     if not partial.count:
@@ -353,31 +300,22 @@ def _answer_neighbors(
     speaking.emit(result, lambda console: _draw_neighbors(console, result, answered))
 
 
-def _neighbors_table(answer: SentenceNeighbors | WordNeighbors) -> Table:
-    from forebear.inference.similarity import SentenceNeighbors
-
-    if isinstance(answer, SentenceNeighbors):
-        table = make_table(">cosine", ">line", "sentence")
-        for neighbor in answer.nearest:
-            table.add_row(f"{neighbor.cosine:.3f}", f"{neighbor.line:,}", printable_cell(neighbor.text))
-        return table
-    has_counts = any(neighbor.count is not None for neighbor in answer.nearest)
-    table = make_table(">cosine", *[">seen"] * has_counts, "word")
-    for neighbor in answer.nearest:
-        count = ["" if neighbor.count is None else f"{neighbor.count:,}"] * has_counts
-        table.add_row(f"{neighbor.cosine:.3f}", *count, printable_cell(neighbor.word))
-    return table
-
-
 def _draw_neighbors(console: Console, result: dict[str, Any], answers: list[SentenceNeighbors | WordNeighbors]) -> None:
     from forebear.embeddings.lexicon import WordNeighbors
 
     for answer in answers:
-        note = answer.note if isinstance(answer, WordNeighbors) else ""
-        note = f"  ({printable_cell(note)})" if note else ""
-        console.print(f"[bold]{printable_cell(answer.text)}[/]{note}", soft_wrap=True)
+        if not isinstance(answer, WordNeighbors):
+            console.bold(answer.text)
+            rows = ((f"{neighbor.cosine:.3f}", f"{neighbor.line:,}", neighbor.text) for neighbor in answer.nearest)
+            console.table(">cosine", ">line", "sentence", rows=rows)
+            continue
+        console.bold(answer.text, f"  ({printable_cell(answer.note)})" if answer.note else "")
+        has_counts = any(neighbor.count is not None for neighbor in answer.nearest)
+        table = Table(">cosine", *[">seen"] * has_counts, "word")
+        for neighbor in answer.nearest:
+            table.add_row(f"{neighbor.cosine:.3f}", *[number_cell(neighbor.count)] * has_counts, neighbor.word)
         if answer.nearest:
-            console.print(_neighbors_table(answer))
+            console.print(table)
     if "out" in result:
         answered = f"{result['texts'] - result['unanswered']:,} of " if "unanswered" in result else ""
         console.plain(f"neighbours of {answered}{count_phrase(result['texts'], 'text')}: {result['out']}")

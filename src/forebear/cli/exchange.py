@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from forebear.cli.options import given_options
 from forebear.cli.output import Console, Output
 from forebear.errors import join_errors
 
 if TYPE_CHECKING:
-    from forebear.training.run_folder import RunFolder
+    pass
 
 ImportFormat = Literal["word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"]
+ExportFormat = Literal["huggingface", "arpa", "elmo", "onnx", ImportFormat]
 
 
 def import_command(
@@ -71,33 +73,21 @@ def import_command(
     from forebear.settings.units import parse_count
 
     max_vectors = None if limit is None else parse_count(limit, "limit")
-    options: dict[str, Any] = {"form": form, "limit": max_vectors, "on_bad_bytes": on_bad_bytes}
-    given_options = {name: value for name, value in options.items() if value is not None}
+    options = given_options(form=form, limit=max_vectors, on_bad_bytes=on_bad_bytes)
     with speaking.progress("reading") as progress:
-        run = convert.import_model(source, str(to), heads=heads, task=task, **given_options, progress=progress)
-    facts = {"folder": str(run.path), **run.metadata}
-    speaking.emit(facts, lambda console: _draw_imported(console, run, [] if speaking.quiet else run.metadata["notes"]))
+        run = convert.import_model(source, str(to), heads=heads, task=task, **options, progress=progress)
 
+    def draw(console: Console) -> None:
+        console.plain(f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}")
+        if "heads" in run.metadata:
+            console.plain(f"heads: {', '.join(run.metadata['heads']) or 'none, an encoder only'}")
+        if run.task is not None:
+            labels = run.task.labels or run.task.tags
+            label_note = f"; labels: {join_errors(labels)}" if labels else ""
+            console.plain(f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}")
+        console.notes([] if speaking.quiet else run.metadata["notes"])
 
-def _draw_imported(console: Console, run: RunFolder, notes: list[str]) -> None:
-    console.plain(f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}")
-    if "heads" in run.metadata:
-        heads = ", ".join(run.metadata["heads"]) or "none, an encoder only"
-        console.plain(f"heads: {heads}")
-    if run.task is not None:
-        labels = run.task.labels or run.task.tags
-        label_note = f"; labels: {join_errors(labels)}" if labels else ""
-        console.plain(f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}")
-    for note in notes:
-        console.plain(f"note: {note}", style="yellow")
-
-
-# --- export ---
-
-
-ExportFormat = Literal[
-    "huggingface", "arpa", "elmo", "onnx", "word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"
-]
+    speaking.emit({"folder": str(run.path), **run.metadata}, draw)
 
 
 def export_command(
@@ -146,12 +136,9 @@ def export_command(
     if export_format in VECTOR_FORMATS and (size_note := convert.export_note(loaded_run, export_format, to)):
         speaking.note([size_note])
     path = convert.export_run(loaded_run, export_format, str(to))
-    facts = {"run": str(run), "format": export_format, "to": str(path), "notes": loaded_run.notes}
-    notes = [] if speaking.quiet else loaded_run.notes
-    speaking.emit(facts, lambda console: _draw_exported(console, f"{export_format}: {path}", notes))
 
+    def draw(console: Console) -> None:
+        console.plain(f"{export_format}: {path}")
+        console.notes([] if speaking.quiet else loaded_run.notes)
 
-def _draw_exported(console: Console, summary: str, notes: list[str]) -> None:
-    console.plain(summary)
-    for note in notes:
-        console.plain(f"note: {note}", style="yellow")
+    speaking.emit({"run": str(run), "format": export_format, "to": str(path), "notes": loaded_run.notes}, draw)

@@ -6,8 +6,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
+from rich.text import Text
 
-from forebear.cli.output import Console, Output, make_table
+from forebear.cli.options import given_options
+from forebear.cli.output import Console, Output, Table, number_cell
 
 if TYPE_CHECKING:
     from forebear.experiments.explain import ModelExplanation
@@ -43,62 +45,48 @@ def explain(
     """
     from forebear.experiments.explain import explain_model
 
-    settings = {name.replace("-", "_"): value for name, value in fields.items()}
-    explanation = explain_model(milestone, size=size, settings=settings, vocabulary=vocabulary)
+    explanation = explain_model(milestone, size=size, settings=given_options(**fields), vocabulary=vocabulary)
     speaking.emit(explanation.to_dict(), lambda console: _draw_explanation(console, explanation))
 
 
 def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
-
     entry = explanation.entry
     console.print(f"[bold]{escape(entry.title)}[/] ({entry.year}, {escape(entry.authors)}): {escape(entry.idea)}\n")
     console.print(explanation.paper, style="italic", markup=False)
     console.print(explanation.changed + "\n", markup=False)
     console.print(explanation.sentence, style="cyan", markup=False)
-    table = make_table(*[""] * (len(explanation.example["seen"]) + 1))
-    for name, tokens in explanation.example.items():
-        table.add_row(f"[dim]{escape(name)}[/]", *map(escape, tokens))
-    console.print(table)
-    size_note = f" of size {explanation.size}" if explanation.size else ""
-    table = make_table("field", ">value", "meaning", title=f"Fields{size_note}")
-    for name, (value, meaning) in explanation.fields.items():
-        table.add_row(f"--{name.replace('_', '-')}", escape(str(value)), escape(meaning))
-    console.print(table)
+    rows = ((Text(name, "dim"), *tokens) for name, tokens in explanation.example.items())
+    console.table(*[""] * (len(explanation.example["seen"]) + 1), rows=rows)
+    title = f"Fields of size {explanation.size}" if explanation.size else "Fields"
+    fields = explanation.fields.items()
+    rows = ((f"--{name.replace('_', '-')}", str(value), meaning) for name, (value, meaning) in fields)
+    console.table("field", ">value", "meaning", title=title, rows=rows)
     _draw_sizes(console, explanation)
-    settings = " ".join(f"--{name} {_format_setting(name, value)}" for name, value in explanation.recipe.items())
-    console.print(f"Unless you say otherwise it learns with: {settings}", markup=False)
+    settings = []
+    for name, value in explanation.recipe.items():
+        number = f"{value:g}" if isinstance(value, float) else str(value)
+        settings.append(f"--{name} {f'{value / 60:g}m' if name == 'time' else number}")
+    console.print(f"Unless you say otherwise it learns with: {' '.join(settings)}", markup=False)
     console.print(f"A run of it can be asked to: {', '.join(explanation.verbs)}.")
-
-
-def _format_setting(name: str, value: Any) -> str:
-    """The value as written on the command line."""
-    return f"{value / 60:g}m" if name == "time" else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _draw_sizes(console: Console, explanation: ModelExplanation) -> None:
     from forebear.settings.units import format_bytes, format_count
 
     if explanation.remark:
-        table = make_table("size", "fields", title="Sizes")
-        for name, size in explanation.sizes.items():
-            table.add_row(name, _differing_fields(size["fields"], explanation))
-        console.print(table)
+        rows = ((name, _differing_fields(size["fields"], explanation)) for name, size in explanation.sizes.items())
+        console.table("size", "fields", title="Sizes", rows=rows)
         console.print(explanation.remark, markup=False)
         return
     columns = (">parameters", ">longest input", ">FLOPs a token", ">to train", ">to use", "fields")
-    table = make_table("size", *columns, title="Sizes")
+    table = Table("size", *columns, title="Sizes")
     for name, size in explanation.sizes.items():
         figures: dict[str, Any] = size["figures"]
-        table.add_row(
-            name,
-            f"{figures['parameters']:,}",
-            "any" if figures["longest_input"] is None else f"{figures['longest_input']:,}",
-            format_count(figures["flops_per_token"]),
-            format_bytes(figures["memory_to_train"]),
-            format_bytes(figures["memory_to_use"]),
-            _differing_fields(size["fields"], explanation),
-            style="bold" if name == explanation.size else "",
-        )
+        counts = (f"{figures['parameters']:,}", number_cell(figures["longest_input"], ",", "any"))
+        memory = (format_bytes(figures[use]) for use in ("memory_to_train", "memory_to_use"))
+        cells = (name, *counts, format_count(figures["flops_per_token"]), *memory)
+        style = "bold" if name == explanation.size else ""
+        table.add_row(*cells, _differing_fields(size["fields"], explanation), style=style)
     console.print(table)
     batch = next(iter(explanation.sizes.values()))["figures"]["memory_to_train_parts"]["batch_tokens"]
     memory_parts = "the tables themselves; float32"
@@ -117,9 +105,6 @@ def _differing_fields(values: dict[str, Any], explanation: ModelExplanation) -> 
     return ", ".join(f"{name} {values[name]}" for name in differing)
 
 
-# --- lineage ---
-
-
 def lineage(*, speaking: Output = Output()) -> None:
     """List every milestone in the order of history: its idea, and what a run of it can be asked.
 
@@ -135,16 +120,14 @@ def lineage(*, speaking: Output = Output()) -> None:
     for entry in LINEAGE.values():
         verbs, error = model_capabilities(entry.name)
         models.append({**asdict(entry), "verbs": verbs, "ready": not error, "error": error})
-    speaking.emit({"milestones": models}, lambda console: _draw_lineage(console, models))
 
+    def draw(console: Console) -> None:
+        table = Table(">year", "name", "milestone", "idea", "by", "can")
+        for model in models:
+            capabilities = ", ".join(model["verbs"]) if model["ready"] else Text(f"not ready: {model['error']}", "red")
+            details = (model["title"], model["idea"], model["authors"])
+            table.add_row(str(model["year"]), Text(model["name"], "bold"), *details, capabilities)
+        console.print(table)
+        console.print("more about one: forebear explain NAME    train one: forebear pretrain NAME TEXT")
 
-def _draw_lineage(console: Console, models: list[dict[str, Any]]) -> None:
-
-    table = make_table(">year", "name", "milestone", "idea", "by", "can")
-    for model in models:
-        capabilities = ", ".join(model["verbs"]) if model["ready"] else f"[red]not ready: {escape(model['error'])}[/]"
-        name = f"[bold]{model['name']}[/]"
-        details = (escape(model[column]) for column in ("title", "idea", "authors"))
-        table.add_row(str(model["year"]), name, *details, capabilities)
-    console.print(table)
-    console.print("more about one: forebear explain NAME    train one: forebear pretrain NAME TEXT")
+    speaking.emit({"milestones": models}, draw)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,8 @@ from forebear.cli.batch_io import (
     open_run,
     read_choices,
 )
-from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar
+from forebear.cli.options import given_options
+from forebear.cli.output import Console, Output, count_phrase, text_bar
 from forebear.errors import InputError
 from forebear.inference.translate import TranslationUnit
 
@@ -101,32 +103,31 @@ def generate(
     """
     from forebear.inference.generate import generate_texts, generation_method, resolve_generation_options
 
-    options = {"length": length, "stop": stop, **vars(chance), **vars(search), "choices": read_choices(search.choices)}
-    given_options = {name: value for name, value in options.items() if value is not None}
-    method = generation_method(given_options)
+    search = replace(search, choices=read_choices(search.choices))
+    options = given_options(chance, search, length=length, stop=stop)
+    method = generation_method(options)
     loaded_run = open_run(run, "generate", speaking)
     single = many == BatchInputOptions() and len(prompts or [""]) == 1 and prompts != [STDIN_PATH]
-    streams = single and not method and given_options.get("samples", 1) == 1
+    streams = single and not method and options.get("samples", 1) == 1
     with counting_progress(speaking, "tokens") as count:
         if streams and not (speaking.json or speaking.quiet):
-            given_options.pop("samples", None)
-            _stream(loaded_run, (prompts or [""])[0], given_options, count)
+            options.pop("samples", None)
+            _stream(loaded_run, (prompts or [""])[0], options, count)
             return
         lines = [InputLine("")] if many.input_file is None and not prompts else many.valid_inputs(prompts)
         num_texts = 0
 
         def ask(group: list[str]) -> list[GeneratedText]:
             nonlocal num_texts
-            answers = generate_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, **given_options)
+            answers = generate_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, **options)
             num_texts += len(answers)
             count(sum(len(answer.ids) for answer in answers))
             return answers
 
         answers: list[GeneratedText] = many.run_batch(lines, ask)
-    result: dict[str, Any] = {"run": loaded_run.name, "settings": resolve_generation_options(given_options)}
+    result: dict[str, Any] = {"run": loaded_run.name, "settings": resolve_generation_options(options)}
     if many.output_file is not None:
-        result |= {"texts": num_texts, "out": str(many.output_file)}
-        speaking.emit_summary(result, f"{count_phrase(num_texts, 'text')}: {many.output_file}")
+        many.emit_written(result | {"texts": num_texts}, count_phrase(num_texts, "text"), speaking)
     else:
         result |= {"texts": [answer.to_dict() for answer in answers]}
         speaking.emit(result, lambda console: _draw_generated(console, answers))
@@ -163,22 +164,14 @@ def _draw_generated(console: Console, answers: list[GeneratedText]) -> None:
             console.rule(f"{prompt}{label}", align="left", style="dim")
         console.plain(_replace_controls(answer.full_text))
         if answer.choices:
-            _draw_choices(console, answer)
-
-
-def _draw_choices(console: Console, answer: GeneratedText) -> None:
-    table = make_table("choice", ">P", "")
-    for name, fraction in sorted(answer.choices, key=lambda choice: -choice[1])[:MAX_SHOWN_CHOICES]:
-        table.add_row(printable_cell(name), f"{fraction:.2%}", text_bar(fraction, 20))
-    console.print(table)
+            best = sorted(answer.choices, key=lambda choice: -choice[1])[:MAX_SHOWN_CHOICES]
+            rows = ((name, f"{fraction:.2%}", text_bar(fraction, 20)) for name, fraction in best)
+            console.table("choice", ">P", "", rows=rows)
 
 
 def _replace_controls(text: str) -> str:
     """Generated text without control characters except line ends and tabs."""
     return "".join("\ufffd" if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c for c in text)
-
-
-# --- translate ---
 
 
 def translate(
@@ -229,10 +222,9 @@ def translate(
     writes_text = output is not None and output.suffix not in (".jsonl", ".json")
     if writes_text and best > 1:
         raise InputError(f"--best {best} does not fit into {output}, a line each", hint="write to a .jsonl file")
-    count = num_unfinished = num_with_unknown = num_split = 0
+    counts: Counter[str] = Counter()
 
     def ask(group: list[str]) -> list[TranslatedText]:
-        nonlocal count, num_unfinished, num_with_unknown, num_split
         num_reported = 0  # of this group
 
         def on_progress(num_done: int, _: int) -> None:
@@ -241,38 +233,35 @@ def translate(
             num_reported = max(num_reported, min(num_done, len(group)))
 
         translations = loaded_run.translate(group, **options, progress=on_progress)
-        count += len(translations)
-        num_unfinished += sum(not translation.is_finished for translation in translations)
-        num_with_unknown += sum(translation.num_unknown > 0 for translation in translations)
-        num_split += sum(translation.num_parts > 1 for translation in translations) if sentences == "whole" else 0
+        counts["texts"] += len(translations)
+        counts["cut_off"] += sum(not translation.is_finished for translation in translations)
+        counts["unknown"] += sum(translation.num_unknown > 0 for translation in translations)
+        counts["split"] += sum(sentences == "whole" and translation.num_parts > 1 for translation in translations)
         count_texts(len(translations) - num_reported)
         return translations
 
     with counting_progress(speaking, "texts") as count_texts:
         write = (lambda answer: answer.text) if writes_text else (lambda answer: answer.to_dict())
         answers: list[TranslatedText] = many.run_batch(many.valid_inputs(texts), ask, write)
-    if not count:
+    if not counts["texts"]:
         raise InputError("there is no text to translate", hint='forebear translate RUN "a text", or --in FILE')
-    issues = {
-        "with words that the run does not know": num_with_unknown,
-        "too long for it: read in parts": num_split,
-    }
-    notes = [f"{count_phrase(number, 'text')} {issue}" for issue, number in issues.items() if number]
+    issues = {"unknown": "with words that the run does not know", "split": "too long for it: read in parts"}
+    notes = [f"{count_phrase(counts[name], 'text')} {issue}" for name, issue in issues.items() if counts[name]]
     speaking.note(notes)
     result: dict[str, Any] = {"run": loaded_run.name, "settings": options, "notes": [*loaded_run.notes, *notes]}
     if output is not None:
-        result |= {"texts": count, "cut_off": num_unfinished, "out": str(output)}
-        unfinished_note = f"; {num_unfinished:,} reached the greatest length" if num_unfinished else ""
-        speaking.emit_summary(result, f"{count_phrase(count, 'text')} translated: {output}{unfinished_note}")
+        result |= {"texts": counts["texts"], "cut_off": counts["cut_off"], "out": str(output)}
+        unfinished_note = f"; {counts['cut_off']:,} reached the greatest length" if counts["cut_off"] else ""
+        speaking.emit_summary(result, f"{count_phrase(counts['texts'], 'text')} translated: {output}{unfinished_note}")
         return
-    result |= {"texts": [answer.to_dict() for answer in answers]}
-    speaking.emit(result, lambda console: [_draw_translation(console, answer) for answer in answers])
 
+    def draw(console: Console) -> None:
+        for answer in answers:
+            if len(answer.hypotheses) == 1:
+                console.plain(answer.text)
+                continue
+            console.plain(answer.source, style="dim")
+            for version in answer.hypotheses:
+                console.plain(f"{version.score:8.3f}  {version.text}")
 
-def _draw_translation(console: Console, answer: TranslatedText) -> None:
-    if len(answer.hypotheses) == 1:
-        console.plain(answer.text)
-        return
-    console.plain(answer.source, style="dim")
-    for version in answer.hypotheses:
-        console.plain(f"{version.score:8.3f}  {version.text}")
+    speaking.emit(result | {"texts": [answer.to_dict() for answer in answers]}, draw)

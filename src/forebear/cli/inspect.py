@@ -1,48 +1,52 @@
-"""`forebear inspect`: the group of commands; attention maps and attribution (`why`)."""
+"""`forebear inspect`: the group of commands; attention maps, attribution (`why`) and senses of a word."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 from rich.text import Text
 
-from forebear.cli.batch_io import TextArguments
+from forebear.cli.batch_io import TextArguments, VectorRunArgument, ask_one_by_one
 from forebear.cli.inspect_layers import gradients, layers, next, positions  # noqa: A004 - the command's name
-from forebear.cli.inspect_senses import senses
+from forebear.cli.options import ReadingOptions, chosen_layers
 from forebear.cli.output import (
-    PAGE_FORMATS,
     Console,
+    ImageFile,
     Output,
     Switch,
+    Table,
+    cell_style,
     count_phrase,
     heatmap,
-    make_table,
     maps_side_by_side,
+    number_cell,
     printable,
     printable_cell,
     require_folder,
-    require_image_format,
     small_heatmap,
     write_file,
 )
 from forebear.cli.words import neighbours, norms, projection
+from forebear.data.sentences import SentenceMode
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.inspection.attention import AttentionMap, AttentionView
-    from forebear.inspection.attribution import Attribution, WordAttribution
+    from forebear.inspection.attribution import Attribution
+    from forebear.inspection.occurrences import Occurrence, SenseText
+    from forebear.inspection.senses import SenseAnalysis
 
+CLUSTER_STYLES = ("blue", "red", "green", "magenta", "yellow", "cyan", "bright_red", "bright_black")
 NUM_STRONGEST_EDGES = 8  # below a map
 BAR_WIDTH = 16  # of a bar to either side
 MIN_COLORED, STRONG_COLOR = 0.08, 0.6  # of the strongest word: less is not coloured, more has light letters
 # Weak and strong; readable on dark and light terminals.
 POSITIVE_COLORS, NEGATIVE_COLORS = ((219, 233, 255), (31, 95, 208)), ((255, 227, 214), (194, 65, 12))
-
-# --- inspect attention ---
 
 
 def attention(
@@ -56,7 +60,7 @@ def attention(
     bare: Switch = False,
     part: Literal["cross", "source", "target"] | None = None,
     top: int | None = None,
-    to: Path | None = None,
+    to: ImageFile = None,
     speaking: Output = Output(),
 ) -> None:
     """Show where the tokens of a text, or of two in one row, look: any layer, any head, their mean, or a roll-out.
@@ -103,7 +107,6 @@ def attention(
 
     if top is not None and top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least 1 edge")
-    require_image_format(to, PAGE_FORMATS)
     loaded_run, given_texts = Run.open(run), list(texts or ())
     maps = compute_attention_maps(loaded_run, given_texts, bare=bare)
     maps = _select_maps(loaded_run, maps, part, to, rollout=rollout)
@@ -112,9 +115,16 @@ def attention(
     views = [(view, MAX_EDGES if top is None and view.is_long else top) for view in all_views]
     result: dict[str, Any] = {"run": loaded_run.name, "what": "attention", "texts": given_texts}
     result["maps"] = [view.to_dict(max_edges) for view, max_edges in views]
-    files = [] if to is None else _write_attention(to, views, loaded_run.name, given_texts)
-    result |= {"to": files} if files else {}
-    speaking.emit(result, lambda console: _draw_attention_views(console, views, files))
+    if to is not None:
+        result["to"] = _write_attention(to, views, loaded_run.name, given_texts)
+
+    def draw(console: Console) -> None:
+        for view, max_edges in views:
+            _draw_attention(console, view, max_edges)
+        for file in result.get("to", ()):
+            console.plain(f"written: {file}")
+
+    speaking.emit(result, draw)
 
 
 def _select_maps(
@@ -155,13 +165,6 @@ def _write_attention(to: Path, views: list[tuple[AttentionView, int | None]], ru
     return [str(file) for file in files]
 
 
-def _draw_attention_views(console: Console, views: list[tuple[AttentionView, int | None]], files: list[str]) -> None:
-    for view, max_edges in views:
-        _draw_attention(console, view, max_edges)
-    for file in files:
-        console.plain(f"written: {file}")
-
-
 def _draw_attention(console: Console, view: AttentionView, top: int | None) -> None:
     from forebear.inspection.token_labels import label_notes
 
@@ -177,11 +180,11 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
         _draw_attention_maps(console, view)
     has_panels = len(view.panels) > 1
     console.print("the strongest edges" if has_panels else f"the strongest edges of {view.panels[0].title}")
-    table = make_table(*([">layer", ">head"] if has_panels else []), ">", "token", "looks at", ">", ">weight")
+    table = Table(*[">layer", ">head"] * has_panels, ">", "token", "looks at", ">", ">weight")
     for edge in view.strongest_edges(top or NUM_STRONGEST_EDGES):
-        panel_cells = [str(edge.panel.layer), str(edge.panel.head)] if has_panels else []
-        source = (str(edge.row + 1), printable_cell(attention_map.rows[edge.row]))
-        target = (printable_cell(attention_map.columns[edge.column]), str(edge.column + 1))
+        panel_cells = [str(edge.panel.layer), str(edge.panel.head)] * has_panels
+        source = (str(edge.row + 1), attention_map.rows[edge.row])
+        target = (attention_map.columns[edge.column], str(edge.column + 1))
         table.add_row(*panel_cells, *source, *target, f"{edge.weight:.3f}")
     console.print(table)
 
@@ -193,14 +196,14 @@ def _draw_attention_maps(console: Console, view: AttentionView) -> None:
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        options: dict[str, Any] = {"visible": attention_map.visible_mask, "borders": attention_map.text_starts}
-        options |= {"width": console.width, "colours": colors}
-        lines = heatmap(attention_map.rows, attention_map.columns, view.panels[0].weights, **options)
+        options: dict[str, Any] = {"width": console.width, "colours": colors, "borders": attention_map.text_starts}
+        names, mask = (attention_map.rows, attention_map.columns), attention_map.visible_mask
+        lines = heatmap(*names, view.panels[0].weights, mask, **options)
     else:
         is_overview = len({panel.head for panel in view.panels}) > 1 and len({panel.layer for panel in view.panels}) > 1
         shown_view = attention_view(attention_map, head="mean") if is_overview else view
         highest = max(float(panel.weights.max()) for panel in shown_view.panels)
-        options = {"colours": colors, "highest_value": highest}
+        options = {"colours": colors, "highest": highest}
         panels = [
             (shown_view.summary(panel), list(small_heatmap(panel.weights, attention_map.visible_mask, **options)))
             for panel in shown_view.panels
@@ -214,11 +217,7 @@ def _draw_attention_maps(console: Console, view: AttentionView) -> None:
         if is_overview:
             hint = "--layer N shows the heads of one layer, --layer N --head N one with its numbers"
             console.print(f"the mean of each layer's heads ({hint})", style="dim")
-    for line in lines:
-        console.print(line, no_wrap=True, overflow="ignore", crop=False)
-
-
-# --- inspect why ---
+    console.lines(lines)
 
 
 def why(
@@ -271,21 +270,23 @@ def why(
     if top < 0:
         raise InputError(f"--top is {top}", hint="give a number of rows, or 0 for none")
     groups = list(_group_texts(loaded_run, list(texts or ())))
-    attributions = []
-    for number, text in enumerate(groups, 1):
-        try:
-            attributions.append(attribute(loaded_run, text, of=of, at=at, method=method))
-        except InputError as error:
-            error.line = error.line or (number if len(groups) > 1 and error.file is None else None)
-            raise
+    explain = functools.partial(attribute, loaded_run, of=of, at=at, method=method)
+    attributions = ask_one_by_one(groups, explain, numbered=len(groups) > 1)
     speaking.note(loaded_run.notes)
-    texts_explained = [attribution.to_dict() for attribution in attributions]
-    result: dict[str, Any] = {"run": loaded_run.name, "what": "why", "texts": texts_explained}
+    result: dict[str, Any] = {"run": loaded_run.name, "what": "why"}
+    result["texts"] = [attribution.to_dict() for attribution in attributions]
     if html is not None:
         require_folder(html, "why.html")
         write_file(html, attribution_page(attributions, loaded_run.name).encode())
         result["html"] = str(html)
-    speaking.emit(result, lambda console: _draw_attributions(console, attributions, top, html))
+
+    def draw(console: Console) -> None:
+        for attribution in attributions:
+            _draw_attribution(console, attribution, top)
+        if html is not None:
+            console.plain(f"page: {html}")
+
+    speaking.emit(result, draw)
 
 
 def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
@@ -305,65 +306,182 @@ def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
         yield from texts
 
 
-def _draw_attributions(console: Console, attributions: list[Attribution], top: int, html: Path | None) -> None:
-    for attribution in attributions:
-        _draw_attribution(console, attribution, top)
-    if html is not None:
-        console.plain(f"page: {html}")
-
-
 def _draw_attribution(console: Console, attribution: Attribution, top: int) -> None:
     probability = "" if attribution.probability is None else f" {attribution.probability:.1%}"
     is_prediction = attribution.said == attribution.target
     prediction = "" if is_prediction else f", the run itself says {printable_cell(attribution.said)}"
-    console.print(f"[bold]{printable_cell(attribution.target)}[/]{probability}{prediction}", soft_wrap=True)
+    console.bold(attribution.target, f"{probability}{prediction}")
     for number, part in enumerate(attribution.parts):
         label = f"{part}: " if len(attribution.parts) > 1 else ""
         text = _highlighted_text(attribution, number, label, colors=console.color_system is not None)
         console.print(text, soft_wrap=True)
     if strongest := attribution.strongest(top):
-        table = make_table("word", ">adds", ">against", "for")
+        table = Table("word", ">adds", ">against", "for")
         for word in strongest:
-            bars = _attribution_bars(word.attribution / attribution.strongest_value)
-            table.add_row(printable_cell(word.text), f"{word.attribution:+.4f}", *bars)
+            fraction = word.attribution / attribution.strongest_value
+            bar = "█" * max(1, round(abs(fraction) * BAR_WIDTH)) if fraction else ""
+            table.add_row(word.text, f"{word.attribution:+.4f}", *((bar, "") if fraction < 0 else ("", bar)))
         console.print(table)
     if attribution.features and top:
-        table = make_table("n-gram", "where", ">adds")
-        for feature in attribution.features[:top]:
-            table.add_row(printable_cell(feature.text), printable_cell(feature.position), f"{feature.value:+.4f}")
-        console.print(table)
+        rows = ((feature.text, feature.position, f"{feature.value:+.4f}") for feature in attribution.features[:top])
+        console.table("n-gram", "where", ">adds", rows=rows)
     num_unread = sum(not word.is_visible for word in attribution.words)
     unread_note = f" {num_unread:,} words do not fit into a row and were not read." if num_unread else ""
     console.plain(f"{attribution.description}{unread_note}\n", style="dim")
 
 
-def _attribution_bars(fraction: float) -> tuple[str, str]:
-    bar = "█" * max(1, round(abs(fraction) * BAR_WIDTH)) if fraction else ""
-    return (bar, "") if fraction < 0 else ("", bar)
-
-
 def _highlighted_text(attribution: Attribution, number: int, label: str, *, colors: bool) -> Text:
     """The text with words colored by attribution; without colors, signs follow strong words."""
-
     text, offset, highlighted = attribution.texts[number], 0, Text(label)
     for word in (word for word in attribution.words if word.text_index == number):
         highlighted.append(printable(text[offset : word.start]))
         strength = abs(word.attribution) / attribution.strongest_value
-        highlighted.append(printable(word.text), style=_word_style(word, strength) if colors else "")
+        style = "" if word.is_visible else "dim"
+        if word.is_visible and strength >= MIN_COLORED:
+            style = cell_style(strength, POSITIVE_COLORS if word.attribution > 0 else NEGATIVE_COLORS, STRONG_COLOR)
+        highlighted.append(printable(word.text), style=style if colors else "")
         signs = min(3, int(strength * 4)) if not colors else 0
         highlighted.append(f"({('+' if word.attribution > 0 else '-') * signs})" if signs else "")
         offset = word.end
     return highlighted.append(printable(text[offset:]))
 
 
-def _word_style(word: WordAttribution, strength: float) -> str:
-    if not word.is_visible:
-        return "dim"
-    if strength < MIN_COLORED:
-        return ""
-    weak, strong = POSITIVE_COLORS if word.attribution > 0 else NEGATIVE_COLORS
-    channels = (round(a + (b - a) * strength) for a, b in zip(weak, strong, strict=True))
-    return f"{'#ffffff' if strength > STRONG_COLOR else '#000000'} on rgb({','.join(map(str, channels))})"
+def senses(
+    run: VectorRunArgument,
+    word: str,
+    /,
+    *,
+    input_files: Annotated[list[str], Parameter(name="--in", consume_multiple=True, negative="")],
+    layers: Annotated[str | None, Parameter(name=("--layers", "--layer"))] = None,
+    groups: int | None = None,
+    most: int = 200,
+    top: int = 3,
+    beside: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
+    known: Annotated[bool, Parameter(name="--senses", negative="", show_default=False)] = False,
+    sentences: SentenceMode = "split",
+    to: ImageFile = None,
+    reading: ReadingOptions = ReadingOptions(),
+    speaking: Output = Output(),
+) -> None:
+    """Group the sentences in which a word stands by what a run makes of the word there.
+
+    ```
+    forebear inspect senses runs/elmo bank --in book.txt
+    forebear inspect senses runs/bert 苹果 --in 'news/*.txt' --layers -1 --to senses.html
+    forebear inspect senses runs/elmo 打 --in book.txt --beside runs/word2vec --groups 4
+    forebear inspect senses runs/elmo bank --in bank.tsv --senses --to senses.png
+    ```
+
+    A run that reads in context has another vector for every occurrence, a table of words the same for all: both are
+    shown. There are as many groups as hang together best (silhouette), and one where no groups surpass what a cloud
+    without any has by chance.
+
+    The word is found as a whole word, also with other capitals; in Chinese where the segmenter ends words at both of
+    its ends. The same sentence counts once.
+
+    Parameters
+    ----------
+    word
+        The word, or several that stand together.
+    input_files
+        Text files (also .gz, .zst), folders, quoted globs, - for standard input.
+    layers
+        A layer (0: the embedding, -1: the last), several for their mean (1,2), or with weights (1:0.3,2:0.7).
+        [default: the mean of all above the embedding]
+    groups
+        So many groups, whether they hang together or not. [default: as many as do]
+    most
+        So many occurrences at most, evenly from all.
+    top
+        Sentences of each group that are shown, the most typical first.
+    beside
+        Runs to show beside. [default: the run's own vectors before it looks around]
+    known
+        The files have the meaning of the word, a tab and a sentence on each line: how far groups agree is told.
+    sentences
+        What is read at once: split, lines or flow as in pretrain; whole: documents.
+    to
+        Write a picture (.png, .svg), or a page with all sentences (.html).
+    """
+    from forebear.inference.run import Run
+    from forebear.inspection.occurrences import find_occurrences, read_labeled_sense_texts, read_sense_texts
+    from forebear.inspection.senses import analyze_occurrences
+
+    if top < 0:
+        raise InputError(f"--top is {top}", hint="give a number of sentences, or 0 for none")
+    supported = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
+    if known and (reading != supported or sentences != "split"):
+        hint = "leave it out, or leave out --senses"
+        raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
+    loaded_run, other_runs = Run.open(run), None if beside is None else [Run.open(folder) for folder in beside]
+    layer_choice, read = chosen_layers(layers), read_labeled_sense_texts if known else read_sense_texts
+    with speaking.counter("documents") as progress:
+
+        def texts() -> Iterator[SenseText]:
+            for number, text in enumerate(read(input_files, reading.reading()), 1):
+                yield text
+                progress(number, 0)
+
+        found = find_occurrences(word, texts(), max_occurrences=most, sentences="whole" if known else sentences)
+    analysis = analyze_occurrences(loaded_run, found, layers=layer_choice, groups=groups, beside=other_runs)
+    for folder in (loaded_run, *(other_runs or ())):
+        speaking.note(folder.notes)
+    result = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
+
+    def render(image_type: str) -> bytes | str:
+        from forebear.inspection.embedding_plots import plot_senses, senses_page
+
+        title = f"{loaded_run.name}: {word}"
+        return senses_page(analysis, title) if image_type == "html" else plot_senses(analysis, title, image_type)
+
+    speaking.emit_with_image(result, lambda console: _draw_senses(console, analysis, top), to, render)
+
+
+def _draw_senses(console: Console, analysis: SenseAnalysis, top: int) -> None:
+    result = analysis.result
+    title = f" in {len(result.occurrences):,} places, by {printable_cell(result.name)}"
+    console.bold(analysis.word, f"{title}: {printable_cell(result.conclusion)}")
+    for number, group in enumerate(result.groups):
+        size = f"{len(group.members):,} of {len(result.occurrences):,}, mean cosine {group.cohesion:.3f}"
+        size += printable_cell(analysis.label_counts(group.members))
+        style = CLUSTER_STYLES[number % len(CLUSTER_STYLES)]
+        console.print(f"\n[bold {style}]group {number + 1}[/]  {size}", soft_wrap=True)
+        for occurrence in result.typical_occurrences(number, top):
+            console.print(_highlight_word(occurrence, style, console.color_system is not None), soft_wrap=True)
+    console.print()
+    _draw_comparison(console, analysis)
+    if (baseline := result.clustering.baseline) is not None:
+        silhouettes = (f"{choice.num_clusters}: {choice.silhouette:.2f}" for choice in result.clustering.candidates)
+        noise = f"clouds without groups have {baseline.silhouette:.2f} on average"
+        console.dim(f"silhouettes by number of groups: {'  '.join(silhouettes)}; {noise}")
+    console.dim(*analysis.notes)
+
+
+def _draw_comparison(console: Console, analysis: SenseAnalysis) -> None:
+    """Prints a row for each run: its clusters, their silhouette and how far they agree with gold senses."""
+    table = Table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
+    for result in (analysis.result, *analysis.others):
+        clustering = result.clustering
+        values = (str(clustering.num_clusters), number_cell(clustering.silhouette, ".3f"), f"{result.similarity:.3f}")
+        table.add_row(result.name, *values, result.note)
+    console.print(table)
+    if analysis.labels:
+        table = Table("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
+        for result in (analysis.result, *analysis.others):
+            for agreement in dict.fromkeys(result.agreement or ()):
+                values = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
+                table.add_row(result.name, str(agreement.groups), *(f"{value:.3f}" for value in values))
+        console.print(table)
+        joined = "joined: groups whose commonest meaning is the same are taken for one"
+        console.dim(f"{joined}; Rand index: 0 by chance, 1 at best")
+
+
+def _highlight_word(occurrence: Occurrence, style: str, colors: bool) -> Text:
+    """The sentence with its word in the cluster's color, or between « » without colors."""
+    word = printable(occurrence.surface)
+    sentence = Text("  " + printable(occurrence.sentence[: occurrence.start]))
+    sentence.append(word if colors else f"«{word}»", style=f"bold {style}" if colors else "")
+    return sentence.append(printable(occurrence.sentence[occurrence.end :]))
 
 
 inspect = App(

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.text import Text
 
 from forebear.cli.options import ReadingOptions
 from forebear.cli.output import (
-    PICTURE_FORMATS,
     Console,
     Output,
     PictureFile,
-    make_table,
+    Table,
+    number_cell,
     printable_cell,
-    require_image_format,
     small_heatmap,
     text_bar,
 )
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.inspection.gradient_distance import GradientReach
     from forebear.inspection.layer_weights import LayerWeights
-    from forebear.inspection.logit_lens import LogitLens
     from forebear.inspection.position_embeddings import PositionTable
 
 # Distances shown in the terminal, besides the last.
@@ -33,18 +31,9 @@ SHOWN_DISTANCES = (0, 1, 2, 3, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
 LAYER_BAR_WIDTH = 24
 MAX_SHOWN_POSITIONS = 24  # positions of a map in the terminal
 
-# --- inspect next ---
-
 
 def next(  # noqa: A001 - the command's name
-    run: Path,
-    text: str,
-    /,
-    *,
-    at: int | None = None,
-    top: int = 5,
-    to: PictureFile = None,
-    speaking: Output = Output(),
+    run: Path, text: str, /, *, at: int | None = None, top: int = 5, to: PictureFile = None, speaking: Output = Output()
 ) -> None:
     """Show what every layer would say comes next, or is hidden, as if it were the last ("logit lens").
 
@@ -73,7 +62,6 @@ def next(  # noqa: A001 - the command's name
     from forebear.inference.run import Run
     from forebear.inspection.logit_lens import logit_lens, plot_logit_lens
 
-    require_image_format(to, PICTURE_FORMATS)
     loaded_run = Run.open(run)
     lens = logit_lens(loaded_run, text, at=at, top=top)
     speaking.note(loaded_run.notes)
@@ -83,34 +71,22 @@ def next(  # noqa: A001 - the command's name
 
         return plot_logit_lens(lens, f"{loaded_run.name}: {title_quote(text)}", image_type)
 
-    result = {"run": loaded_run.name, "what": "next"} | lens.to_dict()
-    speaking.emit_with_image(result, lambda console: _draw_logit_lens(console, lens), to, render)
+    def draw(console: Console) -> None:
+        where = f"{'after' if lens.head == 'next' else 'in place of'} {printable_cell(lens.tokens[lens.position - 1])}"
+        prediction = f"[bold]{printable_cell(lens.predicted_token.text)}[/]"
+        console.bold(lens.text, f"  {where} ({lens.position}), in the end: {prediction}")
+        table = Table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
+        for layer in lens.layers:
+            pairs = (f"{printable_cell(token.text)} [dim]{token.probability:.1%}[/]" for token in layer.candidates)
+            values = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
+            table.add_row(str(layer.layer), Text.from_markup("  ".join(pairs)), *values)
+        console.print(table)
 
-
-def _draw_logit_lens(console: Console, lens: LogitLens) -> None:
-    token = printable_cell(lens.tokens[lens.position - 1])
-    where = f"after {token}" if lens.head == "next" else f"in place of {token}"
-    console.print(f"[bold]{printable_cell(lens.text)}[/]  {where} ({lens.position}), in the end: "
-                  f"[bold]{printable_cell(lens.predicted_token.text)}[/]", soft_wrap=True)  # fmt: skip
-    table = make_table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
-    for layer in lens.layers:
-        candidates = "  ".join(
-            f"{printable_cell(candidate.text)} [dim]{candidate.probability:.1%}[/]" for candidate in layer.candidates
-        )
-        values = (f"{layer.probability:.2%}", f"{layer.rank:,}", f"{layer.entropy:.2f}", f"{layer.divergence:.2f}")
-        table.add_row(str(layer.layer), candidates, *values)
-    console.print(table)
-
-
-# --- inspect layers ---
+    speaking.emit_with_image({"run": loaded_run.name, "what": "next"} | lens.to_dict(), draw, to, render)
 
 
 def layers(
-    runs: Annotated[list[Path], Parameter(negative="")],
-    /,
-    *,
-    to: PictureFile = None,
-    speaking: Output = Output(),
+    runs: Annotated[list[Path], Parameter(negative="")], /, *, to: PictureFile = None, speaking: Output = Output()
 ) -> None:
     """Show how much each layer weighs in the mixture that a task has learned to read; several runs side by side.
 
@@ -129,37 +105,27 @@ def layers(
         Folders of runs that were adapted with --how features, or whose recurrent encoder has a --reader.
     """
     from forebear.inference.run import Run
-    from forebear.inspection.layer_weights import layer_weights, plot_layer_weights
+    from forebear.inspection.layer_weights import layer_names, layer_weights, plot_layer_weights
 
-    require_image_format(to, PICTURE_FORMATS)
     mixtures: list[LayerWeights] = []
     for folder in runs:
         loaded_run = Run.open(folder)
         mixtures += layer_weights(loaded_run)
         speaking.note(loaded_run.notes)
+
+    def draw(console: Console) -> None:
+        highest = max(weight for mixture in mixtures for weight in mixture.weights)
+        for mixture in mixtures:
+            task = f", {printable_cell(mixture.task)}" if mixture.task else ""
+            console.bold(mixture.run, f"{task}, {printable_cell(mixture.position)}: γ {mixture.gain:.3f}")
+            table = Table("layer", ">weight", "", ">of an even share")
+            for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
+                bar = text_bar(weight / highest, LAYER_BAR_WIDTH)
+                table.add_row(name, f"{weight:.4f}", bar, f"{weight / mixture.uniform_weight:.2f} ×")
+            console.print(table)
+
     result = {"what": "layers", "mixtures": [mixture.to_dict() for mixture in mixtures]}
-    render = functools.partial(plot_layer_weights, mixtures)
-    speaking.emit_with_image(result, lambda console: _draw_layer_weights(console, mixtures), to, render)
-
-
-def _draw_layer_weights(console: Console, mixtures: list[LayerWeights]) -> None:
-    from forebear.inspection.layer_weights import layer_names
-
-    highest = max(weight for mixture in mixtures for weight in mixture.weights)
-    for mixture in mixtures:
-        task = f", {printable_cell(mixture.task)}" if mixture.task else ""
-        title = (
-            f"[bold]{printable_cell(mixture.run)}[/]{task}, {printable_cell(mixture.position)}: γ {mixture.gain:.3f}"
-        )
-        console.print(title, soft_wrap=True)
-        table = make_table("layer", ">weight", "", ">of an even share")
-        for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
-            bar = text_bar(weight / highest, LAYER_BAR_WIDTH)
-            table.add_row(name, f"{weight:.4f}", bar, f"{weight / mixture.uniform_weight:.2f} ×")
-        console.print(table)
-
-
-# --- inspect positions ---
+    speaking.emit_with_image(result, draw, to, functools.partial(plot_layer_weights, mixtures))
 
 
 def positions(
@@ -195,7 +161,6 @@ def positions(
     from forebear.inference.run import Run
     from forebear.inspection.position_embeddings import plot_positions, position_table
 
-    require_image_format(to, PICTURE_FORMATS)
     loaded_run = None if run is None else Run.open(run)
     table = position_table(loaded_run, width=width, count=count)
     speaking.note(loaded_run.notes if loaded_run is not None else ())
@@ -214,29 +179,21 @@ def _draw_positions(console: Console, position_table: PositionTable) -> None:
     console.print(f"[bold]{position_table.kind}[/] positions: {count:,}, each a vector of {width:,}")
     sampled = np.unique(np.linspace(0, count - 1, min(count, MAX_SHOWN_POSITIONS)).round().astype(int))
     cosines = np.clip(position_table.cosines[np.ix_(sampled, sampled)], 0, 1)
-    console.print(
-        f"cosines between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else "cosines"
-    )
-    colors = console.color_system is not None
+    part = f" between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else ""
+    console.print(f"cosines{part}")
+    options: dict[str, Any] = {"colours": console.color_system is not None, "highest": 1.0}
     names = [str(number) for number in sampled.tolist()]
-    for line in small_heatmap(cosines, np.ones_like(cosines, bool), colours=colors, rows=names, highest_value=1.0):
-        console.print(line, no_wrap=True, overflow="ignore", crop=False)
-    is_sinusoid = position_table.kind == "sinusoid"
-    columns = (
-        (">rotation's largest error", ">best map misses") if is_sinusoid else (">best map misses", ">a sinusoid's")
-    )
-    table = make_table(">positions further", *columns, ">of random numbers", ">mean cosine")
-    by_distance = position_table.by_distance
+    console.lines(small_heatmap(cosines, np.ones_like(cosines, bool), rows=names, **options))
+    columns = (">best map misses", ">a sinusoid's")
+    if position_table.kind == "sinusoid":
+        columns = (">rotation's largest error", ">best map misses")
+    table = Table(">positions further", *columns, ">of random numbers", ">mean cosine")
     for step in position_table.steps:
         first = f"{step.map_error:.2%}" if step.rotation_error is None else f"{step.rotation_error:.1e}"
-        cells = (first, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}", f"{by_distance[step.step]:.3f}")
-        table.add_row(str(step.step), *cells)
+        errors = (first, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}")
+        table.add_row(str(step.step), *errors, f"{position_table.by_distance[step.step]:.3f}")
     console.print(table)
-    legend = "misses: the share of variance that the best linear map misses at positions it was not fitted to"
-    console.print(legend, style="dim", soft_wrap=True)
-
-
-# --- inspect gradients ---
+    console.dim("misses: the share of variance that the best linear map misses at positions it was not fitted to")
 
 
 def gradients(
@@ -273,51 +230,38 @@ def gradients(
         So many tokens back.
     """
     from forebear.inference.run import Run
-    from forebear.inspection.gradient_distance import gradient_reach, plot_gradient_reach
+    from forebear.inspection.gradient_distance import MAX_CHARACTERS, gradient_reach, plot_gradient_reach
+    from forebear.inspection.occurrences import read_sense_texts
 
-    require_image_format(to, PICTURE_FORMATS)
     if (text is None) == (input_files is None):
         message = "there is no text" if text is None else "there are two texts, --text and --in"
         raise InputError(message, hint='give --in FILE, or --text "a long text"')
     loaded_runs = [Run.open(folder) for folder in runs]
-    texts = [text] if text is not None else _documents(input_files or [], reading)
+    texts, num_characters = [] if text is None else [text], 0
+    for document in read_sense_texts(input_files, reading.reading()) if input_files else ():
+        texts.append(document.text)
+        num_characters += len(document.text)
+        if num_characters >= MAX_CHARACTERS:
+            break
     reaches = gradient_reach(loaded_runs, texts, max_distance=far)
     for loaded_run in loaded_runs:
         speaking.note(loaded_run.notes)
-    result = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
-    render = functools.partial(plot_gradient_reach, reaches)
-    speaking.emit_with_image(result, lambda console: _draw_gradients(console, reaches), to, render)
 
-
-def _documents(files: list[str], reading: ReadingOptions) -> list[str]:
-    """Documents of the files, up to MAX_CHARACTERS in all."""
-    from forebear.inspection.gradient_distance import MAX_CHARACTERS
-    from forebear.inspection.occurrences import read_sense_texts
-
-    texts, size = [], 0
-    for document in read_sense_texts(files, reading.reading()):
-        texts.append(document.text)
-        size += len(document.text)
-        if size >= MAX_CHARACTERS:
-            break
-    return texts
-
-
-def _draw_gradients(console: Console, reaches: list[GradientReach]) -> None:
-    furthest = max(reach.max_distance for reach in reaches)
-    distances = [distance for distance in SHOWN_DISTANCES if distance < furthest] + [furthest]
-    table = make_table(
-        ">tokens back", *(cell for reach in reaches for cell in (f">{printable_cell(reach.name)}", ">of its own"))
-    )
-    for distance in distances:
-        cells = []
+    def draw(console: Console) -> None:
+        furthest = max(reach.max_distance for reach in reaches)
+        columns = (column for reach in reaches for column in (f">{printable_cell(reach.name)}", ">of its own"))
+        table = Table(">tokens back", *columns)
+        for distance in [*(distance for distance in SHOWN_DISTANCES if distance < furthest), furthest]:
+            cells = []
+            for reach in reaches:
+                is_reached = distance <= reach.max_distance
+                values = (reach.magnitudes[distance], reach.relative[distance]) if is_reached else (None, None)
+                cells += [number_cell(value, ".2e") for value in values]
+            table.add_row(str(distance), *cells)
+        console.print(table)
         for reach in reaches:
-            values = (reach.magnitudes[distance], reach.relative[distance]) if distance <= reach.max_distance else ()
-            cells += [f"{value:.2e}" for value in values] or ["", ""]
-        table.add_row(str(distance), *cells)
-    console.print(table)
-    for reach in reaches:
-        limit = f" ({reach.limit})" if reach.limit else ""
-        console.print(f"[bold]{printable_cell(reach.name)}[/] {reach.conclusion}{limit}", soft_wrap=True)
-    legend = "of its own: of what it is at the token itself, 0 tokens back"
-    console.print(legend, style="dim", soft_wrap=True)
+            console.bold(reach.name, f" {reach.conclusion}" + (f" ({reach.limit})" if reach.limit else ""))
+        console.dim("of its own: of what it is at the token itself, 0 tokens back")
+
+    result = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
+    speaking.emit_with_image(result, draw, to, functools.partial(plot_gradient_reach, reaches))

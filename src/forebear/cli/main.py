@@ -33,7 +33,7 @@ COMMANDS = {  # the module in forebear.cli, with the function where it is not na
     "score": ("score", "How probable a run finds sentences, in all and token by token."),
     "next": ("next", "What a run expects next, or in a blank (____)."),
     "generate": ("generate", "Let a run write on."),
-    "fill": ("fill", "What a run finds in the blanks (____, [MASK]) of a text."),
+    "fill": ("next", "What a run finds in the blanks (____, [MASK]) of a text."),
     "ask": (
         "prompt",
         "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
@@ -119,24 +119,18 @@ def _app(command: str | None, config: str | None) -> cyclopts.App:
 
 def _complete_switches(tokens: list[str]) -> list[str]:
     """Adds the value `true` to Boolean model options without a value: --whole-words is --whole-words true."""
-    if tokens[:1] not in ([name] for name in COMMANDS_WITH_MODEL_OPTIONS):
+    if not tokens or tokens[0] not in COMMANDS_WITH_MODEL_OPTIONS:
         return tokens
-    switches, values = _switches(), ("true", "false", "yes", "no", "1", "0")
-    completed: list[str] = []
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
-        completed.append(token)
-        if token in switches and following not in values:
-            completed.append("true")
-    return completed
-
-
-def _switches() -> set[str]:
     from dataclasses import fields
 
     from forebear.registry import LINEAGE, model_spec
 
-    switches = (field for name in LINEAGE for field in fields(model_spec(name)) if str(field.type) == "bool")
-    return {f"--{field.name.replace('_', '-')}" for field in switches}
+    switches = [field.name for name in LINEAGE for field in fields(model_spec(name)) if str(field.type) == "bool"]
+    flags, values = {f"--{name.replace('_', '-')}" for name in switches}, ("true", "false", "yes", "no", "1", "0")
+    completed: list[str] = []
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        completed += [token, "true"] if token in flags and following not in values else [token]
+    return completed
 
 
 def _command(tokens: Sequence[str]) -> str | None:

@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
-from rich.markup import escape
 
-from forebear.cli.batch_io import RunArgument, open_run, refuse_overwriting_input, require_output_folder
+from forebear.cli.batch_io import RunArgument, TextArguments, check_output_file, open_run
 from forebear.cli.options import ReadingOptions
-from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar, write_file
+from forebear.cli.output import Console, Output, Table, count_phrase, number_cell, printable_cell, text_bar, write_file
 from forebear.embeddings.lexicon import AnalogyMethod
 from forebear.errors import InputError, join_errors
 
 if TYPE_CHECKING:
     from forebear.data.corpus.parallel import ParallelFormat
-    from forebear.embeddings.evaluation import AnalogyAccuracy, AnalogyEval, SimilarityEval
+    from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
     from forebear.inference.measure import TaskEvaluation
     from forebear.inference.run import Run
-
-# --- Word vectors: similarity pairs and analogies ---
 
 
 @Parameter(name="*", group=Group("Words"))
@@ -38,28 +35,11 @@ class WordEvalOptions:
     method: AnalogyMethod | None = None
     "Analogies: add (b - a + c), or multiply cosines. [default: add]"
 
-    def reject_text_options(self, given: dict[str, Any], reading: ReadingOptions) -> None:
-        """Rejects options for texts, which have no effect on word files."""
-        if conflicts := [name for name, value in given.items() if value]:
-            hint = "measure with words and with texts one after the other"
-            raise InputError(f"{conflicts[0]} and --words do not go together", hint=hint)
-        if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
-            hint = "leave the others out"
-            raise InputError("files of words are read as they are: only --encoding matters", hint=hint)
-
     def reject_analogy_options(self, why: str, hint: str) -> None:
         """Rejects options for analogies, where there are none."""
         for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
             if value is not None:
                 raise InputError(f"{flag} is about analogies{why}", hint=hint)
-
-    def require_texts(self, texts: list[str] | None) -> list[str]:
-        """The texts to evaluate on, if no word files are given; rejects options for word files."""
-        self.reject_analogy_options("", "name them: --words FILE")
-        if texts is None:
-            hint = "forebear measure RUN TEXT…, or RUN --words FILE…"
-            raise InputError("there is nothing to measure with", hint=hint)
-        return texts
 
 
 def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, speaking: Output) -> None:
@@ -75,7 +55,8 @@ def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, sp
         options.reject_analogy_options(", and these files have pairs", "leave it out")
 
     def draw(console: Console) -> None:
-        _draw_pairs(console, pairs)
+        if pairs:
+            _draw_pairs(console, pairs)
         for evaluation in analogies:
             _draw_analogies(console, evaluation)
 
@@ -85,16 +66,13 @@ def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, sp
 def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None:
     from forebear.embeddings.evaluation import MISSING_PAIRS_NOTE
 
-    if not evaluations:
-        return
-    table = make_table("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
+    table = Table("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
     for evaluation in evaluations:
         correlations = (evaluation.spearman, evaluation.pearson, evaluation.spearman_all, evaluation.pearson_all)
-        cells = ("none" if value is None else f"{value:.4f}" for value in correlations)
-        covered = f"{evaluation.covered:,} of {evaluation.pairs:,}"
-        table.add_row(printable_cell(Path(evaluation.file).name), covered, *cells)
+        cells = (number_cell(value, ".4f", "none") for value in correlations)
+        table.add_row(Path(evaluation.file).name, f"{evaluation.covered:,} of {evaluation.pairs:,}", *cells)
     console.print(table)
-    console.print(MISSING_PAIRS_NOTE, style="dim", soft_wrap=True)
+    console.dim(MISSING_PAIRS_NOTE)
     for evaluation in evaluations:
         name = Path(evaluation.file).name
         if evaluation.headings:
@@ -111,23 +89,18 @@ def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
     from forebear.embeddings.evaluation import MISSING_ANALOGIES_NOTE
 
     columns = ("analogies", ">right", ">covered", ">accuracy", ">accuracy, all")
-    table = make_table(*columns, title=printable_cell(Path(evaluation.file).name))
-    for section, accuracy in evaluation.sections:
-        table.add_row(printable_cell(section.name or "(no name)"), *_accuracy_cells(accuracy))
-    for kind, accuracy in evaluation.by_kind.items() if len(evaluation.by_kind) > 1 else ():
-        table.add_row(kind, *_accuracy_cells(accuracy), style="bold")
-    table.add_row("in all", *_accuracy_cells(evaluation.overall), style="bold")
+    table = Table(*columns, title=printable_cell(Path(evaluation.file).name))
+    results = [(section.name or "(no name)", accuracy, "") for section, accuracy in evaluation.sections]
+    if len(evaluation.by_kind) > 1:
+        results += [(kind, accuracy, "bold") for kind, accuracy in evaluation.by_kind.items()]
+    for name, result, style in (*results, ("in all", evaluation.overall, "bold")):
+        counts = (f"{result.num_correct:,}", f"{result.num_covered:,} of {result.total:,}")
+        accuracies = (number_cell(result.accuracy, ".2%", "none"), f"{result.accuracy_all:.2%}")
+        table.add_row(name, *counts, *accuracies, style=style)
     console.print(table)
     formula = "b - a + c" if evaluation.method == "add" else "products of cosines"
-    note = f"answered with the {evaluation.words:,} most frequent words, by {formula}; {MISSING_ANALOGIES_NOTE}"
-    console.print(note, style="dim", soft_wrap=True)
+    console.dim(f"answered with the {evaluation.words:,} most frequent words, by {formula}; {MISSING_ANALOGIES_NOTE}")
     _draw_missing(console, evaluation)
-
-
-def _accuracy_cells(result: AnalogyAccuracy) -> tuple[str, ...]:
-    accuracy = "none" if result.accuracy is None else f"{result.accuracy:.2%}"
-    covered = f"{result.num_covered:,} of {result.total:,}"
-    return f"{result.num_correct:,}", covered, accuracy, f"{result.accuracy_all:.2%}"
 
 
 def _draw_missing(console: Console, evaluation: AnalogyEval | SimilarityEval, limit: int = 8) -> None:
@@ -158,11 +131,23 @@ MASKED_LM_METRICS = (  # of masked language models
     ("pair_accuracy", "questions about two halves answered", 4),
     ("asked", "tokens hidden", 0),
 )
+TASK_METRICS = ("accuracy", "accuracy_unknown", "sentence_accuracy", "exact_match", "f1", "precision", "recall")
+TASK_METRICS += ("macro_f1", "micro_f1", "weighted_f1", "mcc", "pearson", "spearman", "rmse", "mae", "chance")
+MAX_CONFUSION_LABELS = 12  # labels whose confusion fits on a screen
+TRANSLATION_METRICS = (
+    ("bleu", "BLEU", 2),
+    ("chrf", "chrF", 2),
+    ("perplexity", "perplexity of the references, by its own tokens", 2),
+    ("nats_per_token", "nats per token", 4),
+    ("pairs", "pairs", 0),
+    ("beams", "beams", 0),
+    ("seconds", "seconds", 2),
+)
 
 
 def measure(
     run: RunArgument,
-    texts: Annotated[list[str] | None, Parameter(negative="")] = None,
+    texts: TextArguments = None,
     /,
     *,
     limit: str | None = None,
@@ -224,20 +209,31 @@ def measure(
     """
     from forebear.settings.units import parse_count
 
-    require_output_folder(errors)
-    require_output_folder(out)
+    for file in (errors, out):
+        check_output_file(file, texts or ())
     translating: dict[str, Any] = {"--columns": columns, "--beams": beams, "--out": out}
     if words.words is not None:
-        conflicts = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
-        conflicts |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
-        words.reject_text_options(conflicts | translating | {"--with": beside, "--tune": tune}, reading)
+        options = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
+        options |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
+        options |= translating | {"--with": beside, "--tune": tune}
+        if conflicts := [name for name, value in options.items() if value]:
+            hint = "measure with words and with texts one after the other"
+            raise InputError(f"{conflicts[0]} and --words do not go together", hint=hint)
+        if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
+            message = "files of words are read as they are: only --encoding matters"
+            raise InputError(message, hint="leave the others out")
         measure_words_command(run, words, reading.encoding, speaking)
         return
-    texts = words.require_texts(texts)
-    for file in (errors, out):
-        refuse_overwriting_input(file, texts)
+    words.reject_analogy_options("", "name them: --words FILE")
+    if texts is None:
+        hint = "forebear measure RUN TEXT…, or RUN --words FILE…"
+        raise InputError("there is nothing to measure with", hint=hint)
     loaded_run = open_run(run, "measure", speaking)
-    _check_interpolation(loaded_run, beside, tune)
+    if tune is not None and not beside:
+        raise InputError("--tune weighs several runs, and this is one", hint="name others with --with RUN")
+    if beside and (loaded_run.task is not None or "next" not in loaded_run.heads):
+        message, hint = "does not predict the next token, and cannot be mixed", "leave out --with"
+        raise InputError(message, file=loaded_run.folder.path, hint=hint)
     if loaded_run.task is not None:
         measure_task_command(loaded_run, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
         return
@@ -254,25 +250,20 @@ def measure(
         raise InputError(message, file=file, hint="leave it out")
     if errors is not None:
         raise InputError("--errors lists mistakes at a task, and this run has none", hint="leave it out")
-    if beside:
-        options: dict[str, Any] = {"tune": tune, "limit": max_items, "workers": workers, "reading": reading.reading()}
-        measure_interpolation_command(loaded_run, beside, texts, speaking, options)
-        return
-    options = {"limit": limit, "workers": workers, "reading": reading.reading()}
+    runs = [loaded_run, *(open_run(folder, "measure", speaking) for folder in beside or ())]
     with speaking.progress("preparing") as preparing, speaking.progress("measuring") as progress:
-        measured = loaded_run.measure(texts, **options, preparing=preparing, progress=progress)
-    result = {"run": loaded_run.name, **measured.to_dict()}
-    draw = _draw_neighbor_eval if "told_apart" in result else _draw_text_eval
+        options = {"workers": workers, "reading": reading.reading(), "preparing": preparing, "progress": progress}
+        if beside:
+            from forebear.inference.ensemble import evaluate_interpolation
+
+            result = evaluate_interpolation(runs, texts, tune=tune, limit=max_items, **options).to_dict()
+            alone = zip(runs, result["alone"], strict=True)
+            result["alone"] = [{"run": run.name, **metrics} for run, metrics in alone]
+            draw = _draw_interpolation
+        else:
+            result = {"run": loaded_run.name, **loaded_run.measure(texts, limit=limit, **options).to_dict()}
+            draw = _draw_neighbor_eval if "told_apart" in result else _draw_text_eval
     speaking.emit(result, lambda console: draw(console, result))
-
-
-def _check_interpolation(loaded_run: Run, beside: list[Path] | None, tune: str | None) -> None:
-    """Rejects interpolation of runs that do not predict the next token, and --tune with a single run."""
-    if tune is not None and not beside:
-        raise InputError("--tune weighs several runs, and this is one", hint="name others with --with RUN")
-    if beside and (loaded_run.task is not None or "next" not in loaded_run.heads):
-        message, hint = "does not predict the next token, and cannot be mixed", "leave out --with"
-        raise InputError(message, file=loaded_run.folder.path, hint=hint)
 
 
 def training_overlap_note(facts: dict[str, Any], subject: str) -> str:
@@ -283,9 +274,8 @@ def training_overlap_note(facts: dict[str, Any], subject: str) -> str:
 
 
 def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
-    """Prints the neighbor accuracy of word vectors."""
-    table = make_table("", ">")
-    accuracy = "there are none" if metrics["told_apart"] is None else f"{metrics['told_apart']:.2%}"
+    table = Table("", ">")
+    accuracy = number_cell(metrics["told_apart"], ".2%", "there are none")
     table.add_row("neighbours told from words that stand elsewhere (by chance 50%)", accuracy, style="bold")
     for name, label in (("pairs", "pairs of neighbours"), ("tokens", "words of the text"), ("bytes", "bytes of text")):
         table.add_row(label, f"{metrics[name]:,}")
@@ -297,16 +287,15 @@ def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
 
 def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
     """Prints perplexity and related metrics, with notes on their limits."""
-    table = make_table("", ">")
+    table = Table("", ">")
     for name, label, digits in [*(MASKED_LM_METRICS if metrics["pseudo"] else ()), *TEXT_METRICS]:
         if name in ("accuracy", "guess", "pair_accuracy", "ngram_length") and metrics[name] is None:
             continue
         if name == "perplexity_known" and (metrics["pseudo"] or not metrics["unknown_tokens"]):
             continue
-        value = "infinite" if metrics[name] is None else f"{metrics[name]:,.{digits}f}"
+        value = number_cell(metrics[name], f",.{digits}f", "infinite")
         table.add_row(label.format(metrics["unit"]), value, style="bold" if name == "bits_per_byte" else "")
-    rate = metrics["unknown_rate"]
-    table.add_row("unknown tokens", f"{metrics['unknown_tokens']:,} ({rate:.2%})")
+    table.add_row("unknown tokens", f"{metrics['unknown_tokens']:,} ({metrics['unknown_rate']:.2%})")
     console.print(table)
     if metrics["pseudo"]:
         note = "each hidden token is told by both its sides: compare these bits with other runs of its kind only"
@@ -317,20 +306,11 @@ def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
         note = f"each {metrics['unit']} is scored by itself, as the run learned them, and pays for its end"
         console.warn(f"{note}: compare its perplexity with that of other such runs only")
     if metrics["forgotten"]:
-        note = f"the run's tokenizer does not keep {' and '.join(metrics['forgotten'])}: that is not counted"
-        console.warn(note)
+        console.warn(f"the run's tokenizer does not keep {' and '.join(metrics['forgotten'])}: that is not counted")
     if metrics["impossible_tokens"]:
         note = f"{metrics['impossible_tokens']:,} of {metrics['tokens']:,} tokens have the probability 0 for this run"
         note += ", so the text as a whole is impossible to it; a run with smoothing holds nothing impossible"
         console.warn(note)
-
-
-# --- Tasks: metrics, per class, confusion, calibration, mistakes ---
-
-
-TASK_METRICS = ("accuracy", "accuracy_unknown", "sentence_accuracy", "exact_match", "f1", "precision", "recall")
-TASK_METRICS += ("macro_f1", "micro_f1", "weighted_f1", "mcc", "pearson", "spearman", "rmse", "mae", "chance")
-MAX_CONFUSION_LABELS = 12  # labels whose confusion fits on a screen
 
 
 def measure_task_command(
@@ -351,33 +331,43 @@ def measure_task_command(
     speaking.emit(result, lambda console: _draw_task_eval(console, evaluation, errors))
 
 
-def metrics_headline(metrics: dict[str, Any]) -> str:
-    """The metrics of a task in one line."""
-    parts = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in _task_scores(metrics)]
-    return f"{', '.join(parts)} ({count_phrase(metrics.get('examples', 0), 'example')})"
-
-
 def _task_scores(metrics: dict[str, Any]) -> list[tuple[str, float]]:
     return [(name, metrics[name]) for name in TASK_METRICS if isinstance(metrics.get(name), float)]
 
 
+def metrics_headline(metrics: dict[str, Any]) -> str:
+    """The metrics of a task in one line."""
+    scores = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in _task_scores(metrics))
+    return f"{scores} ({count_phrase(metrics.get('examples', 0), 'example')})"
+
+
 def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path | None) -> None:
     metrics = evaluation.metrics
-    table = make_table("", ">")
+    table = Table("", ">")
     for name, value in _task_scores(metrics):
         table.add_row(name.replace("_", " "), f"{value:.4f}", style="bold" if name == evaluation.score else "")
     table.add_row("examples", f"{metrics.get('examples', 0):,}")
     console.print(table)
-    per_class = metrics.get("per_class") or metrics.get("per_kind") or {}
-    if per_class:
-        table = make_table("label", ">precision", ">recall", ">f1", ">examples")
+    if per_class := metrics.get("per_class") or metrics.get("per_kind"):
+        table = Table("label", ">precision", ">recall", ">f1", ">examples")
         for label, scores in per_class.items():
             cells = (f"{scores[name]:.4f}" for name in ("precision", "recall", "f1"))
-            table.add_row(printable_cell(label), *cells, f"{scores['support']:,}")
+            table.add_row(label, *cells, f"{scores['support']:,}")
         console.print(table)
-    _draw_confusion(console, metrics)
-    if evaluation.calibration is not None:
-        _draw_calibration(console, evaluation.calibration)
+    labels = list(metrics.get("per_class") or ())
+    if metrics.get("confusion") and len(labels) <= MAX_CONFUSION_LABELS:
+        table = Table("is ╲ said", *(f">{printable_cell(label)}" for label in labels), title="Confusion")
+        for label, row in zip(labels, metrics["confusion"], strict=True):
+            table.add_row(label, *(f"{count:,}" if count else "·" for count in row))
+        console.print(table)
+    if evaluation.calibration is not None:  # accuracy by confidence: equal for a calibrated model
+        title = f"Calibration error {evaluation.calibration['calibration_error']:.4f}"
+        table = Table("confidence", ">examples", ">right", "", title=title)
+        for values in evaluation.calibration["bins"]:
+            if values["count"]:
+                interval, accuracy = f"{values['from']:.1f} to {values['to']:.1f}", values["accuracy"]
+                table.add_row(interval, f"{values['count']:,}", f"{accuracy:.3f}", text_bar(accuracy, 20))
+        console.print(table)
     if evaluation.num_unlabeled:
         console.warn(f"rows without a label, left out: {evaluation.num_unlabeled:,}")
     if unseen := metrics.get("unseen"):
@@ -398,77 +388,20 @@ def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path |
         console.plain(f"  {comparison}: {text[:100]}")
 
 
-def _draw_confusion(console: Console, metrics: dict[str, Any]) -> None:
-    rows, labels = metrics.get("confusion"), list(metrics.get("per_class") or ())
-    if not rows or len(labels) > MAX_CONFUSION_LABELS:
-        return
-    table = make_table("is ╲ said", *(f">{printable_cell(label)}" for label in labels), title="Confusion")
-    for label, row in zip(labels, rows, strict=True):
-        table.add_row(printable_cell(label), *(f"{count:,}" if count else "·" for count in row))
-    console.print(table)
-
-
-def _draw_calibration(console: Console, calibration: dict[str, Any]) -> None:
-    """Prints accuracy by confidence: equal for a calibrated model."""
-    title = f"Calibration error {calibration['calibration_error']:.4f}"
-    table = make_table("confidence", ">examples", ">right", "", title=title)
-    for confidence_bin in calibration["bins"]:
-        if count := confidence_bin["count"]:
-            interval = f"{confidence_bin['from']:.1f} to {confidence_bin['to']:.1f}"
-            accuracy = confidence_bin["accuracy"]
-            table.add_row(interval, f"{count:,}", f"{accuracy:.3f}", text_bar(accuracy, 20))
-    console.print(table)
-
-
-# --- Interpolation of several runs ---
-
-
-def measure_interpolation_command(
-    loaded_run: Run, others: Sequence[Path], texts: Sequence[str], speaking: Output, options: dict[str, Any]
-) -> None:
-    """Evaluates runs alone and interpolated and prints the result."""
-    from forebear.inference.ensemble import evaluate_interpolation
-
-    runs = [loaded_run, *(open_run(folder, "measure", speaking) for folder in others)]
-    with speaking.progress("preparing") as preparing, speaking.progress("measuring") as progress:
-        evaluation = evaluate_interpolation(runs, texts, preparing=preparing, progress=progress, **options)
-    result = evaluation.to_dict()
-    result["alone"] = [{"run": run.name, **metrics} for run, metrics in zip(runs, result["alone"], strict=True)]
-    speaking.emit(result, lambda console: _draw_interpolation(console, result))
-
-
 def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
-
-    table = make_table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
-    for row in result["alone"]:
-        table.add_row(escape(row["run"]), f"{row['weight']:.4f}", *_format_metrics(row))
     mixture = result["mixture"]
-    table.add_row("together", f"{1:.4f}", *_format_metrics(mixture), style="bold")
+    table = Table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
+    rows = [(row["run"], row["weight"], row, "") for row in result["alone"]]
+    for name, weight, metrics, style in (*rows, ("together", 1.0, mixture, "bold")):
+        specs = (("bits_per_byte", ",.4f"), ("perplexity", ",.2f"), ("nats_per_token", ",.4f"))
+        cells = (number_cell(metrics[metric], spec, "infinite") for metric, spec in specs)
+        table.add_row(name, f"{weight:.4f}", *cells, style=style)
     console.print(table)
     tokens = f"{mixture['tokens']:,} tokens of {mixture['bytes']:,} bytes in {mixture['documents']:,} documents"
     weights = "found by text for tuning" if result["tuned_tokens"] else "equal: --tune FILE finds better ones"
     console.print(f"[dim]{tokens}; weights {weights}[/]", soft_wrap=True)
     if mixture["learned_from"]:
         console.warn(training_overlap_note(mixture, "a run"))
-
-
-def _format_metrics(metrics: dict[str, Any]) -> list[str]:
-    columns = (("bits_per_byte", 4), ("perplexity", 2), ("nats_per_token", 4))
-    return ["infinite" if metrics[name] is None else f"{metrics[name]:,.{digits}f}" for name, digits in columns]
-
-
-# --- Translation ---
-
-
-TRANSLATION_METRICS = (  # name in the result, label, digits
-    ("bleu", "BLEU", 2),
-    ("chrf", "chrF", 2),
-    ("perplexity", "perplexity of the references, by its own tokens", 2),
-    ("nats_per_token", "nats per token", 4),
-    ("pairs", "pairs", 0),
-    ("beams", "beams", 0),
-    ("seconds", "seconds", 2),
-)
 
 
 def measure_translation_command(
@@ -496,19 +429,19 @@ def measure_translation_command(
         write_file(out, b"".join(translation.text.encode() + b"\n" for translation in measured.translations))
     dropped = {reason: entry.count for reason, entry in ledger.drops.items()}
     result = {"run": run.name, **measured.to_dict(), "dropped": dropped}
-    speaking.emit(result, lambda console: _draw_translation_eval(console, result))
 
+    def draw(console: Console) -> None:
+        table = Table("", ">")
+        for name, label, digits in TRANSLATION_METRICS:
+            table.add_row(label, f"{result[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
+        console.print(table)
+        for label, signature in zip(("BLEU", "chrF"), result["signatures"].values(), strict=False):
+            console.plain(f"{label}: {signature}", style="dim")
+        for example in result["examples"]:
+            console.plain(f"\n{example['source']}")
+            console.plain(f"  {example['translation']}", style="bold")
+            console.plain(f"  {example['reference']}", style="dim")
+        for reason, count in result["dropped"].items():
+            console.print(f"[yellow]{count:,} pairs were left out: {reason}[/]")
 
-def _draw_translation_eval(console: Console, result: dict[str, Any]) -> None:
-    table = make_table("", ">")
-    for name, label, digits in TRANSLATION_METRICS:
-        table.add_row(label, f"{result[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
-    console.print(table)
-    for (_, words, _), signature in zip(TRANSLATION_METRICS, result["signatures"].values(), strict=False):
-        console.plain(f"{words}: {signature}", style="dim")
-    for example in result["examples"]:
-        console.plain(f"\n{example['source']}")
-        console.plain(f"  {example['translation']}", style="bold")
-        console.plain(f"  {example['reference']}", style="dim")
-    for reason, count in result["dropped"].items():
-        console.print(f"[yellow]{count:,} pairs were left out: {reason}[/]")
+    speaking.emit(result, draw)

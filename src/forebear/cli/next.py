@@ -1,30 +1,20 @@
-"""`forebear next`: the next-token distribution, with the counts behind an n-gram probability."""
+"""`forebear next` and `fill`: the next token with the counts behind an n-gram probability; hidden tokens."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from forebear.cli.batch_io import BatchInputOptions, RunArgument, TextArguments, open_run, run_per_text
-from forebear.cli.output import (
-    Console,
-    Output,
-    Switch,
-    count_phrase,
-    format_number,
-    make_table,
-    printable_cell,
-    text_bar,
-)
+from forebear.cli.output import Console, Output, Switch, Table, count_phrase, format_number, printable_cell, text_bar
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.inference.fill import FilledText
     from forebear.inference.next import NextTokens
     from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
-
-# --- Evidence for an n-gram probability, from the longest context to the shortest ---
-
 
 TOO_RARE = "too rare for this model (--prune)"
 
@@ -59,22 +49,16 @@ def _sentence(evidence: NgramEvidence, index: int, eos_id: int) -> str:
         times = "one time" if step.seen == 1 else f"{step.seen:,} times"
         return f"{_context_name(step, eos_id)} was seen {times}: {TOO_RARE}{backoff_note}"
     where = _context_position(step, eos_id)
+    times = "the only time" if step.seen == 1 else f"{step.times:,} of the {step.seen:,} times"
+    followers = "" if step.seen == 1 else f" ({count_phrase(step.followers or 0, 'different token')})"
     if not step.is_listed and step.times:
-        return f"{_times(step)} {where}{_followers(step)}: {TOO_RARE}{backoff_note}"
+        return f"{times} {where}{followers}: {TOO_RARE}{backoff_note}"
     if not step.is_listed:
         count = "something else the only time" if step.seen == 1 else f"never in the {step.seen:,} times"
-        return f"{count} {where}{_followers(step)}{backoff_note}"
+        return f"{count} {where}{followers}{backoff_note}"
     counts_followers = evidence.smoothing in ("witten-bell", "kneser-ney") and step.context
-    followers = _followers(step) if counts_followers else ""
-    return f"{_times(step)} {where}{followers}{_count_adjustments(evidence, step)}{_weight_left(step.weight)}"
-
-
-def _times(step: BackoffStep) -> str:
-    return "the only time" if step.seen == 1 else f"{step.times:,} of the {step.seen:,} times"
-
-
-def _followers(step: BackoffStep) -> str:
-    return "" if step.seen == 1 else f" ({count_phrase(step.followers or 0, 'different token')})"
+    adjustments = (followers if counts_followers else "") + _count_adjustments(evidence, step)
+    return f"{times} {where}{adjustments}{_weight_left(step.weight)}"
 
 
 def _count_adjustments(evidence: NgramEvidence, step: BackoffStep) -> str:
@@ -179,15 +163,14 @@ def next(  # noqa: A001 - the command's name
 def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> None:
     from forebear.inference.stream_decode import readable_token
 
-    console.print(f"[bold]{printable_cell(answer.text)}[/]", soft_wrap=True)
+    console.bold(answer.text)
     columns = (">log P of the text", "text") if answer.has_blank else (">log P",)
-    table = make_table(">", "token", ">probability", "", *columns)
+    table = Table(">", "token", ">probability", "", *columns)
     for rank, candidate in enumerate(answer.candidates, 1):
-        cells = [printable_cell(candidate.full_text)] if candidate.full_text is not None else []
-        probability = candidate.probability
-        token = printable_cell(candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id))
-        log_prob, bar = format_number(candidate.log_prob), text_bar(probability, 20)
-        table.add_row(str(rank), token, f"{probability:.2%}", bar, log_prob, *cells)
+        full_text = [] if candidate.full_text is None else [candidate.full_text]
+        token = candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id)
+        share = (f"{candidate.probability:.2%}", text_bar(candidate.probability, 20))
+        table.add_row(str(rank), token, *share, format_number(candidate.log_prob), *full_text)
     console.print(table)
     for candidate in answer.candidates:
         if candidate.explanation is not None:
@@ -200,3 +183,49 @@ def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> No
         note = f"tried {answer.num_considered:,} of {answer.num_fitting:,} candidates: those likeliest after the text "
         note += f"before the blank, which have {answer.covered_mass:.1%} of the probability there; --among N tries more"
         console.print(note, soft_wrap=True)
+
+
+def fill(
+    run: RunArgument,
+    texts: TextArguments = None,
+    /,
+    *,
+    top: int = 5,
+    tokens: int = 1,
+    many: BatchInputOptions = BatchInputOptions(),
+    speaking: Output = Output(),
+) -> None:
+    """Fill the blanks of a text by a run that finds hidden tokens (bert and its kin), as many as there are.
+
+    A blank is ____ or the run's own mask, [MASK] or <mask>; [MASK][MASK] hides two tokens in a row. For each hidden
+    token the likeliest are shown while all others stay hidden; the whole text is filled surest place first.
+
+    ```
+    forebear fill runs/bert "the ____ sat on the ____"
+    forebear fill runs/bert "判断这个词的____" --tokens 2
+    forebear fill runs/bert --in questions.txt --out answers.jsonl
+    ```
+
+    Parameters
+    ----------
+    texts
+        Texts with blanks; - for the lines of standard input.
+    top
+        How many candidates to show for each hidden token.
+    tokens
+        How many tokens a ____ hides: 2 for a Chinese word of two characters.
+    """
+    loaded_run = open_run(run, "fill", speaking)
+    ask = functools.partial(loaded_run.fill, top=top, tokens=tokens)
+
+    def draw(console: Console, answer: FilledText) -> None:
+        console.bold(answer.filled_text, f"  (log P {format_number(answer.log_prob)})")
+        table = Table(">blank", "token", "text", ">P", "")
+        for blank, candidates in enumerate(answer.blanks, 1):
+            for rank, candidate in enumerate(candidates):
+                name, p = str(blank) if rank == 0 else "", candidate.probability
+                table.add_row(name, candidate.token, candidate.text, f"{p:.4f}", text_bar(p))
+        console.print(table)
+
+    hint = 'forebear fill RUN "some ____ text"'
+    run_per_text(loaded_run, texts, many, speaking, ask, hint=hint, done="filled", draw=draw)

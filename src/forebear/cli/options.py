@@ -18,6 +18,7 @@ from forebear.data.source import TextSource, TokenizerTrainingOptions
 
 if TYPE_CHECKING:
     from forebear.data.segmentation import Segmenter
+    from forebear.inference.embed import LayerChoice
 
 ResumedRun = Annotated[Path | None, Parameter(help="Go on with this run; nothing else is needed.")]
 ReplaceRun = Annotated[bool, Parameter(negative="", show_default=False, help="Replace another run at --to.")]
@@ -25,11 +26,10 @@ TrainedVocabSize = Annotated[
     int | None, Parameter(help="Entries of a vocabulary that is learned. [default: by the size of the text]")
 ]
 
-EXAMPLES_GROUP = Group("Examples")
 ColumnNames = Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)]
 
 
-@Parameter(name="*", group=EXAMPLES_GROUP)
+@Parameter(name="*", group="Examples")
 @dataclass(frozen=True)
 class LabeledDataOptions:
     """How files become examples; what is left out is guessed from their first rows, and told."""
@@ -57,19 +57,29 @@ class LabeledDataOptions:
 
     def form(self) -> dict[str, Any]:
         """The arguments of format detection."""
-        options: dict[str, Any] = {"number": self.number, "header": self.header, "encoding": self.encoding}
-        options["several"] = True if self.several == "list" else self.several or False
-        options["text_columns"] = [_column(name) for name in self.text_column or ()]
-        options["choice_columns"] = [_column(name) for name in self.choice_column or ()]
-        options["label_column"] = None if self.label_column is None else _column(self.label_column)
-        return options
+        texts, choices = ([_column(name) for name in names or ()] for names in (self.text_column, self.choice_column))
+        label = None if self.label_column is None else _column(self.label_column)
+        columns = {"text_columns": texts, "choice_columns": choices, "label_column": label}
+        several = True if self.several == "list" else self.several or False
+        return {"number": self.number, "header": self.header, "encoding": self.encoding, "several": several, **columns}
 
     def settings(self) -> dict[str, Any]:
         """The settings of `LabeledSource`."""
         return {"dev_share": self.dev_share, "on_bad_rows": self.on_bad_rows, "on_bad_tags": self.on_bad_tags}
 
 
-@Parameter(name="*", group=EXAMPLES_GROUP)
+@Parameter(name="*", group="Examples")
+@dataclass(frozen=True)
+class ComparisonDataOptions(LabeledDataOptions):
+    """How files become examples, and what becomes of them."""
+
+    encoding: Annotated[str, Parameter(name="--examples-encoding")] = "utf-8"
+    "The encoding of the files of examples, such as gb18030."
+    test_share: float = 0.2
+    "The share of the examples that is held out for the test where there is no --test."
+
+
+@Parameter(name="*", group="Examples")
 @dataclass(frozen=True)
 class TaggedTextOptions:
     """What becomes of faults in a file of words and their tags, where that teaches a milestone by itself."""
@@ -79,18 +89,18 @@ class TaggedTextOptions:
     on_bad_tags: Literal["fail", "repair"] | None = None
     "Words with tags: tags that break their scheme: fail, or repair them; they are counted. [default: fail]"
 
-    def settings(self) -> dict[str, Any]:
-        return given_options(self)
+
+def given_options(*groups: Any, **options: Any) -> dict[str, Any]:
+    """The options, of dataclasses and single ones, that are not None, under their Python names."""
+    every_option = [item for group in groups for item in vars(group).items()] + list(options.items())
+    return {name.replace("-", "_"): value for name, value in every_option if value is not None}
 
 
-def given_options(*options: Any) -> dict[str, Any]:
-    """The fields of dataclasses of options that are not None."""
-    return {name: value for group in options for name, value in vars(group).items() if value is not None}
+def chosen_layers(layers: str | None) -> LayerChoice | None:
+    """What --layers means; None where it is not given."""
+    from forebear.inference.embed import parse_layers
 
-
-def model_settings(fields: dict[str, str]) -> dict[str, Any]:
-    """Fields of a model, given as options, under their Python names."""
-    return {name.replace("-", "_"): value for name, value in fields.items()}
+    return None if layers is None else parse_layers(layers)
 
 
 def command_line() -> str:
@@ -102,13 +112,7 @@ def _column(name: str) -> str | int:
     return int(name) if name.isascii() and name.isdecimal() else name
 
 
-# --- Tokenizer training and Chinese word segmentation ---
-
-
-TOKENIZER_GROUP = Group("Learning a tokenizer")
-
-
-@Parameter(name="*", group=TOKENIZER_GROUP)
+@Parameter(name="*", group=Group("Learning a tokenizer"))
 @dataclass(frozen=True)
 class TokenizerOptions:
     """How a tokenizer is learned from the text, where it is not given as a file."""
@@ -139,20 +143,11 @@ def segmenter_for(segment: bool, user_dict: Path | None) -> Segmenter | None:
     return Segmenter.from_file(user_dict)
 
 
-# --- Reading text ---
+TEXTS_HELP = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
+TextFiles = Annotated[list[str], Parameter(help=TEXTS_HELP)]
 
 
-READING_GROUP = Group("Reading")
-
-TextFiles = Annotated[
-    list[str],
-    Parameter(
-        help="Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
-    ),
-]
-
-
-@Parameter(name="*", group=READING_GROUP)
+@Parameter(name="*", group=Group("Reading"))
 @dataclass(frozen=True)
 class ReadingOptions:
     """How files become documents."""
@@ -179,9 +174,6 @@ class ReadingOptions:
         return TextSource((), self.reading(), **sentences.settings(), **parallel)
 
 
-# --- Sentences and words ---
-
-
 @Parameter(name="*")
 @dataclass(frozen=True)
 class SentenceOptions:
@@ -201,9 +193,6 @@ class SentenceOptions:
         dictionary, entities = (None if file is None else str(file) for file in (self.user_dict, self.entities))
         segment = self.segment or dictionary is not None or entities is not None
         return {"sentences": self.sentences, "segment": segment, "user_dict": dictionary, "entities": entities}
-
-
-# --- Training in several processes ---
 
 
 @Parameter(name="*")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console as RichConsole
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.style import StyleType
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from forebear.errors import InputError, printable_path
@@ -25,16 +28,37 @@ from forebear.kernels.jit import on_compile
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.table import Table
 
     from forebear.data.io.ledger import Ledger
     from forebear.training.trainer import ProgressReport, TrainingCallback
 
 COUNTER_INTERVAL = 5  # seconds between two lines that count
 LOG_INTERVAL = 30  # seconds between two lines of progress where there is no terminal
+MAX_SHOWN_CHARACTERS = 400  # of a text beside its metrics
+SMALL_LOSS = 0.1  # losses below it have more digits
 
-
+ProgressCallback = Callable[[int, int], None]  # done and total
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+class Table(RichTable):
+    """A plain table; cells are text without markup, columns whose name starts with `>` are right-aligned."""
+
+    def __init__(self, *columns: str, title: str | None = None, rows: Iterable[Iterable[RenderableType]] = ()) -> None:
+        super().__init__(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+        self.show_header = any(column.strip(">") for column in columns)
+        for column in columns:
+            justify = "right" if column.startswith(">") else "left"
+            self.add_column(column.removeprefix(">"), justify=justify, overflow="fold")
+        for row in rows:
+            self.add_row(*row)
+
+    def add_row(
+        self, *renderables: RenderableType | None, style: StyleType | None = None, end_section: bool = False
+    ) -> None:
+        """Adds a row; whitespace and control characters of text are escaped."""
+        cells = (printable_cell(cell) if isinstance(cell, str) else cell for cell in renderables)
+        super().add_row(*cells, style=style, end_section=end_section)
 
 
 class Console(RichConsole):
@@ -56,6 +80,27 @@ class Console(RichConsole):
         for text in texts:
             self.print(printable_cell(text), style="dim", soft_wrap=True)
 
+    def bold(self, text: str, rest: str = "") -> None:
+        """Prints a text in bold and, with markup, what follows it; not wrapped."""
+        self.print(f"[bold]{printable_cell(text)}[/]{rest}", soft_wrap=True)
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Prints notes of a run in yellow."""
+        for note in notes:
+            self.plain(f"note: {note}", style="yellow")
+
+    def table(self, *columns: str, title: str | None = None, rows: Iterable[Iterable[RenderableType]]) -> None:
+        self.print(Table(*columns, title=title, rows=rows))
+
+    def lines(self, lines: Iterable[str | Text]) -> None:
+        """Prints lines that were laid out for this width."""
+        for line in lines:
+            self.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
+
+
+DrawFn = Callable[[Console], object]
+RenderFn = Callable[[str], bytes | str]  # of a format such as png
+
 
 def make_console(*, wide: bool = True) -> Console:
     """Standard output; at least 88 columns for tables, which a narrow terminal wraps."""
@@ -75,7 +120,7 @@ class Output:
     config: Annotated[str | None, Parameter(show_default=False)] = None  # read at the front door, for every command
     "A TOML file with settings, a table for each command; what is given here wins."
 
-    def emit(self, facts: dict[str, Any], draw: Callable[[Console], object]) -> None:
+    def emit(self, facts: dict[str, Any], draw: DrawFn) -> None:
         """Prints the result: as JSON, or drawn by `draw`."""
         if self.json:
             text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
@@ -87,13 +132,7 @@ class Output:
         """Prints the result: as JSON, or in a line."""
         self.emit(facts, lambda console: console.plain(summary))
 
-    def emit_with_image(
-        self,
-        facts: dict[str, Any],
-        draw: Callable[[Console], object],
-        file: Path | None,
-        render: Callable[[str], bytes | str],
-    ) -> None:
+    def emit_with_image(self, facts: dict[str, Any], draw: DrawFn, file: Path | None, render: RenderFn) -> None:
         """Writes a picture or page to `file`, rendered for the format of its name, then prints the result."""
         if file is None:
             self.emit(facts, draw)
@@ -108,22 +147,21 @@ class Output:
             print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+    def progress(self, what: str) -> Iterator[ProgressCallback]:
         """A progress bar with speed and time left on a terminal; in a log, a line from time to time."""
+
+        def describe(done: int, total: int, seconds: float) -> str:
+            left, rate = seconds * (total - done) / done, done / seconds / 1e6
+            return f"{what}: {done / max(total, 1):.0%}, {rate:.1f} MB/s, about {left:.0f} s left"
+
         if self.quiet or not sys.stderr.isatty():
-            yield _log_progress(what) if not self.quiet else lambda done, total: None
+            yield self._progress_lines(LOG_INTERVAL, describe)
             return
         from rich import progress
 
-        bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.DownloadColumn(),
-            progress.TransferSpeedColumn(),
-            progress.TimeRemainingColumn(),
-            console=RichConsole(stderr=True),
-            transient=True,
-        )
+        columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.DownloadColumn())
+        times = (progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
+        bar = progress.Progress(*columns, *times, console=RichConsole(stderr=True), transient=True)
         task = bar.add_task(what, total=None)
 
         def look(done: int, total: int) -> None:
@@ -136,19 +174,27 @@ class Output:
             bar.stop()
 
     @contextmanager
-    def counter(self, what: str) -> Iterator[Callable[[int, int], None]]:
+    def counter(self, what: str) -> Iterator[ProgressCallback]:
         """Reports count and speed from time to time, for work of unknown size."""
+
+        def describe(done: int, total: int, seconds: float) -> str:
+            left = f", about {seconds * (total - done) / done:.0f} s left" if total > done else ""
+            return f"{done:,} {what}, {done / seconds:,.0f} a second{left}"
+
+        yield self._progress_lines(COUNTER_INTERVAL, describe)
+
+    def _progress_lines(self, interval: float, describe: Callable[[int, int, float], str]) -> ProgressCallback:
+        """Prints a line on stderr every `interval` seconds, described by (done, total, seconds)."""
         started = last = time.monotonic()
 
         def look(done: int, total: int) -> None:
             nonlocal last
             now = time.monotonic()
-            if not self.quiet and now - last >= COUNTER_INTERVAL:
+            if done and not self.quiet and now - last >= interval:
                 last = now
-                left = f", about {(now - started) * (total - done) / done:.0f} s left" if total > done else ""
-                print(f"{done:,} {what}, {done / (now - started):,.0f} a second{left}", file=sys.stderr)  # noqa: T201
+                print(describe(done, total, now - started), file=sys.stderr)  # noqa: T201
 
-        yield look
+        return look
 
 
 _DISPLAY: list[Any] = []  # the one that is being drawn; a terminal has room for one
@@ -163,49 +209,18 @@ def start_display(display: Any) -> None:
         display.start()
 
 
-def _log_progress(what: str) -> Callable[[int, int], None]:
-    """Progress for a log: fraction, speed and time left, every LOG_INTERVAL seconds."""
-    started = last = time.monotonic()
-
-    def look(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= LOG_INTERVAL and done:
-            last = now
-            left = (now - started) * (total - done) / done
-            rate = done / (now - started) / 1e6
-            print(f"{what}: {done / max(total, 1):.0%}, {rate:.1f} MB/s, about {left:.0f} s left", file=sys.stderr)  # noqa: T201
-
-    return look
-
-
-def make_table(*columns: str, title: str | None = None) -> Table:
-    """A plain table; columns whose name starts with `>` are right-aligned."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
-    table.show_header = any(column.strip(">") for column in columns)
-    for column in columns:
-        table.add_column(
-            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
-        )
-    return table
-
-
 def ledger_table(ledger: Ledger) -> Table:
     """The ledger as a table: inputs, drops and outputs by stage."""
     from forebear.data.io.ledger import LEDGER_UNITS
 
     rows = list(ledger.rows())
     units = [unit for unit in LEDGER_UNITS if any(unit in counts for _, _, counts in rows)]
-    table = make_table("stage", "", *(f">{unit}" for unit in units), title="Ledger")
+    table = Table("stage", "", *(f">{unit}" for unit in units), title="Ledger")
     previous_stage = None
     for stage, label, counts in rows:
         cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in units]
-        table.add_row(
-            stage if stage != previous_stage else "", label, *cells, style="yellow" if label.startswith("−") else ""
-        )
+        shown_stage, style = stage if stage != previous_stage else "", "yellow" if label.startswith("−") else ""
+        table.add_row(shown_stage, label, *cells, style=style)
         previous_stage = stage
     return table
 
@@ -226,29 +241,20 @@ def text_bar(fraction: float, width: int = 30) -> str:
     return "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
 
 
-# --- Text in tables and lines ---
-
-
-MAX_SHOWN_CHARACTERS = 400  # of a text beside its metrics
-
-
 def printable_cell(text: str) -> str:
     """The text for a table cell: whitespace and control characters escaped, brackets not read as markup."""
     return escape(text if text.isprintable() else repr(text)[1:-1])
 
 
 def shorten(text: str) -> str:
-    """`printable_cell`, with the middle of a long text omitted."""
+    """The text with its middle omitted if it is long."""
     half = MAX_SHOWN_CHARACTERS // 2
-    return printable_cell(text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:half]} … {text[-half:]}")
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:half]} … {text[-half:]}"
 
 
 def printable(text: str) -> str:
     """The text for a terminal: control characters escaped, line ends as spaces."""
-    return "".join(
-        character if character.isprintable() else " " if character.isspace() else repr(character)[1:-1]
-        for character in text
-    )
+    return "".join(c if c.isprintable() else " " if c.isspace() else repr(c)[1:-1] for c in text)
 
 
 def format_number(value: float, digits: int = 3) -> str:
@@ -256,22 +262,31 @@ def format_number(value: float, digits: int = 3) -> str:
     return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.4g}"
 
 
+def number_cell(value: float | None, spec: str = ",", missing: str = "") -> str:
+    """A number, if there is one, by a format specification."""
+    return missing if value is None else format(value, spec)
+
+
 def count_phrase(number: int, singular: str, plural: str = "") -> str:
     """A count with its noun, and a verb where both forms have one: 1 text, 2 texts, 2 texts have."""
     return f"1 {singular}" if number == 1 else f"{number:,} {plural or singular + 's'}"
 
 
-# --- Curves in braille dots, two by four per character ---
+# --- Curves and heat maps ---
 
 
 BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column within a character
 BLANK_BRAILLE = 0x2800
+HEAT_COLORS = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
+SHADES = " ░▒▓█"
+# Columns of a terminal: for a row's name, the widest and the narrowest cell.
+LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = 13, 9, 4
 
 
 def curve_lines(
     points: Sequence[tuple[float, float]], *, level: float | None = None, width: int = 60, height: int = 8
 ) -> list[str]:
-    """The points (x, y) as lines of text with a scale at the left; `level` is a dotted baseline."""
+    """The points (x, y) as lines of dots, 2 × 4 a character, with a scale at the left; `level` is a dotted baseline."""
     if not points:
         return []
     values = [y for _, y in points] + ([level] if level is not None else [])
@@ -287,29 +302,14 @@ def curve_lines(
     if level is not None:
         for column in range(0, 2 * width, 4):
             dot(column, level)
-    previous: tuple[int, float] | None = None
-    for x, y in points:
-        column = round((x - first) / ((last - first) or 1.0) * (2 * width - 1))
-        for intermediate in range(previous[0] + 1, column) if previous else ():
-            fraction = (intermediate - previous[0]) / (column - previous[0]) if previous else 0
-            dot(intermediate, previous[1] + fraction * (y - previous[1]) if previous else y)
+    dots = [(round((x - first) / ((last - first) or 1.0) * (2 * width - 1)), y) for x, y in points]
+    for column, y in dots:
         dot(column, y)
-        previous = (column, y)
+    for (left, left_y), (right, right_y) in pairwise(dots):
+        for column in range(left + 1, right):
+            dot(column, left_y + (column - left) / (right - left) * (right_y - left_y))
     scale = [f"{high:7.3f} ", *[" " * 8] * (height - 2), f"{low:7.3f} "] if height > 1 else [f"{high:7.3f} "]
-    return [left + "".join(chr(BLANK_BRAILLE + cell) for cell in row) for left, row in zip(scale, cells, strict=True)]
-
-
-# --- Heat maps ---
-
-
-WEAK_COLOR, STRONG_COLOR = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
-WHITE_TEXT_FROM = 0.5  # of the strongest: from there on letters are white
-SHADES = " ░▒▓█"
-LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = (
-    13,
-    9,
-    4,
-)  # columns of a terminal: for a row's name, the widest and the narrowest cell
+    return [mark + "".join(chr(BLANK_BRAILLE + cell) for cell in row) for mark, row in zip(scale, cells, strict=True)]
 
 
 def heatmap(
@@ -323,7 +323,6 @@ def heatmap(
     borders: Sequence[int] = (),
 ) -> Iterator[Text]:
     """A heat map with numbers and names of rows and columns; separators before `borders`. Small if there is no room."""
-
     label_width = min(LABEL_WIDTH, max(map(cell_len, rows)))
     cell_room = (width - label_width - len(borders)) // len(columns)
     if cell_room < MIN_CELL_WIDTH:
@@ -331,38 +330,25 @@ def heatmap(
         return
     cell = min(max(*map(cell_len, columns), 3) + 1, cell_room, MAX_CELL_WIDTH)
     separators = ["│" if number in borders else "" for number in range(len(columns))]
-    yield Text(
-        " " * label_width
-        + "".join(separator + _align_right(name, cell) for separator, name in zip(separators, columns, strict=True))
-    )
+    names = (separator + _align_right(name, cell) for separator, name in zip(separators, columns, strict=True))
+    yield Text(" " * label_width + "".join(names))
     highest = float(values.max()) or 1.0
     for number, (name, row_values, visible_row) in enumerate(zip(rows, values.tolist(), visible.tolist(), strict=True)):
         if number in borders:
             yield Text(" " * label_width + "".join(("┼" if separator else "") + "─" * cell for separator in separators))
         line = Text(_align_right(name, label_width, gap=False))
         for value, is_visible, separator in zip(row_values, visible_row, separators, strict=True):
-            cell_text = (
-                _align_right(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1", cell)
-                if is_visible
-                else " " * cell
-            )
-            line.append(separator).append(
-                cell_text, style=_cell_style(value / highest) if is_visible and colours else ""
-            )
+            number_text = f"{value:.2f}".removeprefix("0") if value < 0.995 else "1"
+            style = cell_style(value / highest) if is_visible and colours else ""
+            line.append(separator).append(_align_right(number_text if is_visible else "", cell), style=style)
         yield line
 
 
 def small_heatmap(
-    values: np.ndarray,
-    visible: np.ndarray,
-    *,
-    colours: bool,
-    rows: Sequence[str] = (),
-    highest_value: float | None = None,
+    values: np.ndarray, visible: np.ndarray, *, colours: bool, rows: Sequence[str] = (), highest: float | None = None
 ) -> Iterator[Text]:
     """A heat map without numbers, two characters per cell; invisible cells are dots."""
-
-    highest = highest_value or float(values.max()) or 1.0
+    highest = highest or float(values.max()) or 1.0
     names = [f"{_align_right(name, LABEL_WIDTH, gap=False)} " for name in rows] or [""] * len(values)
     for name, row_values, visible_row in zip(names, values.tolist(), visible.tolist(), strict=True):
         line = Text(name)
@@ -371,7 +357,7 @@ def small_heatmap(
             if not is_visible:
                 line.append(" ·", style="dim" if colours else "")
             elif colours:
-                line.append("  ", style=_cell_style(fraction))
+                line.append("  ", style=cell_style(fraction))
             else:
                 line.append(SHADES[min(int(fraction * len(SHADES)), len(SHADES) - 1)] * 2)
         yield line
@@ -379,7 +365,6 @@ def small_heatmap(
 
 def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: int) -> Iterator[Text]:
     """Small heat maps with titles, as many side by side as fit."""
-
     block_width = max(max(cell_len(title), *(line.cell_len for line in lines)) for title, lines in blocks) + 3
     per_row = max(1, (width + 3) // block_width)
     for start in range(0, len(blocks), per_row):
@@ -395,37 +380,38 @@ def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: in
 
 def _align_right(text: str, width: int, *, gap: bool = True) -> str:
     """Right-aligned text, Chinese characters counted as two columns; truncated if longer."""
-
     available = width - gap
     if cell_len(text) > available:
         text = set_cell_size(text, available - 1).rstrip() + "…"
     return " " * (width - cell_len(text)) + text
 
 
-def _cell_style(fraction: float) -> str:
-    channels = (round(a + (b - a) * fraction) for a, b in zip(WEAK_COLOR, STRONG_COLOR, strict=True))
-    return f"{'#ffffff' if fraction > WHITE_TEXT_FROM else '#000000'} on rgb({','.join(map(str, channels))})"
+def cell_style(fraction: float, colors: Sequence[Sequence[int]] = HEAT_COLORS, white_from: float = 0.5) -> str:
+    """A background between the weak and the strong color, with white letters from a fraction of the strongest on."""
+    channels = (round(a + (b - a) * fraction) for a, b in zip(*colors, strict=True))
+    return f"{'#ffffff' if fraction > white_from else '#000000'} on rgb({','.join(map(str, channels))})"
 
 
 # --- Image files ---
 
 
-PictureFile = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg).")]
-PictureOrPage = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg) or a page (.html).")]
-PICTURE_FORMATS = ("png", "svg")
-PAGE_FORMATS = (*PICTURE_FORMATS, "html")
+def _require_image(*suffixes: str) -> Parameter:
+    """An option that rejects a file whose name ends with none of the suffixes, before any work."""
+
+    def require(_: Any, file: Path | None) -> None:
+        if file is None:
+            return
+        if file.suffix.lower() not in suffixes:
+            message = f"what {file.name} is to be cannot be told by its name"
+            raise InputError(message, hint=f"let it end with one of {', '.join(suffixes)}")
+        require_folder(file, f"look{suffixes[0]}")
+
+    return Parameter(validator=require)
 
 
-def require_image_format(file: Path | None, formats: Sequence[str]) -> None:
-    """Rejects a file whose name ends with none of the formats, before any work."""
-    if file is None:
-        return
-    suffix, names = file.suffix.lower().removeprefix("."), ", ".join(f".{name}" for name in formats)
-    if suffix not in formats:
-        raise InputError(
-            f"what {file.name} is to be cannot be told by its name", hint=f"let it end with one of {names}"
-        )
-    require_folder(file, f"look.{formats[0]}")
+PictureFile = Annotated[Path | None, Parameter(help="Write a picture (.png, .svg)."), _require_image(".png", ".svg")]
+ImageFile = Annotated[Path | None, _require_image(".png", ".svg", ".html")]
+PictureOrPage = Annotated[ImageFile, Parameter(help="Write a picture (.png, .svg) or a page (.html).")]
 
 
 def require_folder(file: Path, example: str) -> None:
@@ -446,16 +432,15 @@ def write_file(file: Path, content: bytes) -> None:
 # --- Training progress: a bar, and the loss with the unigram baseline ---
 
 
-SMALL_LOSS = 0.1  # losses below it have more digits
 COMPILING_NOTE = "loops are compiled for this processor, which takes some seconds; they are kept for the next time"
 
 
-@contextlib.contextmanager
+@contextmanager
 def training_progress(speaking: Output) -> Iterator[TrainingCallback]:
     """A training callback for a terminal, a log or --quiet; it also announces kernel compilation."""
     from forebear.training.trainer import TrainingCallback
 
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         make_callback = _log_callback if not sys.stderr.isatty() else lambda: stack.enter_context(_live_callback())
         callback = TrainingCallback() if speaking.quiet else make_callback()
         stack.enter_context(on_compile(lambda: callback.on_note(COMPILING_NOTE)))
@@ -464,12 +449,10 @@ def training_progress(speaking: Output) -> Iterator[TrainingCallback]:
 
 def format_clock(seconds: float) -> str:
     """5 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    minutes, whole = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {whole} s" if minutes else f"{whole} s"
 
 
 def format_losses(losses: dict[str, float]) -> str:
@@ -515,7 +498,7 @@ def _log_callback() -> TrainingCallback:
     return Log()
 
 
-@contextlib.contextmanager
+@contextmanager
 def _live_callback() -> Iterator[TrainingCallback]:
     from rich.live import Live
     from rich.progress_bar import ProgressBar

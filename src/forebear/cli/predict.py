@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
+from rich.text import Text
 
 from forebear.cli.batch_io import ExampleBatchOptions, PlainLines, TextArguments, open_run, run_task_command
-from forebear.cli.output import Console, Output, count_phrase, make_table, printable_cell, text_bar
+from forebear.cli.output import Console, Output, Table, count_phrase, printable_cell, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from forebear.tasks.question_answering import AnswerPrediction
     from forebear.tasks.tagging import TagPrediction
 
-MIN_SHOWN_PROBABILITY = 0.005
+MIN_SHOWN_PROBABILITY = 0.005  # of a tag
+MIN_SHOWN_POSITION_PROBABILITY = 0.001  # of a token that begins or ends an answer
 TableSwitch = Annotated[bool, Parameter(name="--table", negative="", show_default=False)]
 
 
@@ -69,17 +72,16 @@ def tag(
     def draw(console: Console, prediction: TagPrediction) -> None:
         _draw_tags(console, prediction, next(shown_texts, None) or _join_words(prediction.words), show_table)
 
+    def conll_lines(prediction: TagPrediction) -> str:
+        words = zip(prediction.words, prediction.tags, strict=True)
+        return "".join(f"{word}\t{tag}\n" for word, tag in words) + "\n"
+
     examples = tagged_examples(loaded_run, plain_texts)
-    lines = PlainLines("texts", "a text", line, _conll_lines, gap="")
+    lines = PlainLines("texts", "a text", line, conll_lines, gap="")
     run_task_command(loaded_run, examples, many, speaking, lines, draw)
     if with_tags:
         note = f"{count_phrase(with_tags, 'text')} with tags already, word/tag as the run learned it: read without them"
         speaking.note([note])
-
-
-def _conll_lines(answer: TagPrediction) -> str:
-    """CoNLL: a word and its tag per line, then a blank line."""
-    return "".join(f"{word}\t{tag}\n" for word, tag in zip(answer.words, answer.tags, strict=True)) + "\n"
 
 
 def _join_words(words: Sequence[str]) -> str:
@@ -94,28 +96,22 @@ def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: b
         words = zip(map(printable_cell, answer.words), map(printable_cell, answer.tags), strict=True)
         console.print(" ".join(f"{word}[dim]/{tag}[/]" for word, tag in words), soft_wrap=True)
         return
-    table = make_table("", "kind", ">probability")
-    for entity in answer.entities:
-        label, probability = printable_cell(entity.label), f"{entity.probability:.4f}"
-        table.add_row(f"[bold]{printable_cell(entity.text)}[/]", label, probability)
     if answer.entities:
+        table = Table("", "kind", ">probability")
+        for entity in answer.entities:
+            name = Text.from_markup(f"[bold]{printable_cell(entity.text)}[/]")
+            table.add_row(name, entity.label, f"{entity.probability:.4f}")
         console.print(table)
     elif not answer.is_plain:
         console.print(f"{printable_cell(text[:80])}: nothing found")
     if show_table and answer.words:
         highest = answer.probabilities.max(axis=0).tolist()
         used = [number for number, p in enumerate(highest) if p >= MIN_SHOWN_PROBABILITY]
-        table = make_table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
+        table = Table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
         for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):
             cells = (f"{row[number]:.3f}" if row[number] >= MIN_SHOWN_PROBABILITY else "" for number in used)
-            table.add_row(printable_cell(word), printable_cell(label), *cells)
+            table.add_row(word, label, *cells)
         console.print(table)
-
-
-# --- answer ---
-
-
-MIN_SHOWN_POSITION_PROBABILITY = 0.001
 
 
 def answer(
@@ -168,15 +164,11 @@ def answer(
         first, _, rest = text.partition("\t")
         return question_examples(first, rest)[0]
 
-    def draw(console: Console, prediction: AnswerPrediction) -> None:
-        _draw_answer(console, prediction, show_table)
+    def write(prediction: AnswerPrediction) -> str:
+        return _tab_separated(prediction.question, prediction.text)
 
-    lines = PlainLines(
-        "questions",
-        "a question, a tab and its passage",
-        line,
-        lambda prediction: _tab_separated(prediction.question, prediction.text),
-    )
+    lines = PlainLines("questions", "a question, a tab and its passage", line, write)
+    draw = functools.partial(_draw_answer, show_table=show_table)
     run_task_command(loaded_run, examples, many, speaking, lines, draw)
 
 
@@ -191,19 +183,16 @@ def _draw_answer(console: Console, prediction: AnswerPrediction, show_table: boo
     console.print(f"{printable_cell(prediction.question)}  [bold]{best}[/] {probability:.1%}", soft_wrap=True)
     if not show_table:
         return
-    table = make_table("token", ">P(start)", ">P(end)")
+    table = Table("token", ">P(start)", ">P(end)")
     for token, start, end in prediction.token_table:
         if max(start, end) >= MIN_SHOWN_POSITION_PROBABILITY or len(prediction.token_table) <= 60:
-            table.add_row(printable_cell(token), f"{start:.4f}", f"{end:.4f}")
+            table.add_row(token, f"{start:.4f}", f"{end:.4f}")
     console.print(table)
-    others = make_table("candidate", ">at", ">probability")
+    others = Table("candidate", ">at", ">probability")
     for candidate in prediction.candidates:
-        others.add_row(printable_cell(candidate.text), f"{candidate.start:,}", f"{candidate.probability:.4f}")
-    others.add_row("[dim](no answer)[/]", "", f"{prediction.no_answer_score:.4f}")
+        others.add_row(candidate.text, f"{candidate.start:,}", f"{candidate.probability:.4f}")
+    others.add_row(Text("(no answer)", "dim"), "", f"{prediction.no_answer_score:.4f}")
     console.print(others)
-
-
-# --- choose ---
 
 
 def choose(
@@ -246,28 +235,22 @@ def choose(
         return choice_examples(first, rest)[0]
 
     examples = [] if text is None else choice_examples(text, choices or ())
-    show_all = show_table or many.input_file is None
-    lines = PlainLines("questions", "a text and its choices with tabs between them", line, _choice_row)
-    draw = lambda console, answer: _draw_choice(console, answer, show_all)  # noqa: E731
+
+    def write(answer: ChoicePrediction) -> str:
+        return _tab_separated(answer.text, str(answer.choice), answer.choices[answer.choice])
+
+    def draw(console: Console, answer: ChoicePrediction) -> None:
+        if many.input_file is not None and not show_table:
+            best, sure = printable_cell(answer.choices[answer.choice]), answer.probabilities[answer.choice]
+            console.print(f"{printable_cell(answer.text)}: [bold]{best}[/] {sure:.1%}", soft_wrap=True)
+            return
+        table = Table(printable_cell(answer.text), ">probability", "")
+        for number, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
+            table.add_row(choice, f"{p:.4f}", text_bar(p), style="bold" if number == answer.choice else "")
+        console.print(table)
+
+    lines = PlainLines("questions", "a text and its choices with tabs between them", line, write)
     run_task_command(loaded_run, examples, many, speaking, lines, draw)
-
-
-def _choice_row(answer: ChoicePrediction) -> str:
-    return _tab_separated(answer.text, str(answer.choice), answer.choices[answer.choice])
-
-
-def _draw_choice(console: Console, answer: ChoicePrediction, shown: bool) -> None:
-    if not shown:
-        best, sure = printable_cell(answer.choices[answer.choice]), answer.probabilities[answer.choice]
-        console.print(f"{printable_cell(answer.text)}: [bold]{best}[/] {sure:.1%}", soft_wrap=True)
-        return
-    table = make_table(printable_cell(answer.text), ">probability", "")
-    for number, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
-        table.add_row(printable_cell(choice), f"{p:.4f}", text_bar(p), style="bold" if number == answer.choice else "")
-    console.print(table)
-
-
-# --- classify ---
 
 
 def classify(
@@ -313,10 +296,9 @@ def classify(
         parts = tuple(text.split("\t")) if pairs else text
         return labeled_examples(loaded_run, [parts])[0]  # pyright: ignore[reportArgumentType]
 
-    show_all = show_table or (len(examples) == 1 and many.input_file is None)
     unit, description = ("pairs", "two texts with a tab between them") if pairs else ("texts", "a text")
     lines = PlainLines(unit, description, line, _label_row)
-    draw = lambda console, answer: _draw_label(console, answer, show_all)  # noqa: E731
+    draw = functools.partial(_draw_label, shown=show_table or (len(examples) == 1 and many.input_file is None))
     run_task_command(loaded_run, labeled_examples(loaded_run, examples), many, speaking, lines, draw)
 
 
@@ -334,7 +316,5 @@ def _draw_label(console: Console, answer: LabelPrediction, shown: bool) -> None:
     sure = f" {answer.probabilities[label]:.1%}" if isinstance(label, str) and label in answer.probabilities else ""
     console.print(f"{text}: [bold]{prediction}[/]{sure}", soft_wrap=True)
     if shown and answer.probabilities:
-        table = make_table("label", ">probability", "")
-        for name, p in sorted(answer.probabilities.items(), key=lambda pair: -pair[1]):
-            table.add_row(printable_cell(name), f"{p:.4f}", text_bar(p))
-        console.print(table)
+        best = sorted(answer.probabilities.items(), key=lambda pair: -pair[1])
+        console.table("label", ">probability", "", rows=((name, f"{p:.4f}", text_bar(p)) for name, p in best))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,14 +19,11 @@ from forebear.cli.options import (
     TrainedVocabSize,
     command_line,
     given_options,
-    model_settings,
 )
-from forebear.cli.output import Console, Output, count_phrase, format_clock, training_progress
+from forebear.cli.output import Console, Output, count_phrase, format_clock, number_cell, training_progress
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.experiments.plan import AdaptPlan as TaskPlan
-    from forebear.experiments.plan import PretrainPlan
     from forebear.training.run_folder import RunFolder
 
 
@@ -85,9 +82,6 @@ class TrainingOptions:
     precision: str | None = None
     "float32 or bfloat16. [default: bfloat16 where the device has it]"
 
-    def settings(self) -> dict[str, Any]:
-        return given_options(self)
-
 
 @Parameter(name="*")
 @dataclass(frozen=True)
@@ -103,23 +97,6 @@ class ParallelOptions:
     "Another tokenizer for the second side. [default: one for both, unless one of them is Chinese]"
     target_vocabulary: int | None = None
     "Entries of the second side's own vocabulary."
-
-    def texts_or_pairs(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        if texts and self.pairs:
-            raise InputError(f"{texts[0]} beside --pairs", hint="give plain text, or pairs")
-        return texts or tuple(self.pairs or ())
-
-    def target_settings(self) -> dict[str, Any]:
-        return {"target_tokenizer": self.target_tokenizer, "target_vocabulary": self.target_vocabulary}
-
-    def without_model_setting(self, milestone: str | None, settings: dict[str, Any]) -> ParallelOptions:
-        """Without `pairs` if the model has a setting of that name, as BERT does; it is moved to the settings."""
-        from forebear.experiments.plan import has_field
-
-        if self.pairs is None or not has_field(milestone, "pairs"):
-            return self
-        settings["pairs"] = " ".join(self.pairs)
-        return replace(self, pairs=None)
 
 
 ENORMOUS = 1e12  # a perplexity that is not written out any more
@@ -188,65 +165,49 @@ def pretrain(
     fields
         A field of the milestone by its name, such as --width 64 or --order 3.
     """
-    from forebear.experiments.plan import RECIPE_FILE_KEYS, plan_pretraining
+    from forebear.experiments.pipeline import run_adaptation, run_pretraining
+    from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_pretraining
     from forebear.experiments.tag_plans import is_tagged_training, plan_tagging, resume_any
     from forebear.experiments.warm_start import init_from
     from forebear.training.settings import read_recipe
     from forebear.training.worker_processes import launch_processes
 
-    settings = training.settings() | tags.settings() | model_settings(fields)
-    parallel = parallel.without_model_setting(milestone, settings)
+    settings, pairs = given_options(training, tags, **fields), parallel.pairs
+    if pairs is not None and has_field(milestone, "pairs"):  # a setting of BERT
+        settings["pairs"], pairs = " ".join(pairs), None
     recipe_settings = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
-    source = reading.source(sentences, pairs=parallel.pairs is not None, columns=parallel.columns)
+    source = reading.source(sentences, pairs=pairs is not None, columns=parallel.columns)
     plan_options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_settings, "settings": settings}
-    with launch_processes(processes.processes, shard=processes.shard) as group:
+    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as watcher:
         if group is None:
             return
         if resume is not None:
-            _reject_other_arguments(milestone, (*texts, *(parallel.pairs or ())), settings)
-            with training_progress(speaking) as watcher:
-                run = resume_any(resume, watcher=watcher, group=group)
-        elif milestone is None or not (texts or parallel.pairs):
+            arguments = [*filter(None, [milestone]), *texts, *(pairs or ())]
+            if others := arguments + [f"--{name.replace('_', '-')}" for name in settings]:
+                message = f"--resume takes everything from the run's folder, but {others[0]} is given too"
+                raise InputError(message, hint="leave out the rest, or train a new run with these settings")
+            run = resume_any(resume, watcher=watcher, group=group)
+        elif milestone is None or not (texts or pairs):
             raise InputError("what to train on what?", hint="forebear pretrain MILESTONE TEXT…, or --resume RUN")
         elif is_tagged_training(milestone, texts, source.reading):
             unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
             plan, notes = plan_tagging(milestone, texts, **plan_options, unused=unused)
-            run = _run_tag_plan(plan, notes, speaking, to=to, overwrite=overwrite, group=group)
+            for note in notes:
+                watcher.on_note(note)
+            options: dict[str, Any] = {"overwrite": overwrite, "group": group, "command": command_line()}
+            run = run_adaptation(plan, to=to, **options, watcher=watcher)
         else:
-            plan_options |= {**parallel.target_settings(), "tokenizer": tokenizer, "vocabulary": vocabulary}
-            plan_options["init_from"] = init_from(from_run, add_words)
-            plan = plan_pretraining(milestone, parallel.texts_or_pairs(texts), **plan_options)
-            run = _run_text_plan(plan, speaking, to=to, overwrite=overwrite, workers=workers, group=group)
+            if texts and pairs:
+                raise InputError(f"{texts[0]} beside --pairs", hint="give plain text, or pairs")
+            plan_options |= {"tokenizer": tokenizer, "vocabulary": vocabulary}
+            plan_options |= {"target_tokenizer": parallel.target_tokenizer, "init_from": init_from(from_run, add_words)}
+            plan_options["target_vocabulary"] = parallel.target_vocabulary
+            plan = plan_pretraining(milestone, texts or tuple(pairs or ()), **plan_options)
+            options = {"overwrite": overwrite, "workers": workers, "group": group, "command": command_line()}
+            with speaking.progress("learning the tokenizer") as learning, speaking.progress("preparing") as progress:
+                options |= {"watcher": watcher, "learning_progress": learning, "progress": progress}
+                run = run_pretraining(plan, to=to, **options)
     speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw_run(console, run))
-
-
-def _run_text_plan(plan: PretrainPlan, speaking: Output, **options: Any) -> RunFolder:
-    from forebear.experiments.pipeline import run_pretraining
-
-    with (
-        speaking.progress("learning the tokenizer") as learning_progress,
-        speaking.progress("preparing") as progress,
-        training_progress(speaking) as watcher,
-    ):
-        options |= {"watcher": watcher, "learning_progress": learning_progress, "progress": progress}
-        return run_pretraining(plan, **options, command=command_line())
-
-
-def _run_tag_plan(plan: TaskPlan, notes: list[str], speaking: Output, **options: Any) -> RunFolder:
-    """Trains a tagger on tagged words: the same as `adapt` from scratch."""
-    from forebear.experiments.pipeline import run_adaptation
-
-    with training_progress(speaking) as watcher:
-        for note in notes:
-            watcher.on_note(note)
-        return run_adaptation(plan, **options, command=command_line(), watcher=watcher)
-
-
-def _reject_other_arguments(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
-    others = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
-    if others:
-        hint = "leave out the rest, or train a new run with these settings"
-        raise InputError(f"--resume takes everything from the run's folder, but {others[0]} is given too", hint=hint)
 
 
 def _draw_run(console: Console, run: RunFolder) -> None:
@@ -257,27 +218,13 @@ def _draw_run(console: Console, run: RunFolder) -> None:
         print_adaptation(console, run)
         return
     metadata = run.metadata
-    held_out = metadata.get("metrics", {}).get("held_out", {})
     steps = f"{count_phrase(metadata['step'], 'step')} in {format_clock(metadata['seconds'])}"
     size = f"{metadata['parameters']:,} parameters, {steps}"
     best = metadata.get("best_step", metadata["step"])
     best_note = f"; the best weights, of step {best:,}, are kept" if best != metadata["step"] else ""
     console.print(f"[bold]{metadata['milestone']}[/]: {size}{best_note}")
-    if held_out.get("pseudo"):
-        accuracy = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
-        pairs = held_out["pair_accuracy"]
-        pair_accuracy = "" if pairs is None else f", {pairs:.1%} of questions about two halves answered"
-        console.print(f"held out: [bold]{accuracy}[/]{pair_accuracy}, pseudo-perplexity {_perplexity(held_out)}")
-    elif "bleu" in held_out:
-        score = f"BLEU {held_out['bleu']:.1f}[/], chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
-        console.print(f"held out: [bold]{score}, perplexity {_perplexity(held_out)}")
-    elif held_out.get("told_apart") is not None:
-        score = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
-        loss = f", loss {held_out['loss']:.4f}" if held_out["loss"] else ""
-        console.print(f"held out: [bold]{score}{loss}")
-    elif held_out.get("bits_per_byte") is not None:
-        per_token = f"perplexity {_perplexity(held_out)}, {held_out['nats_per_token']:.4f} nats a token"
-        console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {per_token}")
+    if scores := _held_out_scores(metadata.get("metrics", {}).get("held_out", {})):
+        console.print(f"held out: [bold]{scores}")
     console.plain(f"run: {run.path}")
     capabilities, _ = model_capabilities(metadata["milestone"])
     first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in capabilities), "runs")
@@ -285,7 +232,22 @@ def _draw_run(console: Console, run: RunFolder) -> None:
     console.plain(f"what now: forebear {shlex.join(command)}  ({', '.join(capabilities)})")
 
 
-def _perplexity(held_out: dict[str, Any]) -> str:
-    """The perplexity as text; None is infinite."""
-    value = held_out["perplexity"]
-    return "without end" if value is None else f"{value:,.2f}" if value < ENORMOUS else f"{value:.3g}"
+def _held_out_scores(held_out: dict[str, Any]) -> str:
+    """What the held-out text says of a run, the main figure first, with markup; nothing if it was not measured."""
+    value = held_out.get("perplexity")
+    perplexity = number_cell(value, ",.2f" if (value or 0) < ENORMOUS else ".3g", missing="without end")
+    if held_out.get("pseudo"):
+        accuracy = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
+        pairs = held_out["pair_accuracy"]
+        pair_accuracy = "" if pairs is None else f", {pairs:.1%} of questions about two halves answered"
+        return f"{accuracy}[/]{pair_accuracy}, pseudo-perplexity {perplexity}"
+    if "bleu" in held_out:
+        chrf = f"chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
+        return f"BLEU {held_out['bleu']:.1f}[/], {chrf}, perplexity {perplexity}"
+    if held_out.get("told_apart") is not None:
+        score = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
+        return score + (f", loss {held_out['loss']:.4f}" if held_out["loss"] else "")
+    if held_out.get("bits_per_byte") is not None:
+        per_token = f"perplexity {perplexity}, {held_out['nats_per_token']:.4f} nats a token"
+        return f"{held_out['bits_per_byte']:.4f} bits per byte[/], {per_token}"
+    return ""

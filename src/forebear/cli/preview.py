@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.cells import cell_len
-from rich.markup import escape
 from rich.text import Text
 
 from forebear.cli.options import (
@@ -16,12 +15,12 @@ from forebear.cli.options import (
     TaggedTextOptions,
     TextFiles,
     TrainedVocabSize,
-    model_settings,
+    given_options,
 )
-from forebear.cli.output import Console, Output, Switch, make_table
+from forebear.cli.output import Console, Output, Switch, Table
 
 if TYPE_CHECKING:
-    from forebear.experiments.preview import PipelineStage, Preview, PreviewRow
+    from forebear.experiments.preview import Preview, PreviewRow
 
 MAX_SHOWN_TOKENS = 60  # tokens of a row that are drawn; --json has them all
 MASK_ACTION_COLORS = {"masked": "bold magenta", "random": "bold yellow", "kept": "underline"}
@@ -85,72 +84,58 @@ def preview(
     from forebear.registry import model_spec
 
     source = reading.source(sentences, pairs=model_spec(milestone).learns_from == "pairs", columns=columns)
-    settings = tags.settings() | model_settings(fields)
+    settings = given_options(tags, **fields)
     if is_tagged_training(milestone, texts, source.reading):
         unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
         tag_plan, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, unused=unused)
-        examples = preview_tags(tag_plan, rows=rows)
-        speaking.emit(examples.to_dict(), lambda console: _draw_preview(console, examples))
-        return
-    model: dict[str, Any] = {"size": size, "tokenizer": tokenizer, "vocabulary": vocabulary}
-    plan = plan_pretraining(milestone, texts, **model, source=source, settings=settings)
-    if stages:
+        batch = preview_tags(tag_plan, rows=rows)
+    else:
+        model: dict[str, Any] = {"size": size, "tokenizer": tokenizer, "vocabulary": vocabulary}
+        plan = plan_pretraining(milestone, texts, **model, source=source, settings=settings)
+        if stages:
+            with speaking.progress("preparing") as progress:
+                summary = pipeline_summary(plan, progress=progress)
+            lines = [(str(stage.number), Text(stage.name, "bold"), stage.words) for stage in summary]
+            result = {"stages": [stage.to_dict() for stage in summary]}
+            speaking.emit(result, lambda console: console.table(">", "step", "", rows=lines))
+            return
         with speaking.progress("preparing") as progress:
-            summary = pipeline_summary(plan, progress=progress)
-        result = {"stages": [stage.to_dict() for stage in summary]}
-        speaking.emit(result, lambda console: _draw_stages(console, summary))
-        return
-    with speaking.progress("preparing") as progress:
-        batch = preview_batch(plan, rows=rows, step=step, progress=progress)
+            batch = preview_batch(plan, rows=rows, step=step, progress=progress)
     speaking.emit(batch.to_dict(), lambda console: _draw_preview(console, batch))
 
 
 def _draw_preview(console: Console, preview: Preview) -> None:
     for number, row in enumerate(preview.rows):
-        console.print(f"[bold]row {number}[/]" + _row_targets(row))
+        targets = (f", {name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
+        console.print(f"[bold]row {number}[/]" + "".join(targets))
         if row.source is not None:
             console.plain("source: " + " ".join(map(_printable_token, row.source)))
         names = ["seen", *row.asked]
         console.print(_aligned_columns(preview, row, max(map(len, names)), console.width), soft_wrap=True)
     if preview.windows is not None:
-        console.print(_windows_table(preview.windows))
+        _draw_windows(console, preview.windows)
     elif preview.together is not None:
-        console.print(_cooccurrence_table(preview.together))
+        table = Table("word", "beside", ">how often", ">its weight", title="The first entries")
+        for entry in preview.together:
+            words = (_printable_token(entry[name]) for name in ("word", "beside"))
+            table.add_row(*words, f"{entry['count']:,.2f}", f"{entry['weight']:.3f}")
+        console.print(table)
     else:
         console.print(_legend(preview))
-    console.print(_batch_table(preview))
+    console.table("this batch", "", rows=_batch_rows(preview))
 
 
-def _windows_table(windows: list[dict[str, Any]]):
-    """Training windows: word, context after subsampling, and negative samples or tree path."""
-
+def _draw_windows(console: Console, windows: list[dict[str, Any]]) -> None:
+    """Prints training windows: word, context after subsampling, and negative samples or tree path."""
     negatives_title = "turns in the tree" if any(window["turns"] for window in windows) else "drawn by chance"
-    table = make_table("word", "around", negatives_title, title="The first windows")
+    table = Table("word", "around", negatives_title, title="The first windows")
     for window in windows:
-        negatives = window["turns"] or " ".join(map(_printable_token, window["drawn"]))
-        context = " ".join(map(_printable_token, window["around"]))
-        table.add_row(f"[bold]{escape(_printable_token(window['word']))}[/]", escape(context), escape(negatives))
-    return table
-
-
-def _cooccurrence_table(entries: list[dict[str, Any]]):
-
-    table = make_table("word", "beside", ">how often", ">its weight", title="The first entries")
-    for entry in entries:
-        words = (escape(_printable_token(entry[name])) for name in ("word", "beside"))
-        table.add_row(*words, f"{entry['count']:,.2f}", f"{entry['weight']:.3f}")
-    return table
-
-
-def _draw_stages(console: Console, stages: list[PipelineStage]) -> None:
-    table = make_table(">", "step", "")
-    for stage in stages:
-        table.add_row(str(stage.number), f"[bold]{stage.name}[/]", stage.words)
+        word, negatives = Text(_printable_token(window["word"]), "bold"), map(_printable_token, window["drawn"])
+        table.add_row(word, " ".join(map(_printable_token, window["around"])), window["turns"] or " ".join(negatives))
     console.print(table)
 
 
 def _legend(preview: Preview) -> Text:
-
     legend = Text()
     if "fates" in preview.figures:
         for action, meaning in (("masked", "behind the mask"), ("random", "behind another token"), ("kept", "shown")):
@@ -164,14 +149,8 @@ def _legend(preview: Preview) -> Text:
     return legend.append("seeing it and what the milestone may see", "dim")
 
 
-def _row_targets(row: PreviewRow) -> str:
-    targets = ", ".join(f"{name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
-    return f", {targets}" if targets else ""
-
-
 def _aligned_columns(preview: Preview, row: PreviewRow, margin: int, width: int) -> Text:
     """Tokens above their targets, wrapped to the terminal width."""
-
     lines = {"seen": row.tokens, **row.asked}
     cells = {name: [_printable_token(token) for token in tokens[:MAX_SHOWN_TOKENS]] for name, tokens in lines.items()}
     widths = [max(map(cell_len, column)) + 2 for column in zip(*cells.values(), strict=True)]
@@ -216,32 +195,28 @@ def _printable_token(token: str | None) -> str:
     return token if token.isprintable() and token else repr(token)[1:-1]
 
 
-def _batch_table(preview: Preview):
-    table = make_table("this batch", "")
+def _batch_rows(preview: Preview) -> Iterator[tuple[str, str]]:
     stats = preview.figures
-    table.add_row("rows", f"{stats['rows']:,}, of {stats['shortest_row']:,} to {stats['longest_row']:,} tokens")
-    table.add_row("tokens", f"{stats['tokens']:,}, {stats['distinct_tokens']:,} different ones")
+    yield "rows", f"{stats['rows']:,}, of {stats['shortest_row']:,} to {stats['longest_row']:,} tokens"
+    yield "tokens", f"{stats['tokens']:,}, {stats['distinct_tokens']:,} different ones"
     for name, count in stats["asked"].items():
-        table.add_row(f"asked for {name}", f"{count:,}, {stats['asked_share'][name]:.1%} of what could be")
-    for name, value in _masking_rows(stats):
-        table.add_row(name, value)
-    table.add_row("unknown", f"{stats['unknown_share']:.2%} of the tokens")
+        yield f"asked for {name}", f"{count:,}, {stats['asked_share'][name]:.1%} of what could be"
+    if "fates" in stats:
+        yield from _masking_rows(stats)
+    yield "unknown", f"{stats['unknown_share']:.2%} of the tokens"
     if "documents_begun" in stats:
         num_inside = stats["rows_begun_inside_a_document"]
-        table.add_row("documents", f"{stats['documents_begun']:,} begin here; {num_inside:,} rows begin inside one")
+        yield "documents", f"{stats['documents_begun']:,} begin here; {num_inside:,} rows begin inside one"
     if "rows_as_long_as_the_context" in stats:
-        table.add_row("cut by the context", f"{stats['rows_as_long_as_the_context']:,} rows")
-    table.add_row("an epoch", f"{stats['steps_an_epoch']:,} such batches")
+        yield "cut by the context", f"{stats['rows_as_long_as_the_context']:,} rows"
+    yield "an epoch", f"{stats['steps_an_epoch']:,} such batches"
     sizes = f"{stats['train_bytes']:,} bytes to learn from, {stats['held_out_bytes']:,} held out"
-    table.add_row("text", f"{sizes}, by {stats['split_by']}")
-    table.add_row("tokenizer", f"{preview.tokenizer['kind']}, {preview.tokenizer['size']:,} entries")
-    return table
+    yield "text", f"{sizes}, by {stats['split_by']}"
+    yield "tokenizer", f"{preview.tokenizer['kind']}, {preview.tokenizer['size']:,} entries"
 
 
 def _masking_rows(stats: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Rows of the table for masked language models."""
-    if "fates" not in stats:
-        return
     actions = stats["fates"]
     fractions = f"{actions['masked']:.1%} masked, {actions['random']:.1%} another token, {actions['kept']:.1%} shown"
     yield "hidden", f"{stats['hidden_share']:.1%} of the text; of that {fractions}"

@@ -21,7 +21,8 @@ from forebear.cli.batch_io import (
     open_run,
     read_choices,
 )
-from forebear.cli.output import Console, Output, count_phrase, format_number, make_table, printable_cell, text_bar
+from forebear.cli.options import given_options
+from forebear.cli.output import Console, Output, Table, count_phrase, format_number, printable_cell, text_bar
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,13 +107,14 @@ def ask(
     cue
         What stands after a text to have its summary written; auto: TL;DR: or 总之，. With --in, every file is a text.
     """
-    given_options = {name: value for name, value in vars(details).items() if value is not None}
-    choices = read_choices(choices)
-    mode = _prompt_mode({"labels": labels, "choices": choices, "cue": cue}, given_options)
+    from forebear.inference.prompt_templates import read_shots
+
+    options, modes = given_options(details), given_options(labels=labels, choices=read_choices(choices), cue=cue)
+    mode = _prompt_mode(modes, options)
     loaded_run = open_run(run, "ask", speaking)
-    shots = _read_examples(details.shots)
-    mode_values = {"labels": labels, "choices": choices, "cue": None if cue == "auto" else cue}
-    answer_texts = _answer_function(loaded_run, mode, given_options | ({"shots": shots} if shots else {}), mode_values)
+    shots = [] if details.shots is None else read_shots(details.shots)
+    asked = {**options, **modes} | ({"shots": shots} if shots else {})
+    answer_texts = _answer_function(loaded_run, mode, asked)
     counts = {"texts": 0, "cut_texts": 0}
     is_one = many == BatchInputOptions() and STDIN_PATH not in (texts or ())
     with (
@@ -131,61 +133,44 @@ def ask(
         answers: Answers = many.run_batch(_track_progress(lines, many, progress), answer_group)
     if not counts["texts"]:
         raise InputError("there is no text to ask about", hint='forebear ask RUN "some text" …, or --in FILE')
-    modes = {"labels": labels, "choices": choices, "cue": cue}
-    settings = {name: value for name, value in modes.items() if value is not None} | given_options
-    result: dict[str, Any] = {"run": loaded_run.name, "settings": settings}
+    result: dict[str, Any] = {"run": loaded_run.name, "settings": modes | options}
     if many.output_file is not None:
         summary = f"{count_phrase(counts['texts'], 'text')} asked, {counts['cut_texts']:,} of them cut to fit"
-        result |= {**counts, "out": str(many.output_file)}
-        speaking.emit_summary(result, f"{summary}: {many.output_file}")
+        many.emit_written(result | counts, summary, speaking)
         return
     result |= {"examples": len(shots), "texts": [answer.to_dict() for answer in answers]}
     show_all = details.table is not None or len(answers) == 1
     speaking.emit(result, lambda console: _draw(console, answers, show_all=show_all, examples=len(shots)))
 
 
-def _read_examples(file: Path | None) -> list[tuple[str, str]]:
-    if file is None:
-        return []
-    from forebear.inference.prompt_templates import read_shots
-
-    return read_shots(file)
-
-
-def _prompt_mode(modes: dict[str, Any], given_options: dict[str, Any]) -> str:
+def _prompt_mode(modes: dict[str, Any], options: dict[str, Any]) -> str:
     """The requested mode; rejects options without effect in it."""
-    requested = [name for name, value in modes.items() if value is not None]
+    requested = list(modes)
     if len(requested) > 1:
         raise InputError(f"--{requested[0]} and --{requested[1]} together", hint=f"ask in one way: {MODE_HINT}")
-    if not requested and "shots" not in given_options:
+    if not requested and "shots" not in options:
         raise InputError("a text alone asks nothing", hint=f"add {MODE_HINT}; forebear generate continues a text")
     mode = requested[0] if requested else "shots"
-    for name in given_options:
-        if name not in MODE_OPTIONS[mode]:
-            others = (f"--{other}" for other, takes in MODE_OPTIONS.items() if name in takes and other != "shots")
-            hint = f"it goes with {' or '.join(others)}, or leave it out"
-            raise InputError(f"--{name} changes nothing with --{mode}", hint=hint)
+    if unused := [name for name in options if name not in MODE_OPTIONS[mode]]:
+        others = (f"--{other}" for other, takes in MODE_OPTIONS.items() if unused[0] in takes and other != "shots")
+        hint = f"it goes with {' or '.join(others)}, or leave it out"
+        raise InputError(f"--{unused[0]} changes nothing with --{mode}", hint=hint)
     return mode
 
 
-def _answer_function(
-    loaded_run: Run, mode: str, given_options: dict[str, Any], mode_values: dict[str, Any]
-) -> Callable[[list[str]], list[Any]]:
+def _answer_function(loaded_run: Run, mode: str, options: dict[str, Any]) -> Callable[[list[str]], list[Any]]:
     """The function that answers a batch of texts in this mode."""
-    options = {name: value for name, value in given_options.items() if name != "table"}
+    from forebear.inference.prompting import generate_replies, score_options, summarize
+
+    options = {name: value for name, value in options.items() if name != "table"}
     if "template" in options:
         options["template"] = options["template"].replace("\\n", "\n")
     tokenizer = loaded_run.vocabulary_tokenizer
     if mode in ("labels", "choices"):
-        from forebear.inference.prompting import score_options
-
-        options[mode] = mode_values[mode]
         return lambda group: score_options(loaded_run.scorer, tokenizer, group, **options)
     loaded_run.require("generate")
-    from forebear.inference.prompting import generate_replies, summarize
-
     if mode == "cue":
-        options["cue"] = mode_values["cue"]
+        options["cue"] = None if options["cue"] == "auto" else options["cue"]
     write = summarize if mode == "cue" else generate_replies
     return lambda group: write(loaded_run.predictor, tokenizer, group, **options)
 
@@ -215,25 +200,22 @@ def _track_progress(
             progress(num_read, max(total, num_read))
 
 
-# --- Output ---
-
-
 def _draw(console: Console, answers: Answers, *, show_all: bool, examples: int) -> None:
     from forebear.inference.prompting import PromptAnswer
 
-    answered = [answer for answer in answers if isinstance(answer, PromptAnswer)]
-    if not answered:
-        _draw_replies(console, [answer for answer in answers if not isinstance(answer, PromptAnswer)])
-    elif show_all:
-        for answer in answered:
+    table = Table("answer", ">P", "text")
+    for number, answer in enumerate(answers, 1):
+        if not isinstance(answer, PromptAnswer):
+            if len(answers) > 1:
+                console.rule(str(number), align="left", style="dim")
+            console.plain(_replace_controls(answer.answer))
+        elif show_all:
             _draw_answers(console, answer)
-    else:
-        table = make_table("answer", ">P", "text")
-        for answer in answered:
-            best = answer.best
+        else:
             text = answer.text[:MAX_TABLE_CHARACTERS] + "…" * (len(answer.text) > MAX_TABLE_CHARACTERS)
-            cells = ("–", "") if best is None else (printable_cell(best.name), f"{best.probability:.2%}")
-            table.add_row(*cells, printable_cell(text))
+            best = answer.best
+            table.add_row(*(("–", "") if best is None else (best.name, f"{best.probability:.2%}")), text)
+    if table.row_count:
         console.print(table)
     for note in _notes(answers, examples):
         console.warn(note)
@@ -244,22 +226,14 @@ def _draw_answers(console: Console, answer: PromptAnswer) -> None:
     calibrated = answer.answers[0].neutral_log_probability is not None
     has_verbalizers = any(option.verbalizer != option.name for option in answer.answers)
     columns = ("answer", ">P", "", ">log P", *([">without the text"] if calibrated else []))
-    table = make_table(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
+    table = Table(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
     for option in sorted(answer.answers, key=lambda option: -option.probability):
-        cells = [printable_cell(option.name), f"{option.probability:.2%}", text_bar(option.probability, 20)]
+        cells = [option.name, f"{option.probability:.2%}", text_bar(option.probability, 20)]
         cells.append(format_number(option.log_prob))
         cells += [] if option.neutral_log_probability is None else [format_number(option.neutral_log_probability)]
         prompt = "…" * (len(option.prompt) > MAX_PROMPT_CHARACTERS) + option.prompt[-MAX_PROMPT_CHARACTERS:]
-        detail = printable_cell(option.verbalizer) if has_verbalizers else format_number(option.bits_per_byte)
-        table.add_row(*cells, detail, printable_cell(prompt))
+        table.add_row(*cells, option.verbalizer if has_verbalizers else format_number(option.bits_per_byte), prompt)
     console.print(table)
-
-
-def _draw_replies(console: Console, answers: Sequence[PromptReply]) -> None:
-    for number, answer in enumerate(answers):
-        if len(answers) > 1:
-            console.rule(str(number + 1), align="left", style="dim")
-        console.plain(_replace_controls(answer.answer))
 
 
 def _replace_controls(text: str) -> str:

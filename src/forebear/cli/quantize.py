@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.output import Console, Output, Switch, make_table
+from forebear.cli.output import Console, Output, Switch, Table
 from forebear.settings.units import parse_count
 
 if TYPE_CHECKING:
@@ -71,12 +71,10 @@ def quantise(
 
 
 def _draw_quantized(console: Console, quantized: Run, result: dict[str, Any]) -> None:
-    table = make_table("", ">floats", ">integers")
-    size = result["bytes"]
-    table.add_row("megabytes", f"{size['floats'] / 1e6:,.1f}", f"{size['integers'] / 1e6:,.1f}")
-    comparisons = {name: value for name, value in result.items() if isinstance(value, dict) and "floats" in value}
-    for name, values in comparisons.items():
-        if name != "bytes":
+    table = Table("", ">floats", ">integers")
+    table.add_row("megabytes", *(f"{result['bytes'][precision] / 1e6:,.1f}" for precision in ("floats", "integers")))
+    for name, values in result.items():
+        if isinstance(values, dict) and "floats" in values and name != "bytes":
             label, digits = METRIC_LABELS.get(name, (name.replace("_", " "), 4))
             label = f"pseudo-{label}" if result.get("pseudo") and name in ("perplexity", "bits_per_byte") else label
             table.add_row(label, *(f"{values[precision]:,.{digits}f}" for precision in ("floats", "integers")))
@@ -92,6 +90,5 @@ def _draw_quantized(console: Console, quantized: Run, result: dict[str, Any]) ->
     if "same_answers" in result:
         console.print(f"the same answer to {result['same_answers']:.1%}")
     console.plain(f"measured on {result['on']}")
-    for note in result["notes"]:
-        console.plain(f"note: {note}", style="yellow")
+    console.notes(result["notes"])
     console.plain(f"run: {quantized.folder.path}")

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
+from rich.text import Text
 
-from forebear.cli.output import Console, Output, Switch, make_table, training_progress
+from forebear.cli.output import Console, Output, Switch, Table, number_cell, training_progress
 
 if TYPE_CHECKING:
-    from forebear.training.run_folder import RunFolder, RunSummary
+    from forebear.training.run_folder import RunSummary
 
 STATE_COLORS = {"running": "green", "interrupted": "yellow", "begun": "yellow", "failed": "red", "broken": "red"}
 MULTI_RUN_SUFFIXES = (".seeds", ".curve")  # how folders end that hold several runs of one command
@@ -38,39 +38,27 @@ def runs(folder: Path = Path("runs"), /, *, speaking: Output = Output()) -> None
 
 
 def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
-
     from forebear.settings.units import format_count, format_duration
 
     if not lines:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
     columns = ("run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began")
-    table = make_table(*columns)
+    table = Table(*columns)
     for line in lines:
-        state = escape(line.state + (f": {line.reason}" if line.reason else ""))
-        color = STATE_COLORS.get(line.state)
-        table.add_row(
-            escape(line.folder),
-            line.milestone + (f" for {line.task}" if line.task else ""),
-            escape(line.size),
-            "" if line.step is None else f"{line.step:,}",
-            "" if line.steps is None else f"{line.steps:,}",
-            _best_score(line),
-            "" if line.seconds is None else format_duration(line.seconds),
-            "" if line.parameters is None else format_count(line.parameters),
-            f"[{color}]{state}[/]" if color else state,
-            line.began[:16].replace("T", " "),
-        )
+        state = Text(line.state + (f": {line.reason}" if line.reason else ""), STATE_COLORS.get(line.state, ""))
+        seconds = "" if line.seconds is None else format_duration(line.seconds)
+        parameters = "" if line.parameters is None else format_count(line.parameters)
+        milestone = line.milestone + (f" for {line.task}" if line.task else "")
+        progress = (number_cell(line.step), number_cell(line.steps), _best_score(line), seconds, parameters)
+        table.add_row(line.folder, milestone, line.size, *progress, state, line.began[:16].replace("T", " "))
     console.print(table)
-    if broken := [line for line in lines if line.state == "interrupted"]:
-        console.plain(f"go on with one: {_resume_hint(broken[0])}")
-
-
-def _resume_hint(line: RunSummary) -> str:
-    """How to resume a run; runs of one command are resumed together."""
-    if Path(line.folder).absolute().parent.suffix in MULTI_RUN_SUFFIXES:
-        return f"give the command again that {line.folder} belongs to: it goes on with all of them"
-    return f"forebear {'adapt' if line.task else 'pretrain'} --resume {line.folder}"
+    if interrupted := [line for line in lines if line.state == "interrupted"]:
+        first = interrupted[0]
+        hint = f"forebear {'adapt' if first.task else 'pretrain'} --resume {first.folder}"
+        if Path(first.folder).absolute().parent.suffix in MULTI_RUN_SUFFIXES:
+            hint = f"give the command again that {first.folder} belongs to: it goes on with all of them"
+        console.plain(f"go on with one: {hint}")
 
 
 def _best_score(line: RunSummary) -> str:
@@ -79,20 +67,10 @@ def _best_score(line: RunSummary) -> str:
         return f"{line.score[0].replace('_', ' ')} {line.score[1]:.3f}"
     if line.found is not None:
         return f"{line.found:.1%} found"
-    return "" if line.bits_per_byte is None else f"{line.bits_per_byte:.3f}"
+    return number_cell(line.bits_per_byte, ".3f")
 
 
-# --- rerun ---
-
-
-def rerun(
-    run: Path,
-    /,
-    *,
-    to: Path | None = None,
-    overwrite: Switch = False,
-    speaking: Output = Output(),
-) -> int:
+def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, speaking: Output = Output()) -> int:
     """Make a finished run again, step by step, from the same text, and say whether every weight is the same.
 
     Given a time, a run decides on its way how many steps it can make; the repetition makes as many.
@@ -119,13 +97,9 @@ def rerun(
         repeated = pipeline.repeat_run(run, target, overwrite=overwrite, watcher=watcher)
     same = original.metadata["weights"]["sha256"] == repeated.metadata["weights"]["sha256"]
     result = {"folder": str(repeated.path), "same": same, **repeated.metadata}
-    conclusion = "every weight is the same" if same else f"the weights differ: {_difference_reason(original)}"
+    reason, recipe = "other versions, hardware or threads", original.recipe
+    if original.spec.learning == "sweeping" and not recipe.deterministic and recipe.threads != 1:
+        reason = "threads that learn freely never end alike; --deterministic, or --threads 1, does"
+    conclusion = "every weight is the same" if same else f"the weights differ: {reason}"
     speaking.emit_summary(result, f"{conclusion}: {repeated.path}")
     return 0 if same else 1
-
-
-def _difference_reason(run: RunFolder) -> str:
-    recipe = run.recipe
-    if run.spec.learning == "sweeping" and not recipe.deterministic and recipe.threads != 1:
-        return "threads that learn freely never end alike; --deterministic, or --threads 1, does"
-    return "other versions, hardware or threads"

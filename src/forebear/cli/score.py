@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from forebear.cli.batch_io import BatchInputOptions, FailedInput, PartialResults, RunArgument, TextArguments, open_run
@@ -10,9 +9,9 @@ from forebear.cli.output import (
     Console,
     Output,
     Switch,
+    Table,
     count_phrase,
     format_number,
-    make_table,
     printable_cell,
     shorten,
     text_bar,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from forebear.inference.score import ScoredText, ScoredToken
 
 SURPRISAL_COLORS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
-COLUMNS = (">bits/byte", ">tokens", "text")
 MAX_BAR_BITS = 16  # bits that fill a bar
 
 
@@ -59,7 +57,7 @@ def score(
     ends
         Score also that each text ends where it does.
     """
-    from forebear.inference.score import score_ranks, score_texts
+    from forebear.inference.score import empty_text_error, score_ranks, score_texts
 
     loaded_run = open_run(run, "score", speaking)
     partial = PartialResults() if many.reads_lines(texts) else None
@@ -74,72 +72,55 @@ def score(
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
 
-    score_group = ask if partial is None else lambda group: _score_nonblank(group, ask, loaded_run.vocabulary_tokenizer)
-    write = lambda answer: _record(answer, tokens)  # noqa: E731
-    answers = many.run_batch(many.valid_inputs(texts), score_group, write, partial=partial)
+    def ask_nonblank(group: list[str]) -> list[Any]:
+        """Scores of a batch, with an error in place of each blank line, so that all of them are reported."""
+        encode = loaded_run.vocabulary_tokenizer.encode
+        is_blank = [not text.strip() and not len(encode(text).ids) for text in group]
+        scores = iter(ask([text for text, is_empty in zip(group, is_blank, strict=True) if not is_empty]))
+        return [empty_text_error() if is_empty else next(scores) for is_empty in is_blank]
+
+    def record(answer: ScoredText | FailedInput) -> dict[str, Any]:
+        return answer.to_dict() if isinstance(answer, FailedInput) else answer.to_dict(tokens=tokens)
+
+    score_group = ask if partial is None else ask_nonblank
+    answers = many.run_batch(many.valid_inputs(texts), score_group, record, partial=partial)
     if not counts["texts"]:
         raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')
     result: dict[str, Any] = {"run": loaded_run.name}
     if partial is not None:
         partial.emit_failures(result, speaking)
-    _note_multi_sentence(result, num_multi_sentence, speaking)
+    if num_multi_sentence:  # which measure scores differently
+        result["several_sentences"] = num_multi_sentence
+        note = f"{count_phrase(num_multi_sentence, 'text holds', 'texts hold')} several sentences: each is scored as"
+        note += " one text here; forebear measure takes sentence by sentence, as the run learned them, with their ends"
+        speaking.note([note])
     if many.output_file is not None:
         size = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')}"
-        result |= {**counts, "out": str(many.output_file)}
-        speaking.emit_summary(result, f"{size} scored: {many.output_file}")
+        many.emit_written(result | counts, f"{size} scored", speaking)
         return
     answered: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
-    answered_ranks = score_ranks(answered)
-    numbers = iter(answered_ranks)
-    ranks = [None if isinstance(answer, FailedInput) else next(numbers) for answer in answers]
-    records = [{"rank": rank, **_record(answer, tokens)} for rank, answer in zip(ranks, answers, strict=True)]
+    ranks = score_ranks(answered)
+    rank_of_answered = iter(ranks)
+    ranked = ((None if isinstance(answer, FailedInput) else next(rank_of_answered), answer) for answer in answers)
+    records = [{"rank": rank, **record(answer)} for rank, answer in ranked]
 
     def draw(console: Console) -> None:
         for answer in answered if tokens else ():
             _draw_tokens(console, answer, loaded_run.vocabulary_tokenizer)
-        _draw_scores(console, answered, answered_ranks)
+        _draw_scores(console, answered, ranks)
 
     speaking.emit({**result, "texts": records}, draw)
 
 
-def _note_multi_sentence(result: dict[str, Any], num_multi_sentence: int, speaking: Output) -> None:
-    """Notes texts of several sentences for runs trained on single sentences, which `measure` scores differently."""
-    if not num_multi_sentence:
-        return
-    result["several_sentences"] = num_multi_sentence
-    subject = count_phrase(num_multi_sentence, "text holds", "texts hold")
-    note = f"{subject} several sentences: each is scored as one text here; forebear measure takes sentence by sentence"
-    speaking.note([f"{note}, as the run learned them, with their ends"])
-
-
-def _score_nonblank(group: list[str], ask: Callable[[list[str]], list[ScoredText]], tokenizer: Tokenizer) -> list[Any]:
-    """Scores of a batch, with an error in place of each blank line, so that all of them are reported."""
-    from forebear.inference.score import empty_text_error
-
-    is_blank = [not text.strip() and not len(tokenizer.encode(text).ids) for text in group]
-    scores = iter(ask([text for text, is_empty in zip(group, is_blank, strict=True) if not is_empty]))
-    return [empty_text_error() if is_empty else next(scores) for is_empty in is_blank]
-
-
-def _record(answer: ScoredText | FailedInput, tokens: bool) -> dict[str, Any]:
-    return answer.to_dict() if isinstance(answer, FailedInput) else answer.to_dict(tokens=tokens)
-
-
 def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) -> None:
     num_unknown = sum(answer.num_unknown for answer in answers)
-    table = make_table(">rank", ">log P", ">perplexity", *([">without unknown"] if num_unknown else []), *COLUMNS)
+    columns = (*[">without unknown"] * bool(num_unknown), ">bits/byte", ">tokens", "text")
+    table = Table(">rank", ">log P", ">perplexity", *columns)
     for rank, answer in sorted(zip(ranks, answers, strict=True), key=lambda pair: pair[0]):
-        known = answer.perplexity_known
-        known_perplexity = "" if known is None else format_number(known, 2)
-        table.add_row(
-            str(rank),
-            format_number(answer.log_prob),
-            format_number(answer.perplexity, 2),
-            *([known_perplexity] if num_unknown else []),
-            format_number(answer.bits_per_byte),
-            str(len(answer.tokens)),
-            shorten(answer.text),
-        )
+        known = "" if answer.perplexity_known is None else format_number(answer.perplexity_known, 2)
+        perplexities = (format_number(answer.perplexity, 2), *[known] * bool(num_unknown))
+        size = (format_number(answer.bits_per_byte), str(len(answer.tokens)))
+        table.add_row(str(rank), format_number(answer.log_prob), *perplexities, *size, shorten(answer.text))
     console.print(table)
     if any(answer.is_pseudo_likelihood for answer in answers):
         note = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
@@ -161,18 +142,11 @@ def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> 
     colored = (f"[{_surprisal_color(token)}]{printable_cell(text)}[/]" for token, text in tokens)
     console.print("".join(colored), soft_wrap=True)
     counts = any(token.ngram_length is not None for token in answer.tokens)
-    table = make_table("token", "original", ">P", ">log P", ">bits", "", *([">n-gram"] if counts else []))
+    table = Table("token", "original", ">P", ">log P", ">bits", "", *[">n-gram"] * counts)
     for token in answer.tokens:
-        table.add_row(
-            printable_cell(readable_token(tokenizer, token.id)),
-            printable_cell(token.original),
-            f"{token.probability:.4g}",
-            format_number(token.log_prob),
-            format_number(token.bits, 2),
-            text_bar(min(token.bits / MAX_BAR_BITS, 1)),
-            *([str(token.ngram_length)] if counts else []),
-            style=_surprisal_color(token),
-        )
+        numbers = (f"{token.probability:.4g}", format_number(token.log_prob), format_number(token.bits, 2))
+        cells = (*numbers, text_bar(min(token.bits / MAX_BAR_BITS, 1)), *[str(token.ngram_length)] * counts)
+        table.add_row(readable_token(tokenizer, token.id), token.original, *cells, style=_surprisal_color(token))
     console.print(table)
 
 

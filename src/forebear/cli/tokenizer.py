@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from forebear.cli.batch_io import STDIN_PATH
 from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
-from forebear.cli.output import Console, Output, Switch, make_table, printable_cell
+from forebear.cli.output import Console, Output, Switch, Table
 from forebear.data.source import TokenizerKind
 from forebear.errors import InputError
 
@@ -67,21 +67,14 @@ def train(
         raise InputError("the folder of this file does not exist", file=to, hint=f"mkdir -p {to.parent}")
     segmenter = segmenter_for(False, user_dict)
     with speaking.progress("learning the tokenizer") as progress:
-        table = train_on_files(kind, texts, reading.reading(), learning.learning(), segmenter, progress)
+        table, _ = train_on_files(kind, texts, reading.reading(), learning.learning(), segmenter, progress)
     with explain_disk_errors(to):
         table.save(to)
     speaking.emit({"file": str(to), **table.describe()}, lambda console: _draw_tokenizer(console, table, str(to), 0))
 
 
 @tokenizer.command
-def show(
-    file: Path,
-    /,
-    *,
-    top: int = 20,
-    lower: LowerCased = None,
-    speaking: Output = Output(),
-) -> None:
+def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, speaking: Output = Output()) -> None:
     """Look into a tokenizer: what kind it is, its special tokens, its first and last entries.
 
     ```
@@ -104,22 +97,18 @@ def show(
 
 
 def _draw_tokenizer(console: Console, table: Tokenizer, file: str, top: int) -> None:
-
-    facts = make_table("", "", title=escape(file))
+    facts = Table("", "", title=escape(file))
     for name, value in table.describe().items():
         if name == "roles":
             value = ", ".join(f"{role} {entry['token']} ({entry['id']})" for role, entry in value.items())
         elif isinstance(value, dict):
             value = ", ".join(f"{key} {entry}" for key, entry in value.items() if entry is not None)
-        facts.add_row(name, escape(str(value)))
+        facts.add_row(name, str(value))
     console.print(facts)
     if top:
         ordinary = [token for i, token in enumerate(table.vocabulary()) if i not in table.special_ids]
         console.print("first: " + escape("  ".join(map(repr, ordinary[:top]))))
         console.print("last:  " + escape("  ".join(map(repr, ordinary[-top:]))))
-
-
-# --- tokenize ---
 
 
 def tokenize(
@@ -177,33 +166,29 @@ def tokenize(
         result["texts"] = lines
         speaking.emit(result, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
         return
-    records = [_encoding_record(text, encoding) for text, encoding in encodings]
+    records = []
+    for text, encoding in encodings:
+        rows = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, strict=True)
+        pieces = [{"token": token, "id": i, "start": a, "end": b, "original": text[a:b]} for token, i, (a, b) in rows]
+        records.append({"text": text, "pieces": pieces})
     result["texts"] = records
-    speaking.emit(result, lambda console: [_draw_encoding(console, record, loaded_tokenizer) for record in records])
 
+    def draw(console: Console) -> None:
+        unknown = loaded_tokenizer.unk_id
+        for record in records:
+            table = Table("piece", ">id", ">start", ">end", "original")
+            for piece in record["pieces"]:
+                table.add_row(*map(str, piece.values()), style="red" if piece["id"] == unknown else "")
+            console.print(table)
+            num_unknown = sum(piece["id"] == unknown for piece in record["pieces"])
+            unknown_note = f", {num_unknown} unknown" if num_unknown else ""
+            size = f"{len(record['pieces'])} tokens for {len(record['text'])} characters{unknown_note}"
+            console.print(f"{size} ({loaded_tokenizer.kind}, {loaded_tokenizer.vocab_size:,} entries)")
 
-def _encoding_record(text: str, encoding: TokenEncoding) -> dict[str, Any]:
-    rows = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, strict=True)
-    pieces = [{"token": token, "id": i, "start": a, "end": b, "original": text[a:b]} for token, i, (a, b) in rows]
-    return {"text": text, "pieces": pieces}
+    speaking.emit(result, draw)
 
 
 def _join_tokens(text: str, encoding: TokenEncoding, tokenizer: Tokenizer) -> str:
     """The tokens separated by spaces; unknown ones in their original spelling."""
     rows = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, strict=True)
     return " ".join("".join(text[a:b].split()) if i == tokenizer.unk_id else token for token, i, (a, b) in rows)
-
-
-def _draw_encoding(console: Console, record: dict[str, Any], tokenizer: Tokenizer) -> None:
-    table = make_table("piece", ">id", ">start", ">end", "original")
-    num_unknown = 0
-    for piece in record["pieces"]:
-        is_unknown = piece["id"] == tokenizer.unk_id
-        num_unknown += is_unknown
-        numbers = (str(piece[name]) for name in ("id", "start", "end"))
-        token, original = printable_cell(piece["token"]), printable_cell(piece["original"])
-        table.add_row(token, *numbers, original, style="red" if is_unknown else "")
-    console.print(table)
-    unknown_note = f", {num_unknown} unknown" if num_unknown else ""
-    size = f"{len(record['pieces'])} tokens for {len(record['text'])} characters{unknown_note}"
-    console.print(f"{size} ({tokenizer.kind}, {tokenizer.vocab_size:,} entries)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,16 +21,18 @@ from forebear.cli.batch_io import (
     WordRunArgument,
     open_run,
 )
+from forebear.cli.options import chosen_layers
 from forebear.cli.output import (
-    PAGE_FORMATS,
     Console,
+    ImageFile,
     Output,
     PictureOrPage,
+    RenderFn,
     Switch,
+    Table,
     count_phrase,
-    make_table,
+    number_cell,
     printable_cell,
-    require_image_format,
     text_bar,
 )
 from forebear.embeddings.lexicon import AnalogyMethod
@@ -38,14 +40,22 @@ from forebear.errors import InputError
 from forebear.inference.embed import EmbeddingPooling
 
 if TYPE_CHECKING:
-    from forebear.embeddings.lexicon import Analogy, WordNeighbors
-    from forebear.inference.similarity import OutlierResult, Similarity
+    from forebear.inference.similarity import Similarity
     from forebear.inspection.embedding_space import VectorNorms, WordProjection
 
+PAIRS_PER_BATCH = 1024
 PLANE_HEIGHT = 26  # lines
 MAX_NOTED_WORDS = 20  # words without a name in a picture
 MAX_NAMED_WORDS = 4  # words with the longest and shortest vectors
 BAR_WIDTH = 20  # of cosines and lengths
+
+LayersOfTexts = Annotated[
+    str | None, Parameter(help="Compare texts by this layer, as for embed; words too are then read as texts.")
+]
+PoolingOfTexts = Annotated[
+    EmbeddingPooling | None,
+    Parameter(help="Compare texts with this pooling, as for embed; words too are then read as texts."),
+]
 
 
 def neighbours(
@@ -71,20 +81,30 @@ def neighbours(
     top
         How many neighbours each gets.
     """
-    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     if not words:
         raise InputError("there is no word", hint="forebear inspect neighbours RUN king")
     answers = loaded_run.neighbours(words, top=top)
     if to is not None and not any(answer.nearest for answer in answers):
         raise InputError(f"there is nothing to draw: {answers[0].note}", file=run)
+
+    def draw(console: Console) -> None:
+        for answer in answers:
+            console.bold(answer.text, f"  ({printable_cell(answer.note)})" if answer.note else "")
+            table = Table("word", ">cosine", "", ">seen")
+            for neighbor in answer.nearest:
+                bar = text_bar(min(max(neighbor.cosine, 0.0), 1.0))
+                table.add_row(neighbor.word, f"{neighbor.cosine:.3f}", bar, number_cell(neighbor.count))
+            if answer.nearest:
+                console.print(table)
+
     texts = [answer.to_dict() for answer in answers]
     result = {"run": loaded_run.name, "what": "neighbours", "texts": texts}
     render = _renderer("neighbors", answers, f"{loaded_run.name}: the nearest words")
-    speaking.emit_with_image(result, lambda console: _draw_neighbours(console, answers), to, render)
+    speaking.emit_with_image(result, draw, to, render)
 
 
-def _renderer(view: str, content: Any, title: str) -> Callable[[str], bytes | str]:
+def _renderer(view: str, content: Any, title: str) -> RenderFn:
     """Renders a view of word vectors as a page or as a picture."""
 
     def render(image_type: str) -> bytes | str:
@@ -100,19 +120,6 @@ def _renderer(view: str, content: Any, title: str) -> Callable[[str], bytes | st
     return render
 
 
-def _draw_neighbours(console: Console, answers: list[WordNeighbors]) -> None:
-    for answer in answers:
-        note = f"  ({printable_cell(answer.note)})" if answer.note else ""
-        console.print(f"[bold]{printable_cell(answer.text)}[/]{note}", soft_wrap=True)
-        table = make_table("word", ">cosine", "", ">seen")
-        for neighbor in answer.nearest:
-            count = "" if neighbor.count is None else f"{neighbor.count:,}"
-            bar = text_bar(min(max(neighbor.cosine, 0.0), 1.0))
-            table.add_row(printable_cell(neighbor.word), f"{neighbor.cosine:.3f}", bar, count)
-        if answer.nearest:
-            console.print(table)
-
-
 def projection(
     run: WordRunArgument,
     words: TextArguments = None,
@@ -120,7 +127,7 @@ def projection(
     *,
     top: int | None = None,
     near: int = 0,
-    to: Path | None = None,
+    to: ImageFile = None,
     speaking: Output = Output(),
 ) -> None:
     """Show words as points of a plane: the two directions in which their vectors differ most (PCA).
@@ -146,42 +153,32 @@ def projection(
     """
     from forebear.inspection.embedding_space import project_words
 
-    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     word_projection = project_words(loaded_run, list(words or ()), top=top, near=near)
     if to is not None and to.suffix.lower() != ".html":
-        notes = (*word_projection.notes, *_undrawable_note(word_projection.words))
-        word_projection = replace(word_projection, notes=notes)
+        from forebear.reports.plotting import undrawable_texts
+
+        if undrawable := undrawable_texts(word_projection.words):
+            listed = ", ".join(undrawable[:MAX_NOTED_WORDS]) + " …" * (len(undrawable) > MAX_NOTED_WORDS)
+            note = f"{count_phrase(len(undrawable), 'word is a dot', 'words are dots')} without a name, as no font"
+            note += f" installed here has all characters: {listed}; --to FILE.html has names"
+            word_projection = replace(word_projection, notes=(*word_projection.notes, note))
+    num_words, (first, second) = len(word_projection.words), word_projection.explained_variance
+
+    def draw(console: Console) -> None:
+        lines, num_shown = _layout_words(word_projection, console.width - 1)
+        console.lines(lines)
+        room_note = f"; {num_shown:,} of {num_words:,} words have room" if num_shown < num_words else ""
+        summary = f"to the right {first:.1%} of the variance, upwards {second:.1%}{room_note}"
+        console.dim(summary, *word_projection.notes)
+
     result = {"run": loaded_run.name, "what": "projection"} | word_projection.to_dict()
-    render = _renderer("projection", word_projection, f"{loaded_run.name}: {len(word_projection.words):,} words")
-    speaking.emit_with_image(result, lambda console: _draw_projection(console, word_projection), to, render)
-
-
-def _undrawable_note(words: Sequence[str]) -> Iterator[str]:
-    """A note on words that a picture shows without names, for lack of a font."""
-    from forebear.reports.plotting import undrawable_texts
-
-    if undrawable := undrawable_texts(words):
-        listed = ", ".join(undrawable[:MAX_NOTED_WORDS]) + " …" * (len(undrawable) > MAX_NOTED_WORDS)
-        subject = count_phrase(len(undrawable), "word is a dot", "words are dots")
-        reason = f"as no font installed here has all characters: {listed}"
-        yield f"{subject} without a name, {reason}; --to FILE.html has names"
-
-
-def _draw_projection(console: Console, word_projection: WordProjection) -> None:
-    lines, num_shown = _layout_words(word_projection, console.width - 1)
-    for line in lines:
-        console.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
-    num_words = len(word_projection.words)
-    room_note = f"; {num_shown:,} of {num_words:,} words have room" if num_shown < num_words else ""
-    first, second = word_projection.explained_variance
-    summary = f"to the right {first:.1%} of the variance, upwards {second:.1%}{room_note}"
-    console.dim(summary, *word_projection.notes)
+    render = _renderer("projection", word_projection, f"{loaded_run.name}: {num_words:,} words")
+    speaking.emit_with_image(result, draw, to, render)
 
 
 def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str], int]:
     """The words placed on lines of text; overlapping ones are left out. Returns the lines and the number shown."""
-
     low, high = word_projection.points.min(0), word_projection.points.max(0)
     span = [float(extent) or 1.0 for extent in high - low]
     cells = [[" "] * width for _ in range(PLANE_HEIGHT)]
@@ -199,13 +196,7 @@ def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str
     return ["".join(line).rstrip() for line in cells], num_shown
 
 
-def norms(
-    run: Path,
-    /,
-    *,
-    to: PictureOrPage = None,
-    speaking: Output = Output(),
-) -> None:
+def norms(run: Path, /, *, to: PictureOrPage = None, speaking: Output = Output()) -> None:
     """Show how long vectors are beside how often their words were seen, and what else frequency does to them.
 
     ```
@@ -220,7 +211,6 @@ def norms(
     """
     from forebear.inspection.embedding_space import vector_norms
 
-    require_image_format(to, PAGE_FORMATS)
     loaded_run = open_run(run, "neighbours", speaking)
     norm_stats = vector_norms(loaded_run)
     result = {"run": loaded_run.name, "what": "norms"} | norm_stats.to_dict()
@@ -229,31 +219,22 @@ def norms(
 
 
 def _draw_norms(console: Console, vector_norms: VectorNorms) -> None:
-    table = make_table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
+    table = Table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
     highest = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
     for band in vector_norms.bands:
-        interval = f"{band.shortest:.2f} to {band.longest:.2f}"
-        similarity = "" if band.cosine is None else f"{band.cosine:.3f}"
-        counts = f"{band.min_count:,} to {band.max_count:,}"
-        bar = text_bar(band.median / highest, BAR_WIDTH)
-        table.add_row(counts, f"{band.words:,}", f"{band.median:.3f}", bar, interval, similarity)
+        interval, counts = f"{band.shortest:.2f} to {band.longest:.2f}", f"{band.min_count:,} to {band.max_count:,}"
+        median = (f"{band.median:.3f}", text_bar(band.median / highest, BAR_WIDTH))
+        table.add_row(counts, f"{band.words:,}", *median, interval, number_cell(band.cosine, ".3f"))
     console.print(table)
-    lines = (
-        f"Spearman's correlation of length and frequency: {vector_norms.correlations[0]}",
-        f"of a word's frequency and its neighbours': {vector_norms.correlations[1]}",
-        f"mean cosine of any two words: {'' if vector_norms.cosine is None else f'{vector_norms.cosine:.3f}'}",
-        *vector_norms.notes,
-    )
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    console.plain(f"Spearman's correlation of length and frequency: {vector_norms.correlations[0]}")
+    console.plain(f"of a word's frequency and its neighbours': {vector_norms.correlations[1]}")
+    console.plain(f"mean cosine of any two words: {number_cell(vector_norms.cosine, '.3f')}")
+    for note in vector_norms.notes:
+        console.plain(note)
     words, lengths = vector_norms.words, vector_norms.lengths
     for name, rows in zip(("longest", "shortest"), vector_norms.extremes, strict=True):
         if vector_norms.is_varying:
-            extremes = (f"{printable_cell(words[row])} {lengths[row]:.2f}" for row in rows[:MAX_NAMED_WORDS])
-            console.print(f"{name}: {', '.join(extremes)}", style="dim", soft_wrap=True)
-
-
-# --- analogy ---
+            console.dim(f"{name}: {', '.join(f'{words[row]} {lengths[row]:.2f}' for row in rows[:MAX_NAMED_WORDS])}")
 
 
 def analogy(
@@ -297,34 +278,19 @@ def analogy(
     result: dict[str, Any] = {"run": loaded_run.name, **answer.to_dict()}
     if approximate:
         result["recall"] = round(loaded_run.lexicon.index.recall(top), 4)
-    speaking.emit(result, lambda console: _draw_analogy(console, answer, result))
 
+    def draw(console: Console) -> None:
+        query = "{} is to {} as {} is to".format(*map(printable_cell, answer.query))
+        best = printable_cell(answer.nearest[0].word) if answer.nearest else "no word more than to another"
+        console.print(f"{query} [bold]{best}[/]", soft_wrap=True)
+        if answer.nearest:
+            rows = ((f"{word.cosine:.3f}", number_cell(word.count), word.word) for word in answer.nearest)
+            console.table(">cosine" if answer.method == "add" else ">score", ">seen", "word", rows=rows)
+        console.dim(*answer.notes)
+        if approximate:
+            console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")
 
-def _draw_analogy(console: Console, answer: Analogy, result: dict[str, Any]) -> None:
-    first, second, third = map(printable_cell, answer.query)
-    best = printable_cell(answer.nearest[0].word) if answer.nearest else "no word more than to another"
-    console.print(f"{first} is to {second} as {third} is to [bold]{best}[/]", soft_wrap=True)
-    table = make_table(">cosine" if answer.method == "add" else ">score", ">seen", "word")
-    for candidate in answer.nearest:
-        count = "" if candidate.count is None else f"{candidate.count:,}"
-        table.add_row(f"{candidate.cosine:.3f}", count, printable_cell(candidate.word))
-    if answer.nearest:
-        console.print(table)
-    console.dim(*answer.notes)
-    if "recall" in result:
-        console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")
-
-
-# --- odd-one-out ---
-
-
-LayersOfTexts = Annotated[
-    str | None, Parameter(help="Compare texts by this layer, as for embed; words too are then read as texts.")
-]
-PoolingOfTexts = Annotated[
-    EmbeddingPooling | None,
-    Parameter(help="Compare texts with this pooling, as for embed; words too are then read as texts."),
-]
+    speaking.emit(result, draw)
 
 
 def odd_one_out(
@@ -352,32 +318,22 @@ def odd_one_out(
     texts
         Three words or texts, or more.
     """
-    from forebear.inference.embed import parse_layers
-
     loaded_run = open_run(run, "odd-one-out", speaking)
-    layer_choice = None if layers is None else parse_layers(layers)
-    outlier = loaded_run.odd_one_out(list(texts or ()), layers=layer_choice, pooling=pooling)
-    speaking.emit({"run": loaded_run.name, **outlier.to_dict()}, lambda console: _draw_odd_one_out(console, outlier))
+    result = loaded_run.odd_one_out(list(texts or ()), layers=chosen_layers(layers), pooling=pooling)
 
+    def draw(console: Console) -> None:
+        if result.outlier is None:
+            console.print("none is the odd one: all are as far from the others")
+        else:
+            console.print(f"[bold]{printable_cell(result.outlier)}[/] is the odd one, by {result.vector_kind}")
+        table = Table(">mean cosine with the others", "", "")
+        for text, cosine in zip(result.texts, result.cosines, strict=True):
+            style = "bold" if text == result.outlier else ""
+            table.add_row(f"{cosine:.3f}", text_bar(max(cosine, 0.0), BAR_WIDTH), text, style=style)
+        console.print(table)
+        console.dim(*result.notes)
 
-def _draw_odd_one_out(console: Console, result: OutlierResult) -> None:
-    if result.outlier is None:
-        console.print("none is the odd one: all are as far from the others")
-    else:
-        console.print(f"[bold]{printable_cell(result.outlier)}[/] is the odd one, by {result.vector_kind}")
-    table = make_table(">mean cosine with the others", "", "")
-    for text, cosine in zip(result.texts, result.cosines, strict=True):
-        style = "bold" if text == result.outlier else ""
-        table.add_row(f"{cosine:.3f}", text_bar(max(cosine, 0.0), BAR_WIDTH), printable_cell(text), style=style)
-    console.print(table)
-    console.dim(*result.notes)
-
-
-# --- similarity ---
-
-
-PAIRS_PER_BATCH = 1024
-PAIR_FORMAT_HINT = "write two texts with a tab between them, a pair a line"
+    speaking.emit({"run": loaded_run.name, **result.to_dict()}, draw)
 
 
 def similarity(
@@ -408,11 +364,10 @@ def similarity(
     texts
         Words or texts, two and two. A file named with --in has a pair a line, with a tab between.
     """
-    from forebear.inference.embed import parse_layers
     from forebear.inference.similarity import text_similarities
 
     loaded_run = open_run(run, "similarity", speaking)
-    options: dict[str, Any] = {"layers": None if layers is None else parse_layers(layers), "pooling": pooling}
+    options: dict[str, Any] = {"layers": chosen_layers(layers), "pooling": pooling}
     partial = PartialResults(lambda line: {"texts": line.split("\t")})
 
     def ask(group: list[str]) -> list[Similarity]:
@@ -425,12 +380,20 @@ def similarity(
     result: dict[str, Any] = {"run": loaded_run.name}
     partial.emit_failures(result, speaking)
     if many.output_file is not None:
-        summary = f"cosines of {count_phrase(partial.num_answered, 'pair')}: {many.output_file}"
-        speaking.emit_summary(result | {"pairs": partial.count, "out": str(many.output_file)}, summary)
+        summary = f"cosines of {count_phrase(partial.num_answered, 'pair')}"
+        many.emit_written(result | {"pairs": partial.count}, summary, speaking)
         return
-    result["pairs"] = [answer.to_dict() for answer in answers]
     answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
-    speaking.emit(result, lambda console: _draw_similarities(console, answered))
+
+    def draw(console: Console) -> None:
+        table = Table(">cosine", "", "", "", "by")
+        for similarity in answered:
+            bar = text_bar(max(similarity.cosine, 0.0), BAR_WIDTH)
+            table.add_row(f"{similarity.cosine:.3f}", bar, *similarity.texts, similarity.vector_kind)
+        console.print(table)
+        console.dim(*dict.fromkeys(note for similarity in answered for note in similarity.notes))
+
+    speaking.emit(result | {"pairs": [answer.to_dict() for answer in answers]}, draw)
 
 
 def _pair_lines(many: BatchInputOptions, arguments: list[str]) -> Iterator[InputLine]:
@@ -449,14 +412,6 @@ def _parse_pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, 1):
         columns = line.split("\t")
         if len(columns) != 2:
-            raise InputError(f"{len(columns)} columns, not two", line=number, hint=PAIR_FORMAT_HINT)
+            hint = "write two texts with a tab between them, a pair a line"
+            raise InputError(f"{len(columns)} columns, not two", line=number, hint=hint)
         yield columns[0], columns[1]
-
-
-def _draw_similarities(console: Console, answers: list[Similarity]) -> None:
-    table = make_table(">cosine", "", "", "", "by")
-    for similarity in answers:
-        bar = text_bar(max(similarity.cosine, 0.0), BAR_WIDTH)
-        table.add_row(f"{similarity.cosine:.3f}", bar, *map(printable_cell, similarity.texts), similarity.vector_kind)
-    console.print(table)
-    console.dim(*dict.fromkeys(note for similarity in answers for note in similarity.notes))

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import IO
@@ -62,14 +63,12 @@ class CleaningRules:
     """Drop a line of 20 characters or more once it has stood in this many documents (10)."""
 
     def __post_init__(self) -> None:
-        for name in ("drop_mojibake", "drop_replaced", "drop_near_duplicates"):
-            if not 0 <= getattr(self, name) <= 1:
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} is {getattr(self, name)}", hint="give a share between 0 (off) and 1")
-        for name in ("drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
-            if getattr(self, name) < 0:
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} is {getattr(self, name)}", hint="give a number of at least 0 (off)")
+        shares = ("drop_mojibake", "drop_replaced", "drop_near_duplicates")
+        for name in (*shares, "drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
+            value, most = getattr(self, name), 1 if name in shares else float("inf")
+            if not 0 <= value <= most:
+                hint = "give a share between 0 (off) and 1" if name in shares else "give a number of at least 0 (off)"
+                raise InputError(f"--{name.replace('_', '-')} is {value}", hint=hint)
 
 
 # --- Changes of characters ---
@@ -85,33 +84,23 @@ def _strip_controls(text: str) -> str:
     return CONTROL_CHARS.sub("", _SEPARATORS.sub(" ", _LINE_ENDS.sub("\n", text)))
 
 
-def _strip_invisible(text: str) -> str:
-    return text if text.isascii() else INVISIBLES.sub("", text)
-
-
 def squeeze_spaces(text: str) -> str:
     return _SPACES.sub(" ", text).replace(" \n", "\n")
-
-
-def _nfkc(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
 
 
 def _enabled_changes(rules: CleaningRules) -> list[tuple[str, Callable[[str], str]]]:
     available = (
         (rules.strip_controls, "control characters", _strip_controls),
-        (rules.strip_invisible, "invisible characters", _strip_invisible),
-        (rules.nfkc, "normalised (nfkc)", _nfkc),  # may add characters: its entry can be negative
+        (rules.strip_invisible, "invisible characters", lambda t: t if t.isascii() else INVISIBLES.sub("", t)),
+        # May add characters: its entry can be negative.
+        (rules.nfkc, "normalised (nfkc)", partial(unicodedata.normalize, "NFKC")),
         (rules.squeeze_spaces, "white space", squeeze_spaces),
     )
     return [(reason, change) for is_enabled, reason, change in available if is_enabled]
 
 
 def _change_document(document: Document, change: Callable[[str], str]) -> Document:
-    """The document after a change.
-
-    If words are marked, each word is changed by itself, so that the ends of words and entities stay correct.
-    """
+    """The document after a change: of each word by itself, if words are marked, so that their ends stay correct."""
     if document.words is None:
         text = change(document.text)
         return document if text == document.text else replace(document, text=text)
@@ -132,9 +121,6 @@ def _change_document(document: Document, change: Callable[[str], str]) -> Docume
         spans = ((new_ends[begin], new_ends[end]) for begin, end in document.entities)
         entities = tuple((begin, end) for begin, end in spans if begin < end)
     return replace(document, text="".join(pieces), words=tuple(ends), entities=entities)
-
-
-# --- Documents and lines ---
 
 
 class _DocumentFilter:
@@ -169,13 +155,13 @@ class _DocumentFilter:
             self.near.add(signature)
         return ""
 
-    def line_reasons(self, document: Document, *, continued: bool) -> list[str]:
+    def line_reasons(self, document: Document) -> list[str]:
         """The reason to drop each line, or "". A line that is divided between two parts counts as two."""
         lines = document.text.split("\n")
         reasons = [""] * len(lines)
         if self.rules.drop_repeated_lines:
-            is_repeated = self.lines.count(lines, document_location(document), continued=continued)
-            reasons = ["repeated line" if repeated else "" for repeated in is_repeated]
+            is_repeated = self.lines.count(lines, document_location(document), continued=document.part > 0)
+            reasons = ["repeated line" * repeated for repeated in is_repeated]
         if max_length := self.rules.drop_longer_lines:
             reasons = [
                 f"line longer than {max_length:,} characters" if len(line) > max_length else reason
@@ -198,17 +184,14 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
         for reason, change in changes:
             previous, document = document, _change_document(document, change)
             if document is not previous:
-                removed = len(previous.text) - len(document.text)
-                ledger.add_structure_count(reason, removed, utf8_size(previous.text) - utf8_size(document.text), STAGE)
+                ledger.add_structure(reason, previous.text, document.text, STAGE)
         is_new_drop = False
         if not drop_reason and not is_checked and _has_visible_text(document):
             is_checked = True
             drop_reason = document_filter.document_reason(document, in_parts=continues or document.part > 0)
             is_new_drop = bool(drop_reason)
         if not drop_reason and by_lines:
-            document = _drop_lines(
-                document, document_filter.line_reasons(document, continued=document.part > 0), ledger
-            )
+            document = _drop_lines(document, document_filter.line_reasons(document), ledger)
         if not drop_reason and (num_parts or _has_visible_text(document)):
             num_documents += num_parts == 0
             characters += len(document.text)
@@ -281,7 +264,6 @@ def _remaining_entities(
 
 # --- Writing documents as plain text or JSONL, with their ledger, atomically ---
 
-
 UNMARKED = {"words": "ends of words", "entities": "entities"}
 
 
@@ -305,8 +287,7 @@ def write_documents(
             raise InputError("is already there", file=path, hint=hint)
     if not target.parent.is_dir():
         raise InputError("the folder is not there", file=target.parent, hint="make it, or choose another --clean OUT")
-    name = target.name.lower().removesuffix(".gz").removesuffix(".zst")
-    writer_class = _JsonlWriter if name.endswith((".jsonl", ".ndjson")) else _ParagraphWriter
+    writer_class = _JsonlWriter if suffix in (".jsonl", ".ndjson") else _ParagraphWriter
     try:
         with atomic_write(target) as file:
             with compressed_writer(file, target.name) as stream:
@@ -371,7 +352,15 @@ class _ParagraphWriter:
         if goes_on:
             self.pending = last[len(body) :] if self.line_open or body.strip() else last
         self._add_line(body, out)
-        self._write_text("".join(out))
+        if text := "".join(out):
+            if not self.is_begun:
+                # The first U+FEFF of a file is read as its byte order mark: a document's own needs another before it.
+                between = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
+                self.stream.write(between.encode())
+                self.output_counts["documents"] += 1
+            self.is_begun = True
+            self.stream.write(text.encode())
+            self.output_counts.update(characters=len(text), bytes=utf8_size(text))
 
     def _add_line(self, line: str, out: list[str]) -> None:
         if self.line_open:
@@ -379,18 +368,6 @@ class _ParagraphWriter:
         elif line.strip():
             out.append("\n" + line.rstrip("\r") if self.is_begun or out else line.rstrip("\r"))
             self.line_open = True
-
-    def _write_text(self, text: str) -> None:
-        if not text:
-            return
-        if not self.is_begun:
-            # The first U+FEFF of a file is read as its byte order mark: a document's own needs another one before it.
-            between = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
-            self.stream.write(between.encode())
-            self.output_counts["documents"] += 1
-        self.is_begun = True
-        self.stream.write(text.encode())
-        self.output_counts.update(characters=len(text), bytes=utf8_size(text))
 
 
 def _document_counts(document: Document) -> dict[str, int]:
@@ -404,8 +381,8 @@ def _account_written(counts: Counter[str], output_counts: Counter[str], ledger: 
     stage = ledger.stage("write")
     stage.add_in(**counts)
     stage.add_out(**output_counts)
-    reasons = {unit: f"{description}, which plain text does not mark" for unit, description in UNMARKED.items()}
     for unit in counts:
         if difference := counts[unit] - output_counts[unit]:
-            reason = reasons.get(unit, "blank lines inside documents")
+            is_mark = unit in UNMARKED
+            reason = f"{UNMARKED[unit]}, which plain text does not mark" if is_mark else "blank lines inside documents"
             stage.dropped.setdefault(reason, Counter()).update({unit: difference})

@@ -25,7 +25,7 @@ from forebear.data.duplicates import (
     minhash_signature,
     text_digest,
 )
-from forebear.data.io.documents import Document, with_continuation
+from forebear.data.io.documents import Document, batches_by_size, with_continuation
 from forebear.data.io.ledger import Ledger
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import CLASS_IDS, CLASSES
@@ -76,13 +76,8 @@ class CorpusReport:
 
 
 def find_issues(report: CorpusReport, ledger: Ledger) -> list[Issue]:
-    issues = [
-        *_format_issues(report),
-        *_character_issues(report),
-        *_duplicate_issues(report),
-        *_vocabulary_issues(report),
-        *_reading_issues(ledger),
-    ]
+    finders = _format_issues, _character_issues, _duplicate_issues, _vocabulary_issues
+    issues = [*(issue for find in finders for issue in find(report)), *_reading_issues(ledger)]
     if not any(issue.severity in ("warning", "problem") for issue in issues):
         issues.append(Issue("good", "nothing here stands in the way of training"))
     order = ("problem", "warning", "note", "good")
@@ -100,31 +95,25 @@ def _format_issues(report: CorpusReport) -> Iterator[Issue]:
         yield Issue("problem", "there is no document with any text in it", "check the paths, --format and --encoding")
     if size["short"] > 0.2 * documents:
         description = f"{size['short']:,} of {documents:,} documents are shorter than {SHORT} characters"
-        yield Issue(
-            "note",
-            description,
-            f"--documents files or blank if they belong together, or --clean OUT --drop-shorter {SHORT}",
-        )
+        hint = f"--documents files or blank if they belong together, or --clean OUT --drop-shorter {SHORT}"
+        yield Issue("note", description, hint)
     if documents < 10 and size["characters"] > 100_000:
         description = f"{size['characters']:,} characters are only {documents} documents: too few to hold some out"
         yield Issue("note", description, "--documents lines, or put blank lines between documents")
     if lines["overlong"]:
         longest = f"the longest has {lines['longest']['characters']:,} ({_format_location(lines['longest'])})"
         description = f"{lines['overlong']:,} lines are longer than {LONG_LINE:,} characters, {longest}"
-        yield Issue(
-            "warning", description, f"look at them; --clean OUT --drop-longer-lines {LONG_LINE} leaves them out"
-        )
+        hint = f"look at them; --clean OUT --drop-longer-lines {LONG_LINE} leaves them out"
+        yield Issue("warning", description, hint)
     if lines["breaks"] >= 20 and lines["breaks_inside_sentences"] > 0.3 * lines["breaks"]:
         share = lines["breaks_inside_sentences"] / lines["breaks"]
-        yield Issue(
-            "note", f"lines are wrapped: {share:.0%} of them end inside a sentence", "prepare with --sentences flow"
-        )
+        description = f"lines are wrapped: {share:.0%} of them end inside a sentence"
+        yield Issue("note", description, "prepare with --sentences flow")
     if chinese["is"] == "mixed":
         share = chinese["simplified"] / (chinese["simplified"] + chinese["traditional"])
-        description = (
-            f"simplified ({share:.0%}) and traditional ({1 - share:.0%}) Chinese are mixed: each word is learned twice"
-        )
-        yield Issue("note", description, "convert one into the other before training, for example with OpenCC")
+        variants = f"simplified ({share:.0%}) and traditional ({1 - share:.0%}) Chinese"
+        hint = "convert one into the other before training, for example with OpenCC"
+        yield Issue("note", f"{variants} are mixed: each word is learned twice", hint)
     main = max(report.languages.values(), default=0)
     if main < 0.9 * documents:
         shares = ", ".join(f"{name} {count / documents:.0%}" for name, count in report.languages.items())
@@ -143,16 +132,13 @@ def _character_issues(report: CorpusReport) -> Iterator[Issue]:
         if items := [item for item in report.characters if item["kind"] == char_class]:
             names = ", ".join(f"{item['point']} {item['count']:,}×" for item in items[:4])
             count, location = sum(item["count"] for item in items), _format_location(items[0]["examples"][0])
-            description = f"{count:,} {char_class} characters: {names} ({location})"
-            yield Issue(severity, description, hint)
+            yield Issue(severity, f"{count:,} {char_class} characters: {names} ({location})", hint)
     for item in report.mojibake:
         example = item["examples"][0]
         excerpt = f"“{example['text']}”" + (f" for “{example['meant']}”" if example["meant"] else "")
         extent = f"{item['places']:,} places in {item['documents']:,} documents"
-        description = f"{extent}: {item['mistake']}, {excerpt} ({_format_location(example)})"
-        yield Issue(
-            "problem" if item["documents"] > 0.01 * report.size["documents"] else "warning", description, item["remedy"]
-        )
+        severity = "problem" if item["documents"] > 0.01 * report.size["documents"] else "warning"
+        yield Issue(severity, f"{extent}: {item['mistake']}, {excerpt} ({_format_location(example)})", item["remedy"])
 
 
 def _duplicate_issues(report: CorpusReport) -> Iterator[Issue]:
@@ -164,14 +150,12 @@ def _duplicate_issues(report: CorpusReport) -> Iterator[Issue]:
             share = stats["characters"] / max(report.size["characters"], 1)
             largest = stats["groups"][0]
             example = f"{largest['copies']:,} times {_format_location(largest['first'])}"
-            description = (
-                f"{stats['documents']:,} documents ({share:.1%} of the text) are {relation} an earlier one; {example}"
-            )
+            count = f"{stats['documents']:,} documents ({share:.1%} of the text)"
+            description = f"{count} are {relation} an earlier one; {example}"
             yield Issue("warning" if share > 0.01 else "note", description, f"--clean OUT drops them ({option})")
         if not stats["complete"]:
-            yield Issue(
-                "note", f"only {stats['remembered']:,} documents were remembered: there may be more {relation} another"
-            )
+            memory = f"only {stats['remembered']:,} documents were remembered"
+            yield Issue("note", f"{memory}: there may be more {relation} another")
     repeated = report.lines["repeated"]
     if repeated["top"]:
         top = repeated["top"][0]
@@ -193,35 +177,22 @@ def _vocabulary_issues(report: CorpusReport) -> Iterator[Issue]:
         if stats["unknown_share"] > 0.01:
             examples = " ".join(stats["examples"][:6])
             source = f" (learned from {num_trained:,} characters of this)" if num_trained else ""
-            description = (
-                f"tokenizer {name}{source} does not know {stats['unknown_share']:.1%} of its tokens here: {examples}"
-            )
-            yield Issue(
-                "warning" if stats["unknown_share"] > 0.05 and not num_trained else "note",
-                description,
-                "learn one from this text (forebear tokenizer train --size …); bytepair knows every character",
-            )
+            share = f"{stats['unknown_share']:.1%} of its tokens here"
+            severity = "warning" if stats["unknown_share"] > 0.05 and not num_trained else "note"
+            hint = "learn one from this text (forebear tokenizer train --size …); bytepair knows every character"
+            yield Issue(severity, f"tokenizer {name}{source} does not know {share}: {examples}", hint)
 
 
 def _reading_issues(ledger: Ledger) -> Iterator[Issue]:
     for reason, items in ledger.drops.items():
-        first = items.examples[0]
-        yield Issue(
-            "note", f"reading dropped {items.count:,}: {reason} ({_format_location(first)})", "--json shows where"
-        )
+        location = _format_location(items.examples[0])
+        yield Issue("note", f"reading dropped {items.count:,}: {reason} ({location})", "--json shows where")
     for action, items in ledger.repaired.items():
-        first = items.examples[0]
-        yield Issue(
-            "problem",
-            f"{items.count:,} bad bytes were {action} ({first['file']}, byte {first['byte']:,})",
-            "name the right --encoding",
-        )
+        location = "{file}, byte {byte:,}".format(**items.examples[0])
+        yield Issue("problem", f"{items.count:,} bad bytes were {action} ({location})", "name the right --encoding")
     for reason, items in ledger.skipped_files.items():
-        yield Issue(
-            "note",
-            f"{items.count:,} files were set aside: {reason} ({items.examples[0]['file']})",
-            "name them to read them",
-        )
+        description = f"{items.count:,} files were set aside: {reason} ({items.examples[0]['file']})"
+        yield Issue("note", description, "name them to read them")
 
 
 # --- Counting ---
@@ -249,42 +220,30 @@ def text_report(
     """The report of documents, read once in bounded memory.
 
     Args:
-        documents: The documents.
         ledger: The ledger that reading them fills.
         tokenizers: Tokenizers to evaluate. By default small ones of each kind are trained on one half of a sample and
             evaluated on the other, or on all of a text that is too short to be divided.
         train: Whether to train tokenizers if none are given.
     """
     counters = _ReportCounters()
-    for batch in _batches(documents):
+    for batch in batches_by_size(with_continuation(documents), lambda pair: len(pair[0].text) + 1, BATCH):
         counters.add(batch)
     report = counters.report()
     sample, training_texts = counters.sample.texts(), []
     if len(sample) < FEW:
         sample = [sentence for text in sample for sentence in split_sentences(text)]
-    if tokenizers is None and train:
+    if tokenizers is None and train and sample:
+        from forebear.data.tokenizers.train import train_tokenizer
+
         training_texts = sample
         if sum(map(len, sample)) >= ENOUGH:
             training_texts, sample = sample[::2], sample[1::2]
-        tokenizers = train_small_tokenizers(training_texts)
+        tokenizers = {kind: train_tokenizer(kind, training_texts, size=size) for kind, size in SIZES.items()}
     report.tokenizers = {"sample": {"documents": len(sample), "characters": sum(map(len, sample))}}
     report.tokenizers["trained_on"] = {"documents": len(training_texts), "characters": sum(map(len, training_texts))}
     report.tokenizers["kinds"] = measure_tokenizers(sample, tokenizers or {})
     report.findings = find_issues(report, ledger or Ledger())
     return report
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[tuple[Document, bool]]]:
-    batch: list[tuple[Document, bool]] = []
-    characters = 0
-    for document, goes_on in with_continuation(documents):
-        batch.append((document, goes_on))
-        characters += len(document.text) + 1
-        if characters >= BATCH:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 @dataclass
@@ -314,11 +273,8 @@ class _ReportCounters:
         self.special: dict[int, Facts] = {}
         self.mistakes: dict[str, Facts] = {}
         self.loss: dict[str, Counter[str]] = {option: Counter(documents=0, characters=0) for option in OPTIONS}
-        self.duplicates, self.words, self.sample = (
-            DuplicateCounter(NEAR, EXAMPLES),
-            unicode.WordCounter(),
-            DocumentSample(),
-        )
+        self.duplicates = DuplicateCounter(NEAR, EXAMPLES)
+        self.words, self.sample = unicode.WordCounter(), DocumentSample()
         self.open_document = _OpenDocument(("", 0), "")
 
     def add(self, batch: list[tuple[Document, bool]]) -> None:
@@ -333,9 +289,8 @@ class _ReportCounters:
 
         def where(position: int) -> Facts:  # slow, as it counts line ends: for examples only
             number = bisect_right(ends, position)
-            return document_location_dict(
-                document_location(batch[number][0], text.count("\n", ends[number] - lengths[number], position))
-            )
+            line = text.count("\n", ends[number] - lengths[number], position)
+            return document_location_dict(document_location(batch[number][0], line))
 
         for char_class, point, position, count in unicode.special_characters(codes, classes):
             new = {"point": f"U+{point:04X}", "name": unicodedata.name(chr(point), ""), "kind": char_class}
@@ -371,9 +326,8 @@ class _ReportCounters:
         open_document.suspect += suspect
         open_document.digests.append(text_digest(text))
         if (signature := minhash_signature(text)) is not None:
-            open_document.signature = (
-                signature if open_document.signature is None else np.minimum(open_document.signature, signature)
-            )
+            earlier = open_document.signature
+            open_document.signature = signature if earlier is None else np.minimum(earlier, signature)
         if counts[CLASS_IDS["Han"]] and unicode.detect_language(counts, "") == "Chinese":
             self.chinese += unicode.count_simplified_traditional(codes)
         self._add_lines(document)
@@ -467,13 +421,6 @@ class _ReportCounters:
         return length
 
 
-def train_small_tokenizers(texts: Sequence[str]) -> dict[str, Tokenizer]:
-    """Small tokenizers of every kind, trained on these texts."""
-    from forebear.data.tokenizers.train import train_tokenizer
-
-    return {kind: train_tokenizer(kind, texts, size=size) for kind, size in SIZES.items()} if texts else {}
-
-
 def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]) -> Facts:
     """Statistics of each tokenizer on the texts: length of tokens, unknown tokens, texts without tokens."""
     characters = sum(map(len, texts))
@@ -493,9 +440,7 @@ def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]
         for number in np.unique(np.searchsorted(starts, np.flatnonzero(is_unknown), "right") - 1)[:100]:
             text = texts[int(number)]
             pieces = tokenizer.encode(text)
-            unknown = (
-                span for span, token_id in zip(pieces.spans, pieces.ids, strict=True) if token_id == tokenizer.unk_id
-            )
-            missing.update(text[begin:end] for begin, end in unknown)
+            tokens_in_text = zip(pieces.spans, pieces.ids, strict=True)
+            missing.update(text[begin:end] for (begin, end), i in tokens_in_text if i == tokenizer.unk_id)
         stats[name]["examples"] = [word for word, _ in missing.most_common(10)]
     return stats

@@ -31,9 +31,6 @@ def text_digest(text: str) -> bytes:
     return hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-# --- Exact duplicates ---
-
-
 @dataclass
 class DuplicateGroup:
     """Copies of one document: the location of the first, the number of the others, and their characters."""
@@ -123,7 +120,7 @@ class NearDuplicates:
     def __init__(self, threshold: float = 0.8, most: int = MAX_COMPARED) -> None:
         self.threshold, self.max_documents, self.count, self.is_full = threshold, most, 0, False
         self._values = np.empty((1024, VALUES), np.uint16)  # 16 of 32 bits: random values agree once in 65,536
-        self._slots = self._empty_slots(4096)
+        self._slots = np.zeros((BANDS, 4096), np.uint32)
 
     def find(self, signature: np.ndarray) -> tuple[int, float] | None:
         """The number of the most similar document, and the estimated similarity, if it reaches the threshold."""
@@ -145,18 +142,14 @@ class NearDuplicates:
             self._values = np.concatenate((self._values, np.empty_like(self._values)))
         self._values[self.count] = signature.astype(np.uint16)
         self.count += 1
-        if 2 * self.count > self._slots.shape[1]:
-            self._slots = self._empty_slots(4 * self._slots.shape[1])
-            for number in range(self.count):
-                self._insert(number)
-        else:
-            self._insert(self.count - 1)
+        first = self.count - 1
+        if 2 * self.count > self._slots.shape[1]:  # all are inserted again into a larger table
+            first, self._slots = 0, np.zeros((BANDS, 4 * self._slots.shape[1]), np.uint32)
+        for number in range(first, self.count):
+            slots = self._band_slots(self._values[number])
+            is_free = self._slots[_BAND, slots] == 0
+            self._slots[_BAND[is_free], slots[is_free]] = number + 1
         return self.count - 1
-
-    def _insert(self, number: int) -> None:
-        slots = self._band_slots(self._values[number])
-        is_free = self._slots[_BAND, slots] == 0
-        self._slots[_BAND[is_free], slots[is_free]] = number + 1
 
     def _band_slots(self, values: np.ndarray) -> np.ndarray:
         """The slot of each band, (BANDS,)."""
@@ -165,10 +158,6 @@ class NearDuplicates:
         keys ^= keys >> np.uint64(29)
         keys *= np.uint64(0xBF58476D1CE4E5B9)
         return keys >> np.uint64(65 - self._slots.shape[1].bit_length())
-
-    @staticmethod
-    def _empty_slots(num_slots: int) -> np.ndarray:
-        return np.zeros((BANDS, num_slots), np.uint32)
 
 
 # --- Repeated lines ---
@@ -206,28 +195,20 @@ class RepeatedLines:
                     self.examples[line_hash] = (line[:200], location)
             too_often.append(self.counts[line_hash] > self.max_repeats)
         if len(self.counts) > self.max_lines:
-            self._drop_rare_lines()
+            median = sorted(self.counts.values())[len(self.counts) // 2]
+            self.counts = Counter({line_hash: count for line_hash, count in self.counts.items() if count > median})
+            self._current_document.clear()
+            self.is_full = True
         return too_often
-
-    def _drop_rare_lines(self) -> None:
-        threshold = sorted(self.counts.values())[len(self.counts) // 2]
-        self.counts = Counter({line_hash: count for line_hash, count in self.counts.items() if count > threshold})
-        self._current_document.clear()
-        self.is_full = True
 
     def most_common(self, number: int) -> list[tuple[str, int, DocumentLocation]]:
         """The lines of the most documents: (line, documents, a location)."""
-        candidates = (
-            (self.counts[line_hash], line, location)
+        candidates = [
+            (line, self.counts[line_hash], location)
             for line_hash, (line, location) in self.examples.items()
             if line_hash in self.counts
-        )
-        return [
-            (line, count, location) for count, line, location in sorted(candidates, key=lambda item: -item[0])[:number]
         ]
-
-
-# --- Counts for the corpus report ---
+        return sorted(candidates, key=lambda item: -item[1])[:number]
 
 
 class DuplicateCounter:
@@ -236,9 +217,7 @@ class DuplicateCounter:
     def __init__(self, threshold: float, examples: int) -> None:
         self.exact, self.near, self.lines = ExactDuplicates(), NearDuplicates(threshold), RepeatedLines()
         self.exact_counts: Counter[str] = Counter(documents=0, characters=0, in_parts=0, characters_in_parts=0)
-        self.near_counts: Counter[str] = Counter(
-            documents=0, characters=0, in_parts=0, characters_in_parts=0, too_short=0
-        )
+        self.near_counts: Counter[str] = Counter(**self.exact_counts, too_short=0)
         self.repeated_counts: Counter[str] = Counter(lines=0, characters=0)
         self.examples = examples
         self._places: dict[int, DocumentLocation] = {}
@@ -283,35 +262,23 @@ class DuplicateCounter:
             {"first": document_location_dict(group.first), "copies": group.copies, "characters": group.characters}
             for group in largest
         ]
-        near = {
-            **self.near_counts,
-            "compared": self.near.count + self.near_counts["documents"],
-            "threshold": self.near.threshold,
-        }
+        compared = self.near.count + self.near_counts["documents"]
+        near = {**self.near_counts, "compared": compared, "threshold": self.near.threshold}
         near |= {"complete": not self.near.is_full, "remembered": self.near.max_documents}
-        near_groups = sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]
-        near["groups"] = [
-            {
-                "first": document_location_dict(self._places[number]),
-                "copies": len(members),
-                "examples": [
-                    {**document_location_dict(location), "similarity": round(similarity, 3)}
-                    for similarity, location in members[: self.examples]
-                ],
-            }
-            for number, members in near_groups
-        ]
+        near["groups"] = groups = []
+        for number, members in sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]:
+            examples = [
+                {**document_location_dict(location), "similarity": round(similarity, 3)}
+                for similarity, location in members[: self.examples]
+            ]
+            first = document_location_dict(self._places[number])
+            groups.append({"first": first, "copies": len(members), "examples": examples})
         top = [
             {"text": line, "documents": count, **document_location_dict(location)}
             for line, count, location in self.lines.most_common(self.examples)
         ]
-        repeated = {
-            **self.repeated_counts,
-            "allowed": self.lines.max_repeats,
-            "top": top,
-            "complete": not self.lines.is_full,
-        }
-        return equal, near, repeated
+        repeated = {**self.repeated_counts, "allowed": self.lines.max_repeats, "top": top}
+        return equal, near, repeated | {"complete": not self.lines.is_full}
 
 
 def document_location_dict(location: DocumentLocation) -> dict[str, Any]:

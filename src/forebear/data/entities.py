@@ -49,10 +49,8 @@ class EntityDictionary:
         return {"dictionary": dictionary_digest(self.entries), "names": len(self.entries)}
 
     def find(self, sentences: Sequence[str]) -> np.ndarray:
-        """(entities, 2) start and end of matches, in all sentences joined by one character each.
-
-        No name has a line end, so that no match spans two sentences.
-        """
+        """(entities, 2) start and end of matches, in all sentences joined by one character each."""
+        # No name has a line end, so that no match spans two sentences.
         return flatten_ints(self._finder.find("\n".join(sentences))).reshape(-1, 2)
 
     @cached_property
@@ -92,15 +90,12 @@ class EntityCollector:
             self.spans.append((start, end))
             if entity_tag == "nr" and (len(word) == 1 or word in SURNAMES):
                 self._surname = end
-        if compound_tag:
-            self._close(compound_tag[:2], end)
-
-    def _close(self, kind: str, end: int) -> None:
-        if self.compound_start >= 0 and kind in ENTITY_TAGS:
+        if self.compound_start >= 0 and compound_tag[:2] in ENTITY_TAGS:
             while self.spans and self.spans[-1][0] >= self.compound_start:
                 self.spans.pop()
             self.spans.append((self.compound_start, end))
-        self.close_compound()
+        if compound_tag:
+            self.close_compound()
 
 
 def tagged_entities(documents: Sequence[Document], sentences: Sequence[str]) -> np.ndarray:
@@ -110,9 +105,8 @@ def tagged_entities(documents: Sequence[Document], sentences: Sequence[str]) -> 
     """
     begins = np.cumsum(lengths := text_lengths([document.text for document in documents])) - lengths
     with_starts = zip(documents, begins.tolist(), strict=True)
-    spans = flatten_ints(
-        (begin + a, begin + b) for document, begin in with_starts for a, b in document.entities or ()
-    ).reshape(-1, 2)
+    bounds = ((begin + a, begin + b) for document, begin in with_starts for a, b in document.entities or ())
+    spans = flatten_ints(bounds).reshape(-1, 2)
     ends = np.cumsum(text_lengths(sentences))
     sentence = np.searchsorted(ends, spans[:, 0], side="right")
     is_whole = spans[:, 1] <= ends[sentence]
@@ -130,10 +124,8 @@ def entity_flags(tokens: EncodedBatch, tagged: np.ndarray, dictionary_matches: n
     count = int(tokens.starts.sum())
     tagged, dictionary_matches = _entity_words(tokens, word, tagged), _entity_words(tokens, word, dictionary_matches)
     num_covered = np.concatenate(([0], np.cumsum(_span_mask(tagged, count))))
-    dictionary_matches = dictionary_matches[
-        num_covered[dictionary_matches[:, 1]] == num_covered[dictionary_matches[:, 0]]
-    ]
-    candidates = np.concatenate((tagged, dictionary_matches))
+    is_free = num_covered[dictionary_matches[:, 1]] == num_covered[dictionary_matches[:, 0]]
+    candidates = np.concatenate((tagged, dictionary_matches[is_free]))
     entities = without_overlap(candidates[np.argsort(candidates[:, 0], kind="stable")])
     entities = entities[entities[:, 0] < entities[:, 1]]
     flags = np.where(_span_mask(entities, count), ENTITY_INSIDE, NONE).astype(np.uint8)[word]
@@ -143,8 +135,6 @@ def entity_flags(tokens: EncodedBatch, tagged: np.ndarray, dictionary_matches: n
 
 def _entity_words(tokens: EncodedBatch, word: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """(entities, 2) the first word of each and the one after its last; entities without tokens are dropped."""
-    assert tokens.first is not None
-    assert tokens.last is not None
     begin = np.searchsorted(np.maximum.accumulate(tokens.last), spans[:, 0])
     end = np.searchsorted(np.maximum.accumulate(tokens.first), spans[:, 1])
     has_tokens = begin < end

@@ -75,18 +75,13 @@ class Segmenter:
         """What determines the segmentation, to be stored with segmented text."""
         from importlib.metadata import version  # slow to import
 
-        return {
-            "segmenter": "rjieba",
-            "version": version("rjieba"),
-            "dictionary": dictionary_digest(self.dictionary) if self.dictionary else None,
-            "words": len(self.dictionary),
-        }
+        words = len(self.dictionary)
+        digest = dictionary_digest(self.dictionary) if words else None
+        return {"segmenter": "rjieba", "version": version("rjieba"), "dictionary": digest, "words": words}
 
     @cached_property
     def _finder(self) -> DictionaryMatcher:
-        return DictionaryMatcher(
-            word for word in self.dictionary if len(word) > 1
-        )  # a single character cannot be split
+        return DictionaryMatcher(word for word in self.dictionary if len(word) > 1)  # others cannot be split
 
     def _merge_ends(self, text: str, ends: list[int]) -> list[int]:
         """The ends without those inside a dictionary word, and with the boundaries of that word."""
@@ -103,7 +98,6 @@ class Segmenter:
 
 
 def dictionary_digest(words: Iterable[str]) -> str:
-    """The SHA-256 of a dictionary's words."""
     return sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -121,7 +115,11 @@ class DictionaryMatcher:
         self.others = (1,) if self.single else ()  # lengths to try where no longer word can start
         self.pattern: re.Pattern[str] | None = None
         if 0 < len(lengths) + len(self.single) <= _MAX_REGEX_PREFIXES:
-            self.pattern = re.compile("|".join(_prefix_patterns(lengths, self.single)))
+            patterns = [f"[{re.escape(self.single)}]"] if self.single else []
+            if lengths:  # the first two characters of words
+                first, second = (re.escape("".join(sorted({head[index] for head in lengths}))) for index in (0, 1))
+                patterns.append(f"[{first}](?=[{second}])")
+            self.pattern = re.compile("|".join(patterns))
         else:
             self.begins = np.zeros(1 << _HASH_BITS, dtype=bool)
             codes = code_points("".join(lengths), surrogates="keep").reshape(-1, 2)
@@ -135,17 +133,13 @@ class DictionaryMatcher:
                 continue
             for length in self.lengths.get(text[start : start + 2], self.others):
                 stop = start + length
-                if (
-                    text[start:stop] in self.words
-                    and not _splits_latin_word(text, start)
-                    and not _splits_latin_word(text, stop)
-                ):
+                is_word = text[start:stop] in self.words
+                if is_word and not _splits_latin_word(text, start) and not _splits_latin_word(text, stop):
                     yield start, stop
                     end = stop
                     break
 
     def _candidate_starts(self, text: str) -> Iterable[int]:
-        """The positions at which a word may start."""
         if self.pattern:
             return [match.start() for match in self.pattern.finditer(text)]
         codes = code_points(text, surrogates="keep")
@@ -153,15 +147,6 @@ class DictionaryMatcher:
         if self.single:
             begins = np.append(begins, False) | np.isin(codes, code_points(self.single, surrogates="keep"))
         return np.flatnonzero(begins).tolist()
-
-
-def _prefix_patterns(heads: Iterable[str], single: str) -> Iterator[str]:
-    """Patterns of the first two characters of words, and of words of one character."""
-    if heads:
-        first, second = ("".join(sorted({head[index] for head in heads})) for index in (0, 1))
-        yield f"[{re.escape(first)}](?=[{re.escape(second)}])"
-    if single:
-        yield f"[{re.escape(single)}]"
 
 
 def _pair_hash(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -187,9 +172,7 @@ def _jieba() -> rjieba.Jieba:
 
 def _segment(text: str) -> Iterable[str]:
     """rjieba's words of a text of any length, chunk by chunk."""
-    if len(text) <= _CHUNK:
-        return _segment_chunk(text)
-    return chain.from_iterable(map(_segment_chunk, _chunks(text)))
+    return _segment_chunk(text) if len(text) <= _CHUNK else chain.from_iterable(map(_segment_chunk, _chunks(text)))
 
 
 def _segment_chunk(text: str) -> list[str]:

@@ -219,7 +219,7 @@ def _skip_closing(text: str, closed_end: int, stop: int, quotes: _QuoteState) ->
             while at + 1 < stop and text[at + 1] in _MARKS:
                 at += 1
             if at + 1 == stop:
-                return closed_end, _first_visible(text, closed_end)
+                return closed_end, stop - len(text[closed_end:stop].lstrip())
         elif character == "[":  # the number of a footnote, [12], belongs to the sentence before
             if at > closed_end:
                 return closed_end, at
@@ -229,12 +229,6 @@ def _skip_closing(text: str, closed_end: int, stop: int, quotes: _QuoteState) ->
         at += 1
         closed_end = at
     return closed_end, stop
-
-
-def _first_visible(text: str, at: int) -> int:
-    while text[at].isspace():
-        at += 1
-    return at
 
 
 def _is_end(text: str, start: int, mark: int, after_marks: int, place: int, following: int) -> bool:
@@ -325,10 +319,7 @@ def document_lines(documents: Sequence[Document]) -> DocumentLines | None:
     if any(line_end in document.text for document in documents for line_end in LINE_END[1:]):
         return None
     has_final_newlines = np.array([document.text.endswith("\n") for document in documents])
-    pieces = [
-        d.utf8 if has_final_newline else d.utf8 + LINE_FEED
-        for d, has_final_newline in zip(documents, has_final_newlines.tolist(), strict=True)
-    ]
+    pieces = [d.utf8 if d.text.endswith("\n") else d.utf8 + LINE_FEED for d in documents]
     data, borders = b"".join(pieces), np.cumsum(text_lengths(pieces))
     ends = _visible_ends(np.frombuffer(data, np.uint8))
     if ends is None:

@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -68,9 +69,6 @@ MARKS = re.compile(
 )
 
 
-# --- Text and its corpus ---
-
-
 @dataclass(frozen=True)
 class TextSource:
     """Text files and how to read them: everything besides the tokenizer that determines their corpus."""
@@ -88,10 +86,6 @@ class TextSource:
         if self.user_dict is not None:
             return Segmenter.from_file(self.user_dict)
         return Segmenter() if self.segment or self.entities is not None else None
-
-    def entity_dictionary(self) -> EntityDictionary | None:
-        """The dictionary of entities, if there is one; then text is segmented into words too."""
-        return EntityDictionary.from_file(self.entities) if self.entities is not None else None
 
     def to_dict(self) -> dict[str, Any]:
         named_files = {"user_dict": self.user_dict, "entities": self.entities}
@@ -126,20 +120,19 @@ def prepare_source(
     """The corpus of a text; a prepared corpus is opened, if it has the tokenizer that is asked for.
 
     Args:
-        source: Text files or a prepared corpus.
         tokenizer: A tokenizer, a file, or a kind that is trained on this text.
         default: The kind, if `tokenizer` is None.
         needs: Roles of special tokens that a tokenizer trained now must have.
         least_count: Minimum count of words; then a word tokenizer has every word that is as frequent.
         vocabulary: Vocabulary size; by default it depends on the size of the text.
         held_out: Share of the text on which a tokenizer is not trained.
-        learning_progress: Progress of training the tokenizer.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])
         _check_tokenizer(corpus, tokenizer, vocabulary)
         return corpus
-    segmenter, entities = source.segmenter(), source.entity_dictionary()
+    segmenter = source.segmenter()
+    entities = None if source.entities is None else EntityDictionary.from_file(source.entities)
     tokenizer, single_pass = tokenizer or default, None
     if not isinstance(tokenizer, Tokenizer):
         size = vocabulary
@@ -174,7 +167,7 @@ def _check_tokenizer(
     """Raises if the corpus has another tokenizer than the one asked for."""
     corpus_tokenizer = corpus.tokenizer
     same = tokenizer is None or tokenizer == corpus_tokenizer.kind
-    if not same and tokenizer not in TOKENIZER_KINDS:
+    if tokenizer is not None and not same and tokenizer not in TOKENIZER_KINDS:
         expected = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
         same = expected.digest == corpus_tokenizer.digest
     if not same or vocabulary not in (None, corpus_tokenizer.vocab_size):
@@ -202,20 +195,16 @@ def reopen_source(data: Mapping[str, Any]) -> TextSource:
     source = TextSource.from_dict(data["source"])
     for path in source.paths:
         if not os.path.exists(path):
-            raise InputError(
-                "the text of this run is gone, and so is its corpus", file=path, hint="put the text back where it was"
-            )
+            message = "the text of this run is gone, and so is its corpus"
+            raise InputError(message, file=path, hint="put the text back where it was")
     return source
 
 
 def require_unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) -> Any:
     """The corpus, if it is still the one of the run."""
     if corpus.key != data["corpus"]:
-        raise InputError(
-            "the text of this run has changed since it began",
-            file=source.paths[0],
-            hint="put the old text back, or train a new run on the new text",
-        )
+        hint = "put the old text back, or train a new run on the new text"
+        raise InputError("the text of this run has changed since it began", file=source.paths[0], hint=hint)
     return corpus
 
 
@@ -253,10 +242,6 @@ class TokenizerTrainingOptions:
     limit: int = 200_000_000
     specials: Mapping[str, str] | None = None
 
-    def identity(self) -> dict[str, Any]:
-        """The part of a tokenizer's cache key: a field that is renamed keeps its old name here."""
-        return asdict(self)
-
 
 def tokenizer_for(
     choice: str | os.PathLike[str],
@@ -277,20 +262,18 @@ def tokenizer_for(
     learning = learning or TokenizerTrainingOptions()
     if choice not in TOKENIZER_KINDS:
         if not os.path.exists(choice):
-            raise InputError(
-                "neither a kind of tokenizer nor a file",
-                file=choice,
-                hint=f"choose one of {', '.join(TOKENIZER_KINDS)}, "
-                "or name a tokenizer.json, a vocab.txt or their folder; "
-                "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already",
+            hint = (
+                f"choose one of {', '.join(TOKENIZER_KINDS)}, or name a tokenizer.json, a vocab.txt or their folder; "
+                "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already"
             )
+            raise InputError("neither a kind of tokenizer nor a file", file=choice, hint=hint)
         return Tokenizer.load(choice, lower=learning.lower)
     fingerprint = fingerprint_sources(paths, reading)
     identity = {
         "kind": choice,
         "files": [fingerprint.content_digest, fingerprint.format_digest],
-        "reading": reading.identity(),
-        "learning": learning.identity(),
+        "reading": asdict(reading),
+        "learning": asdict(learning),  # a field that is renamed keeps its old name here
         "segmenter": segmenter.describe() if segmenter else None,
         "held_out": held_out,
         "forebear": __version__,
@@ -299,7 +282,9 @@ def tokenizer_for(
     file = cache_folder() / "tokenizers" / f"{key[:32]}.json"
     with contextlib.suppress(ForebearError):  # missing or corrupt: it is trained again
         return Tokenizer.load(file)
-    tokenizer, content_digest = _train(str(choice), paths, reading, learning, segmenter, progress, held_out, once)
+    tokenizer, content_digest = train_on_files(
+        str(choice), paths, reading, learning, segmenter, progress, held_out, once
+    )
     if content_digest == fingerprint.content_digest:  # else the text changed meanwhile, and has another key
         with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -314,22 +299,13 @@ def train_on_files(
     learning: TokenizerTrainingOptions,
     segmenter: Segmenter | None = None,
     progress: ProgressFn | None = None,
-) -> Tokenizer:
-    """A tokenizer of this kind, trained on these files; if they are too large, on a sample whose size is recorded."""
-    return _train(kind, paths, reading, learning, segmenter, progress)[0]
-
-
-def _train(
-    kind: str,
-    paths: Paths,
-    reading: TextFormat,
-    learning: TokenizerTrainingOptions,
-    segmenter: Segmenter | None,
-    progress: ProgressFn | None,
     held_out: float = 0.0,
     once: SinglePassText | None = None,
 ) -> tuple[Tokenizer, str]:
-    """The tokenizer, and the fingerprint of the text it was trained on."""
+    """A tokenizer of this kind, trained on these files, and the fingerprint of their text.
+
+    Of files that are too large, a sample is taken, whose size is recorded.
+    """
     from forebear.data.tokenizers.train import AUTO_SEGMENTER, train_tokenizer
 
     num_bytes = max_characters = 0
@@ -346,11 +322,8 @@ def _train(
     if max_characters > learning.limit:  # perhaps, as a character has at least one byte: count characters first
         all_documents = reading.documents_in(find_sources(paths), Ledger())
         options["total_characters"] = sum(len(document.text) for document in all_documents)
-    if (
-        documents_info is not None
-        or kind != "words"
-        or (once is not None and max_characters > min(once.max_bytes, learning.limit))
-    ):
+    is_too_large = once is not None and max_characters > min(once.max_bytes, learning.limit)
+    if documents_info is not None or kind != "words" or is_too_large:
         once = None
     ledger = once.ledger if once is not None else Ledger()
     read = _report_progress(
@@ -369,7 +342,7 @@ def _train(
             training_documents = _exclude_held_out(read, is_held_out)
         else:
             training_documents = _first_bytes(read, int(sizes.sum() * (1 - held_out)))
-    texts = map(_with_separators if kind == "words" else _text, training_documents)
+    texts = map(_with_separators if kind == "words" else attrgetter("text"), training_documents)
     return train_tokenizer(kind, texts, **options), ledger.fingerprint
 
 
@@ -409,10 +382,6 @@ def _drop_partial_word(beginning: str, text: str) -> str:
     return beginning[:-last] if 0 < last < min(LONGEST_WORD, len(beginning)) else beginning
 
 
-def _text(document: Document) -> str:
-    return document.text
-
-
 def _with_separators(document: Document) -> str:
     """The text with separators between its words, if the source marks them."""
     if not document.words:
@@ -435,6 +404,8 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
     num_isolated = num_marks = num_characters = 0
     try:
         for source in find_sources(paths):
+            if num_characters >= PRETOKENIZED_SAMPLE:
+                break
             if reading.format_of(source) != "text" or not os.path.isfile(source.path):
                 return False
             for document in reading.documents_in([source], Ledger()):
@@ -444,8 +415,6 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
                 num_characters += len(document.text)
                 if num_characters >= PRETOKENIZED_SAMPLE:
                     break
-            if num_characters >= PRETOKENIZED_SAMPLE:
-                break
     except ForebearError:
         return False  # the error is reported when the text is read
     return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED * num_marks
@@ -501,15 +470,16 @@ def _train_pair(
     files: AlignedFiles, options: TokenizerPairOptions, default: str, held_out: float, progress: ProgressFn | None
 ) -> TokenizerPair:
     """Tokenizers for both sides, trained on the training pairs, or read from files."""
-    chinese = [_is_chinese(path) for path in files.paths]
-    defaults = ["characters" if is_chinese else default for is_chinese in chinese]
+    defaults = [default, default]
+    for side, path in enumerate(files.paths):
+        with open(path, encoding="utf-8") as file:
+            codes = code_points(file.read(SCRIPT_SAMPLE))
+        if is_han(codes).mean() > CHINESE_FROM:
+            defaults[side] = "characters"
     source_choice, target_choice = options.source_tokenizer, options.target_tokenizer
     assert not isinstance(source_choice, TokenizerPair)
-    is_joint = (
-        target_choice is None
-        and options.target_vocab_size is None
-        and (source_choice is not None or defaults[0] == defaults[1])
-    )
+    is_one_kind = source_choice is not None or defaults[0] == defaults[1]
+    is_joint = target_choice is None and options.target_vocab_size is None and is_one_kind
     with tempfile.TemporaryDirectory(prefix="forebear-pairs-") as folder:
         training_files = _training_side_files(files, held_out, Path(folder))
         source_files, target_files = (training_files, []) if is_joint else (training_files[:1], training_files[1:])
@@ -548,9 +518,3 @@ def _training_side_files(files: AlignedFiles, held_out: float, folder: Path) -> 
         with open(path, encoding="utf-8") as lines, open(training_files[-1], "w", encoding="utf-8") as training_file:
             training_file.writelines(line for line, skip in zip(lines, is_held_out, strict=True) if not skip)
     return training_files
-
-
-def _is_chinese(path: str) -> bool:
-    with open(path, encoding="utf-8") as file:
-        codes = code_points(file.read(SCRIPT_SAMPLE))
-    return bool(is_han(codes).mean() > CHINESE_FROM)

@@ -16,20 +16,14 @@ import numpy as np
 
 # All blocks of Chinese characters, with 々 and 〇 (without kana and Hangul).
 HAN_BLOCKS = (
-    (0x3005, 0x3005),
-    (0x3007, 0x3007),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
-)
+    (0x3005, 0x3005), (0x3007, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF),
+)  # fmt: skip
 HAN_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in HAN_BLOCKS)  # for the [ ] of a regular expression
 SURROGATES = re.compile("[\ud800-\udfff]")
 _HAN = re.compile(f"[{HAN_CLASS}]")
 
 
 def has_han(text: str) -> bool:
-    """Whether the text has at least one Chinese character."""
     return not text.isascii() and _HAN.search(text) is not None
 
 
@@ -99,11 +93,8 @@ _BY_CATEGORY = {
 @cache
 def class_table() -> np.ndarray:
     """The class of every code point, (0x110000,) uint8. Only planes 0 and 1 are looked up one by one."""
-    numbers: dict[str, int] = {}
-    for category in (
-        "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn"
-    ).split():
-        numbers[category] = CLASS_IDS[_BY_CATEGORY.get(category) or _BY_CATEGORY[category[0]]]
+    categories = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
+    numbers = {name: CLASS_IDS[_BY_CATEGORY.get(name) or _BY_CATEGORY[name[0]]] for name in categories}
     classes = np.full(0x110000, CLASS_IDS["unassigned"], np.uint8)
     classes[:0x20000] = [numbers[unicodedata.category(chr(point))] for point in range(0x20000)]
     classes[0x20000:0x323B0] = CLASS_IDS["other letters"]
@@ -206,16 +197,9 @@ def detect_language(counts: np.ndarray, start: str) -> str:
         "CJ": by_script["Han"] + kana + by_script["Bopomofo"],
         "Korean": by_script["Hangul"],
         "Latin": by_script["Latin"] / MEAN_WORD_LENGTH,
-        "other": (
-            sum(by_script.values())
-            - by_script["Han"]
-            - kana
-            - by_script["Bopomofo"]
-            - by_script["Hangul"]
-            - by_script["Latin"]
-        )
-        / MEAN_WORD_LENGTH,
     }
+    others = by_script.keys() - {"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul", "Latin"}
+    weights["other"] = sum(by_script[script] for script in others) / MEAN_WORD_LENGTH
     total = sum(weights.values())
     if not total:
         return "no letters"
@@ -224,19 +208,14 @@ def detect_language(counts: np.ndarray, start: str) -> str:
         return "mixed"
     if main == "CJ":
         return "Japanese" if kana > 0.2 * weights["CJ"] else "Chinese"
-    return _latin(start) if main == "Latin" else main
-
-
-def _latin(start: str) -> str:
+    if main != "Latin":
+        return main
     words = start[:LANGUAGE_PREFIX_CHARS].lower().split()
     english = sum(map(ENGLISH_WORDS.__contains__, words))
     other = sum(map(OTHER_LATIN_WORDS.__contains__, words))
     if english == other == 0:  # a title or a name: ASCII counts as English
         return "English" if start[:LANGUAGE_PREFIX_CHARS].isascii() else "other Latin"
     return "English" if english >= other else "other Latin"
-
-
-# --- Mojibake ---
 
 
 @dataclass(frozen=True)
@@ -278,42 +257,30 @@ _UTF8_AS_GBK = (
 ENCODE_AGAIN = "the file was converted wrongly before; get the original, or convert it back (iconv -f utf-8 -t {})"
 MOJIBAKE_PATTERNS = (
     MojibakePattern(
-        "UTF-8 read as Latin-1 or cp1252",
-        "ÂÃâðÎÏÐÑàáâãäåæçèéêëìíîï",
-        re.compile(_UTF8_AS_LATIN),
+        "UTF-8 read as Latin-1 or cp1252", "ÂÃâðÎÏÐÑàáâãäåæçèéêëìíîï", re.compile(_UTF8_AS_LATIN),
         "read the original with --encoding utf-8; if only this file exists, " + ENCODE_AGAIN.format("cp1252"),
-        "cp1252",
-        "utf-8",
+        "cp1252", "utf-8",
     ),
     MojibakePattern(
-        "GBK read as Latin-1",
-        "".join(map(chr, range(0xB0, 0xD8))),
+        "GBK read as Latin-1", "".join(map(chr, range(0xB0, 0xD8))),
         re.compile("(?:[\xb0-\xd7][\xa1-\xfe]){4,}+"),  # characters of GB 2312's first level
         "read the original with --encoding gb18030; if only this file exists, " + ENCODE_AGAIN.format("latin1"),
-        "latin-1",
-        "gb18030",
+        "latin-1", "gb18030",
     ),
     MojibakePattern(
-        "UTF-8 read as GBK",
-        "鐨锛銆涓鎴鍦浜鏈",
-        re.compile(_UTF8_AS_GBK),
+        "UTF-8 read as GBK", "鐨锛銆涓鎴鍦浜鏈", re.compile(_UTF8_AS_GBK),
         "read the original with --encoding utf-8; if only this file exists, " + ENCODE_AGAIN.format("gb18030"),
-        "gb18030",
-        "utf-8",
+        "gb18030", "utf-8",
     ),
     MojibakePattern(
-        "lost for good (锟斤拷, 烫烫烫)",
-        "锟斤烫屯",
-        re.compile("锟斤拷?|斤拷锟|锟{2,}+|烫{3,}+|屯{3,}+"),
+        "lost for good (锟斤拷, 烫烫烫)", "锟斤烫屯", re.compile("锟斤拷?|斤拷锟|锟{2,}+|烫{3,}+|屯{3,}+"),
         "these characters are gone from the file: get the original, or leave such documents out (--drop-mojibake 0.01)",
     ),
     MojibakePattern(
-        "replacement characters in a row",
-        "\ufffd",
-        re.compile("\ufffd{2,}+"),
+        "replacement characters in a row", "\ufffd", re.compile("\ufffd{2,}+"),
         "bytes were lost when the file was made: read the original with its --encoding, or --drop-replaced 0.01",
     ),
-)
+)  # fmt: skip
 
 
 @cache
@@ -344,9 +311,8 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
 
 # --- Vocabulary growth ---
 
-_WORDS = re.compile(
-    f"[{HAN_CLASS}]|[^\\W{HAN_CLASS}]{{1,64}}"
-)  # each Chinese character, else runs of letters and digits
+# Each Chinese character, else runs of letters and digits.
+_WORDS = re.compile(f"[{HAN_CLASS}]|[^\\W{HAN_CLASS}]{{1,64}}")
 MAX_TYPES = 5_000_000
 COVERAGE_RANKS = (1_000, 10_000, 30_000)
 
@@ -391,18 +357,8 @@ class WordCounter:
 # --- Word shapes: capitals and digits, which help with names that are not in the training data ---
 
 SHAPES = (
-    "other",
-    "outside",
-    "within a word",
-    "small",
-    "Capital",
-    "CAPITALS",
-    "mIXED",
-    "digits",
-    "l3tt3rs",
-    "mark",
-    "stop",
-)
+    "other", "outside", "within a word", "small", "Capital", "CAPITALS", "mIXED", "digits", "l3tt3rs", "mark", "stop",
+)  # fmt: skip
 SENTENCE_END_MARKS = frozenset("。！？!?.…")  # punctuation that ends a sentence
 CONTINUATION_PREFIX = "##"  # prefix of continuation pieces (WordPiece)
 BYTE_SPACE = "\u0120"  # prefix of byte-level pieces that start a word
@@ -410,11 +366,8 @@ BYTE_SPACE = "\u0120"  # prefix of byte-level pieces that start a word
 
 def word_shapes(tokens: Iterable[str]) -> np.ndarray:
     """(V + 1,) the shape of each token as an index into SHAPES; the last is for positions outside of a row."""
-    return np.array([*map(_shape, tokens), SHAPES.index("outside")], np.int64)
-
-
-def _shape(token: str) -> int:
-    return SHAPES.index(_shape_name(token.removeprefix(BYTE_SPACE)))
+    shapes = [_shape_name(token.removeprefix(BYTE_SPACE)) for token in tokens]
+    return np.array([*map(SHAPES.index, shapes), SHAPES.index("outside")], np.int64)
 
 
 def _shape_name(token: str) -> str:

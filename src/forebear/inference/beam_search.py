@@ -80,19 +80,13 @@ def beam_search(
             is_ended |= np.array([over(*candidate) for candidate in zip(source.tolist(), sequences, strict=True)], bool)
         is_last = is_ended | (max_lengths[source] == length)
         for index in np.flatnonzero(is_last & (_ranks(source) < beams)).tolist():
-            token_ids = sequences[index, : length - (ids[index] == end)]
-            finished[source[index]].put(
-                token_ids, float(candidates_log_prob[index]), length, ended=bool(is_ended[index])
-            )
+            token_ids, log_prob = sequences[index, : length - (ids[index] == end)], float(candidates_log_prob[index])
+            finished[source[index]].put(token_ids, log_prob, length, ended=bool(is_ended[index]))
         remaining = np.flatnonzero(~is_last)
         remaining = remaining[_ranks(source[remaining]) < beams]
         first_remaining = remaining[_ranks(source[remaining]) == 0]
-        is_done = [
-            finished[source[index]].is_complete(
-                float(candidates_log_prob[index]), length, int(max_lengths[source[index]]), stopping
-            )
-            for index in first_remaining
-        ]
+        active = zip(source[first_remaining].tolist(), candidates_log_prob[first_remaining].tolist(), strict=True)
+        is_done = [finished[i].is_complete(log_prob, length, lengths[i], stopping) for i, log_prob in active]
         remaining = remaining[~np.isin(source[remaining], source[first_remaining[is_done]])]
         remaining = remaining[_stable_order(rows[remaining], row_sources, source[remaining])]
         if len(remaining) and not np.array_equal(rows[remaining], np.arange(len(row_sources))):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
@@ -29,7 +30,6 @@ EmbeddingPooling = Literal[Pooling, "sif"]  # sif is for word tables only
 LongTextPolicy = Literal["windows", "truncate"]
 LayerChoice = int | Sequence[int] | Mapping[int, float]
 UNLIMITED_LENGTH = 1 << 40  # for encoders without a maximum length
-MIN_VECTOR_NORM = 1e-12  # smaller norms count as this, so that zeros stay zeros
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,10 @@ class ContextualWord:
     start: int
     end: int
     vector: np.ndarray
+
+    def to_dict(self) -> dict[str, Any]:
+        vector = [round(float(value), 7) for value in self.vector]
+        return {"text": self.text, "start": self.start, "end": self.end, "vector": vector}
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,7 @@ class EmbeddedText:
     def to_dict(self) -> dict[str, Any]:
         result: dict[str, Any] = {"text": self.text, "tokens": self.tokens, "cut": self.num_truncated}
         result["vector"] = [round(float(value), 7) for value in self.vector]
-        if self.words is not None:
-            result["words"] = [
-                {"text": word.text, "start": word.start, "end": word.end}
-                | {"vector": [round(float(value), 7) for value in word.vector]}
-                for word in self.words
-            ]
-        return result
+        return result if self.words is None else {**result, "words": [word.to_dict() for word in self.words]}
 
 
 @dataclass(frozen=True)
@@ -111,9 +109,8 @@ def embed_with_words(
 
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not words:
-        embeddings = embed_matrix(
-            model, tokenizer, texts, layers=layers, pooling=pooling, long=long, normalise=normalise
-        )
+        options: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
+        embeddings = embed_matrix(model, tokenizer, texts, **options)
         return [EmbeddedText(*fields) for fields in zip(texts, *embeddings.columns, strict=True)]
     mixture = _layer_mixture(model, layers, pooling, long)
     clean_texts = [replace_surrogates(text) for text in texts]
@@ -160,26 +157,13 @@ def embed_matrix(
         starts = np.flatnonzero(np.diff(text_ids, prepend=-1))
         weights = row_lengths / np.add.reduceat(row_lengths, starts)[text_ids]
         vectors = np.add.reduceat(vectors * weights[:, None].astype(np.float32), starts)
-    if normalise:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), MIN_VECTOR_NORM)
+    vectors = unit_rows(vectors) if normalise else vectors
     num_read = np.bincount(text_ids, row_lengths - special_tokens.size, len(texts)).astype(np.int64)
     return TextEmbeddings(vectors, num_read, counts - num_read)
 
 
-def _layer_mixture(model: Model, layers: LayerChoice, pooling: Pooling, long: LongTextPolicy) -> dict[int, float]:
-    """The weight of each layer, after checking all options."""
-    require_choice("pooling", pooling, get_args(Pooling))
-    require_choice("long", long, get_args(LongTextPolicy))
-    return layer_weights(model, layers)
-
-
 def _text_rows(
-    model: Model,
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    ids: np.ndarray,
-    counts: np.ndarray,
-    long: LongTextPolicy,
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray, long: LongTextPolicy
 ) -> tuple[_SpecialTokens, list[np.ndarray], np.ndarray]:
     """The special tokens around texts with these ids, all rows, and the text of each row."""
     reject_empty_texts(counts)
@@ -194,13 +178,15 @@ def _text_rows(
 
 def reject_empty_texts(counts: np.ndarray) -> None:
     """Raise InputError for a text without tokens, with its number from 1."""
-    for number in np.flatnonzero(counts == 0)[:1].tolist():
-        hint = "leave it out, or write some text"
-        raise InputError("this text has no tokens, so it has no vector", line=number + 1, hint=hint)
+    if (counts == 0).any():
+        message, number = "this text has no tokens, so it has no vector", int((counts == 0).argmax()) + 1
+        raise InputError(message, line=number, hint="leave it out, or write some text")
 
 
-def layer_weights(model: Model, layers: LayerChoice) -> dict[int, float]:
-    """The weight of each layer; InputError for a layer that does not exist."""
+def _layer_mixture(model: Model, layers: LayerChoice, pooling: Pooling, long: LongTextPolicy) -> dict[int, float]:
+    """The weight of each layer, after checking all options."""
+    require_choice("pooling", pooling, get_args(Pooling))
+    require_choice("long", long, get_args(LongTextPolicy))
     depth = model.encoder.depth
     if isinstance(layers, int | np.integer):
         layers = [int(layers)]
@@ -277,7 +263,7 @@ def _pool(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
 
 
 def _normalize_if(vector: np.ndarray, normalise: bool) -> np.ndarray:
-    return vector / max(float(np.linalg.norm(vector)), MIN_VECTOR_NORM) if normalise else vector
+    return unit_rows(vector[None])[0] if normalise else vector
 
 
 def _contextual_words(
@@ -383,8 +369,8 @@ def embed_with_run(
     """Embed texts and optionally their words with the network of a run, or with its word vectors."""
     if is_word_table(run):
         return run.pooled_texts.embed(texts, words=words, **resolve_embedding_options(run, **options))
-    model = require_network(run)
-    return embed_with_words(model, run.tokenizer, texts, words=words, **resolve_embedding_options(run, **options))
+    model, resolved = require_network(run), resolve_embedding_options(run, **options)
+    return embed_with_words(model, run.tokenizer, texts, words=words, **resolved)
 
 
 def resolve_embedding_options(
@@ -447,10 +433,7 @@ class PooledTexts:
     def embed_texts(
         self, texts: Sequence[str], pooling: EmbeddingPooling = "mean", normalise: bool = True, zeros: bool = False
     ) -> TextEmbeddings:
-        """Embed each text; words without a vector count as truncated.
-
-        A text without known words is an error, or gets zeros with `zeros`.
-        """
+        """Embed each text; words without a vector count as truncated. With `zeros`, a text of these has zeros."""
         return self._embed_matches(self.matcher.match_words(texts), pooling, normalise, zeros)
 
     def embed(
@@ -459,23 +442,19 @@ class PooledTexts:
         """`embed_texts` with one result per text; with `words`, also the vectors of known words."""
         matches = self.matcher.match_words(texts, spans=words)
         embeddings = self._embed_matches(matches, pooling, normalise, zeros)
-        words_by_text: list[tuple[ContextualWord, ...] | None] = [None] * len(texts)
+        words_by_text: Sequence[tuple[ContextualWord, ...] | None] = [None] * len(texts)
         if matches.spans is not None:
             rows_by_text = np.split(matches.rows, np.cumsum(matches.counts)[:-1])
-            words_by_text = [
-                self._words(replace_surrogates(text), rows, spans, normalise)
-                for text, rows, spans in zip(texts, rows_by_text, matches.spans, strict=True)
-            ]
+            columns = zip(map(replace_surrogates, texts), rows_by_text, matches.spans, strict=True)
+            words_by_text = [self._words(*fields, normalise) for fields in columns]
         return [EmbeddedText(*fields) for fields in zip(texts, *embeddings.columns, words_by_text, strict=True)]
 
     def _words(
         self, text: str, rows: np.ndarray, spans: list[tuple[int, int]], normalise: bool
     ) -> tuple[ContextualWord, ...]:
-        known = rows != NO_WORD
-        vectors = self._normalize_rows(self._vectors(rows[known]), normalise)
-        known_spans = (spans[index] for index in np.flatnonzero(known).tolist())
-        word_vectors = zip(known_spans, vectors, strict=True)
-        return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in word_vectors)
+        vectors = self._vectors(rows[rows != NO_WORD])
+        known = zip(compress(spans, rows != NO_WORD), unit_rows(vectors) if normalise else vectors, strict=True)
+        return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in known)
 
     def _embed_matches(
         self, matches: WordMatches, pooling: EmbeddingPooling, normalise: bool, zeros: bool
@@ -484,15 +463,18 @@ class PooledTexts:
         known = matches.rows != NO_WORD
         rows, text_ids = matches.rows[known], matches.text_ids()[known]
         num_read = np.bincount(text_ids, minlength=len(matches.counts))
+        has_words = num_read > 0
         if not zeros:
             reject_empty_texts(matches.counts)
-            reject_unknown_texts(num_read)
-        has_words = num_read > 0
+            if not has_words.all():
+                message, number = "none of this text's words has a vector", int(has_words.argmin()) + 1
+                subwords = "a run with subwords, which has a vector for words with letter groups that it saw"
+                raise InputError(message, line=number, hint=f"leave it out, or ask {subwords}")
         vectors = np.zeros((len(num_read), self._width), np.float32)
         if has_words.any():
             pooled_ids = (np.cumsum(has_words) - 1)[text_ids]
             vectors[has_words] = self._pool_rows(rows, pooled_ids, num_read[has_words], pooling)
-        return TextEmbeddings(self._normalize_rows(vectors, normalise), num_read, matches.counts - num_read)
+        return TextEmbeddings(unit_rows(vectors) if normalise else vectors, num_read, matches.counts - num_read)
 
     def _pool_rows(
         self, rows: np.ndarray, text_ids: np.ndarray, num_read: np.ndarray, pooling: EmbeddingPooling
@@ -502,7 +484,7 @@ class PooledTexts:
             return self._vectors(rows[ends - num_read if pooling == "first" else ends - 1])
         reduce = np.maximum if pooling == "max" else np.add
         pooled = np.full((len(num_read), self._width), -np.inf if pooling == "max" else 0.0, np.float32)
-        for token_slice in _token_slices(num_read.tolist(), self._step):
+        for token_slice in _token_slices(num_read.tolist(), max(1, BLOCK_BYTES // self._width)):
             block, block_ids = self._vectors(rows[token_slice]), text_ids[token_slice]
             if pooling == "sif":
                 block *= self._weights(rows[token_slice])[:, None]
@@ -522,31 +504,15 @@ class PooledTexts:
 
     def _vectors(self, rows: np.ndarray) -> np.ndarray:
         """(n, D) vectors by row; rows beyond the table are composed words."""
-        num_words = len(self.table.words)
-        vectors = np.empty((len(rows), self._width), np.float32)
-        in_table = rows < num_words
+        vectors, in_table = np.empty((len(rows), self._width), np.float32), rows < len(self.table.words)
         vectors[in_table] = self.table.matrix[rows[in_table]]
         for index in np.flatnonzero(~in_table).tolist():
-            vectors[index] = self.matcher.composed_vectors[rows[index] - num_words]
+            vectors[index] = self.matcher.composed_vectors[rows[index] - len(self.table.words)]
         return vectors
 
     @property
     def _width(self) -> int:
         return self.table.matrix.shape[1]
-
-    @property
-    def _step(self) -> int:
-        return max(1, BLOCK_BYTES // self._width)
-
-    def _normalize_rows(self, vectors: np.ndarray, normalise: bool) -> np.ndarray:
-        return unit_rows(vectors) if normalise else vectors
-
-
-def reject_unknown_texts(num_read: np.ndarray) -> None:
-    """Raise InputError for a text without known words, with its number from 1."""
-    for number in np.flatnonzero(num_read == 0)[:1].tolist():
-        hint = "leave it out, or ask a run with subwords, which has a vector for words with letter groups that it saw"
-        raise InputError("none of this text's words has a vector", line=number + 1, hint=hint)
 
 
 def _token_slices(counts: Sequence[int], max_tokens: int) -> Iterator[slice]:

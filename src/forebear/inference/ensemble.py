@@ -6,16 +6,17 @@ estimation of interpolation weights by expectation maximization.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.io.files import Paths, ProgressFn
 from forebear.errors import InputError
-from forebear.inference.measure import ProgressFn, TextEvaluation, evaluate_text, prepare_texts, scoring_rows
-from forebear.inference.predictor import row_log_probs, token_batches
+from forebear.inference.measure import TextEvaluation, evaluate_text, prepare_texts, scoring_rows
+from forebear.inference.predictor import row_log_probs
+from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import CausalLM, DecodingState
     from forebear.inference.run import Run
 
-TextPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 TUNING_BYTES = 4 << 20  # enough to estimate a few weights
 MIN_OTHER_WEIGHT = 1e-6  # total weight of the others if one model is best: it may give probability 0 where they do not
 EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # minimum gain of a round in nats per token, and maximum number of rounds
@@ -40,18 +40,16 @@ class InterpolationEvaluation:
     tuned: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        individual = [
-            {"weight": weight, **evaluation.to_dict()}
-            for weight, evaluation in zip(self.weights, self.individual, strict=True)
-        ]
+        pairs = zip(self.weights, self.individual, strict=True)
+        individual = [{"weight": weight, **evaluation.to_dict()} for weight, evaluation in pairs]
         return {"mixture": self.mixture.to_dict(), "alone": individual, "tuned_tokens": self.tuned}
 
 
 def evaluate_interpolation(
     runs: Sequence[Run],
-    texts: Subset | TextPaths,
+    texts: Subset | Paths,
     *,
-    tune: Subset | TextPaths | None = None,
+    tune: Subset | Paths | None = None,
     limit: int | None = None,
     reading: TextFormat | None = None,
     workers: int | None = None,
@@ -64,32 +62,23 @@ def evaluate_interpolation(
     """
     predictors = [run.predictor for run in runs]
     _require_compatible(runs)
-    first = runs[0]
+    tokenizer, unit = runs[0].tokenizer, runs[0].text_unit
     weights, tuned = tuple(1 / len(runs) for _ in runs), 0
     if tune is not None:
-        subset = prepare_texts(first, tune, reading, workers, preparing).first(TUNING_BYTES)
-        weights, tuned = tune_weights(predictors, first.tokenizer, subset, unit=first.text_unit)
-    subset = prepare_texts(first, texts, reading, workers, preparing)
+        subset = prepare_texts(runs[0], tune, reading, workers, preparing).first(TUNING_BYTES)
+        weights, tuned = tune_weights(predictors, tokenizer, subset, unit=unit)
+    subset = prepare_texts(runs[0], texts, reading, workers, preparing)
     subset = subset if limit is None else subset.first(limit)
-    recorders = [_RecordingLM(recorder, first.tokenizer.unk_id) for recorder in predictors]
-    mixture = evaluate_text(
-        InterpolatedLM(recorders, weights), first.tokenizer, subset, unit=first.text_unit, progress=progress
-    )
-    individual = (
-        replace(mixture, nats=recorder.nats, known_nats=recorder.known, num_impossible=recorder.impossible)
-        for recorder in recorders
-    )
+    recorder = _RecordingLM(predictors, weights, tokenizer.unk_id)
+    mixture = evaluate_text(recorder, tokenizer, subset, unit=unit, progress=progress)
     trained = [run.learned_from(subset.corpus, mixture.documents) for run in runs]
-    max_documents, max_bytes = max((counts for counts in trained if counts[0] is not None), default=(None, None))
-    return InterpolationEvaluation(
-        weights,
-        tuple(
-            replace(recorder, learned_from=count, learned_bytes=num_bytes)
-            for recorder, (count, num_bytes) in zip(individual, trained, strict=True)
-        ),
-        replace(mixture, learned_from=max_documents, learned_bytes=max_bytes),
-        tuned,
+    individual = tuple(
+        replace(mixture, **totals, learned_from=count, learned_bytes=num_bytes)
+        for totals, (count, num_bytes) in zip(recorder.totals, trained, strict=True)
     )
+    max_documents, max_bytes = max((counts for counts in trained if counts[0] is not None), default=(None, None))
+    mixture = replace(mixture, learned_from=max_documents, learned_bytes=max_bytes)
+    return InterpolationEvaluation(weights, individual, mixture, tuned)
 
 
 def tune_weights(
@@ -141,13 +130,10 @@ def _require_compatible(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.task is not None:
             raise InputError(f"was adapted to {run.task.name}", file=run.folder.path, hint="mix runs that predict text")
-    for run in runs[1:]:
         if run.tokenizer.digest != first.tokenizer.digest:
-            tokenizer_file = first.folder.path / "tokenizer.json"
             message = f"cuts text by another tokenizer than {first.folder.path}: they do not predict the same tokens"
-            raise InputError(
-                message, file=run.folder.path, hint=f"train it with the other's: --tokenizer {tokenizer_file}"
-            )
+            hint = f"train it with the other's: --tokenizer {first.folder.path / 'tokenizer.json'}"
+            raise InputError(message, file=run.folder.path, hint=hint)
         if run.text_unit != first.text_unit:
             message = f"takes a {run.text_unit} for a text of its own, {first.folder.path} a {first.text_unit}"
             raise InputError(message, file=run.folder.path, hint=f"train it with --unit {first.text_unit}")
@@ -173,8 +159,11 @@ class InterpolatedLM:
         return min((model.max_length for model in self.models if model.max_length is not None), default=None)
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        log_probs = [model.score(rows) for model in self.models]
+        log_probs = self._model_scores(rows)
         return [self._mean(np.stack(row)) for row in zip(*log_probs, strict=True)]
+
+    def _model_scores(self, rows: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+        return [model.score(rows) for model in self.models]
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         return self._mean(np.stack([model.next_log_probs(rows) for model in self.models]))
@@ -208,34 +197,19 @@ class _InterpolatedDecodingState:
             state.select(rows)
 
 
-class _RecordingLM:
-    """Accumulates the scores of a model, so that it is evaluated alone and in the interpolation at once."""
+class _RecordingLM(InterpolatedLM):
+    """An interpolation that adds up the scores of each model, so that all are evaluated at once."""
 
-    is_pseudo_likelihood = False
+    def __init__(self, models: Sequence[CausalLM], weights: Sequence[float], unk_id: int | None) -> None:
+        super().__init__(models, weights)
+        self.unk_id = unk_id
+        self.totals: list[dict[str, Any]] = [{"nats": 0.0, "known_nats": 0.0, "num_impossible": 0} for _ in models]
 
-    def __init__(self, predictor: CausalLM, unknown: int | None) -> None:
-        self.predictor, self.unknown = predictor, unknown
-        self.nats, self.known, self.impossible = 0.0, 0.0, 0  # `known`: nats without unknown tokens
-
-    @property
-    def vocab_size(self) -> int:
-        return self.predictor.vocab_size
-
-    @property
-    def max_length(self) -> int | None:
-        return self.predictor.max_length
-
-    def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        log_probs = row_log_probs(self.predictor, rows)
-        self.nats -= sum(float(scores.sum()) for scores in log_probs)
-        self.known -= sum(
-            float(scores[row[1:] != self.unknown].sum()) for row, scores in zip(rows, log_probs, strict=True)
-        )
-        self.impossible += sum(int(np.isneginf(scores).sum()) for scores in log_probs)
+    def _model_scores(self, rows: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+        is_known = np.concatenate([row[1:] for row in rows]) != self.unk_id
+        log_probs = [row_log_probs(model, rows) for model in self.models]
+        for totals, scores in zip(self.totals, map(np.concatenate, log_probs), strict=True):
+            totals["nats"] -= float(scores.sum())
+            totals["known_nats"] -= float(scores[is_known].sum())
+            totals["num_impossible"] += int(np.isneginf(scores).sum())
         return log_probs
-
-    def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        return self.predictor.next_log_probs(rows)
-
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
-        return self.predictor.start_decoding(rows, room)

@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.next import BLANK_PATTERN, TokenCandidate, fitting_ids, token_text, top_ids
+from forebear.inference.next import BLANK_PATTERN, TokenCandidate, blank_context, fitting_ids, token_text, top_ids
 from forebear.inference.predictor import reject_nan
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class FilledText:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class _MaskSpan:
     """A blank: its span in the text, and its number of masks."""
 
@@ -80,10 +80,10 @@ def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int
         tuple(candidate(token_id, float(scores[token_id])) for token_id in top_ids(scores, top))
         for scores in _masked_log_probs(masked_lm, row, allowed)
     )
-    chosen, log_prob = _fill_greedily(masked_lm, row, positions, allowed)
-    fillers = tuple(candidate(*filler) for filler in chosen)
+    chosen = _fill_greedily(masked_lm, row, positions, allowed)
     filled_text = _fill_text(text, blanks, [token_id for token_id, _ in chosen], tokenizer)
-    return FilledText(text, filled_text, fillers, log_prob, candidates)
+    log_prob = math.fsum(log_prob for _, log_prob in chosen)
+    return FilledText(text, filled_text, tuple(candidate(*filler) for filler in chosen), log_prob, candidates)
 
 
 def no_blank_error(tokenizer: Tokenizer, mask: int) -> InputError:
@@ -98,10 +98,9 @@ def mask_blanks(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray,
 
 
 def _find_blanks(text: str, mask: str, tokens: int) -> list[_MaskSpan]:
-    mask_matches = re.finditer(f"(?:{re.escape(mask)})+", text)
-    mask_spans = [(match.start(), match.end(), match[0].count(mask)) for match in mask_matches]
-    blank_spans = [(match.start(), match.end(), tokens) for match in BLANK_PATTERN.finditer(text)]
-    return [_MaskSpan(*span) for span in sorted(mask_spans + blank_spans)]
+    masks = re.finditer(f"(?:{re.escape(mask)})+", text)
+    spans = [_MaskSpan(*match.span(), match[0].count(mask)) for match in masks]
+    return sorted(spans + [_MaskSpan(*match.span(), tokens) for match in BLANK_PATTERN.finditer(text)])
 
 
 def _encode_with_masks(
@@ -111,9 +110,7 @@ def _encode_with_masks(
     parts: list[np.ndarray] = []
     position = 0
     for blank in blanks:
-        before = text[position : blank.start]
-        if tokenizer.kind == "bytepair" and before.endswith(" "):  # in byte-level BPE a space belongs to the next token
-            before = before[:-1]
+        before = blank_context(text[position : blank.start], tokenizer)
         parts += [tokenizer.encode(before).ids, np.full(blank.count, mask)]
         position = blank.end
     parts.append(tokenizer.encode(text[position:]).ids)
@@ -145,9 +142,9 @@ def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.nda
 
 def _fill_greedily(
     masked_lm: MaskedLM, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
-) -> tuple[list[tuple[int, float]], float]:
-    """(id, log-probability) of each mask in text order, filled most confident first, and their total."""
-    row, remaining, total = row.copy(), list(range(len(positions))), 0.0
+) -> list[tuple[int, float]]:
+    """(id, log-probability) of each mask in text order, filled most confident first."""
+    row, remaining = row.copy(), list(range(len(positions)))
     chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(positions)
     while remaining:
         scores = _masked_log_probs(masked_lm, row, [allowed[number] for number in remaining])
@@ -156,12 +153,10 @@ def _fill_greedily(
         number = remaining.pop(surest)
         row[positions[number]] = token
         chosen[number] = token, float(scores[surest, token])
-        total += float(scores[surest, token])
-    return chosen, total
+    return chosen
 
 
 def _fill_text(text: str, blanks: list[_MaskSpan], chosen_ids: list[int], tokenizer: Tokenizer) -> str:
-    """The text with its blanks filled in."""
     parts, position, index = [], 0, 0
     for blank in blanks:
         ids = chosen_ids[index : index + blank.count]

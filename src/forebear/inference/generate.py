@@ -19,6 +19,7 @@ from forebear.inference.sampling import (
     GENERATION_BATCH,
     AllowedTokens,
     GenerationOptions,
+    generation_rows,
     require_positive,
     sample_texts,
     stop_strings,
@@ -27,9 +28,7 @@ from forebear.inference.stream_decode import GeneratedText, TextStream
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.inference.beam_search import Hypothesis
     from forebear.inference.predictor import CausalLM
-    from forebear.inference.prompting import PromptAnswer
 
 # What stands for a search that found nothing: every continuation has probability 0.
 IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)
@@ -74,10 +73,12 @@ def beam_search_texts(
             over=_stop_condition(tokenizer, batch_ids, stop_texts) if stop_texts else None,
         )
         for prompt, ids, hypotheses in zip(prompts[first:], batch_ids, hypotheses_by_prompt, strict=False):
-            results += [
-                _to_generated_text(tokenizer, prompt, ids, stop_texts, *ranked)
-                for ranked in enumerate(hypotheses or [IMPOSSIBLE_HYPOTHESIS])
-            ]
+            for rank, hypothesis in enumerate(hypotheses or [IMPOSSIBLE_HYPOTHESIS]):
+                stream = _decode(tokenizer, ids, stop_texts, hypothesis.ids)
+                stream.finish()
+                stop_reason = "stop" if stream.stopped else "end" if hypothesis.is_finished else "length"
+                numbers = hypothesis.log_prob, hypothesis.score
+                results.append(GeneratedText(prompt, rank, stream.text, hypothesis.ids, stop_reason, *numbers))
     return results
 
 
@@ -101,15 +102,6 @@ def _decode(tokenizer: Tokenizer, context: np.ndarray, stop: tuple[str, ...], id
     return stream
 
 
-def _to_generated_text(
-    tokenizer: Tokenizer, prompt: str, prompt_ids: np.ndarray, stop: tuple[str, ...], rank: int, hypothesis: Hypothesis
-) -> GeneratedText:
-    stream = _decode(tokenizer, prompt_ids, stop, hypothesis.ids)
-    stream.finish()
-    stop_reason = "stop" if stream.stopped else "end" if hypothesis.is_finished else "length"
-    return GeneratedText(prompt, rank, stream.text, hypothesis.ids, stop_reason, hypothesis.log_prob, hypothesis.score)
-
-
 def choose_continuations(
     predictor: CausalLM, tokenizer: Tokenizer, prompts: str | Sequence[str], *, choices: Sequence[str]
 ) -> list[GeneratedText]:
@@ -119,17 +111,16 @@ def choose_continuations(
         if BLANK_PATTERN.search(prompt):
             hint = "forebear ask RUN TEXT --choices fills blanks; what is generated stands at the end"
             raise InputError("this text has a blank", line=number, hint=hint)
-    answers = score_options(predictor, tokenizer, prompts, choices=choices)
-    return [_to_choice_text(tokenizer, *pair) for pair in zip(prompts, answers, strict=True)]
-
-
-def _to_choice_text(tokenizer: Tokenizer, prompt: str, answer: PromptAnswer) -> GeneratedText:
-    option = answer.best or answer.answers[0]
-    needs_space = option.prompt.endswith(f" {option.name}") and not prompt[-1:].isspace()
-    probabilities = tuple((option_score.name, option_score.probability) for option_score in answer.answers)
-    text = " " * needs_space + option.name
-    ids = continuation_tokens(option.prompt[: -len(text)], text, tokenizer).ids[-option.tokens :].tolist()
-    return GeneratedText(prompt, 0, text, tuple(ids), "choice", option.log_prob, option.score, probabilities)
+    results = []
+    for prompt, answer in zip(prompts, score_options(predictor, tokenizer, prompts, choices=choices), strict=True):
+        option = answer.best or answer.answers[0]
+        text = option.name
+        if option.prompt.endswith(f" {option.name}") and not prompt[-1:].isspace():
+            text = f" {option.name}"
+        ids = continuation_tokens(option.prompt[: -len(text)], text, tokenizer).ids[-option.tokens :].tolist()
+        shares = tuple((option_score.name, option_score.probability) for option_score in answer.answers)
+        results.append(GeneratedText(prompt, 0, text, tuple(ids), "choice", option.log_prob, option.score, shares))
+    return results
 
 
 # --- Methods: sampling, beam search, choices ---
@@ -179,7 +170,7 @@ GENERATORS: dict[str, Callable[..., list[GeneratedText]]] = {
 def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
     """All options of the selected method: the given ones, and defaults for the others."""
     method = generation_method(options)
-    parameters = signature(GENERATORS[method]).parameters.values()
+    parameters = signature(GENERATORS[method] if method else generation_rows).parameters.values()
     defaults = {each.name: each.default for each in parameters if each.name in METHOD_OPTIONS[method]}
     resolved = defaults | {name: value for name, value in options.items() if value is not None}
     return {**resolved, "stop": list(resolved["stop"])} if "stop" in resolved else resolved

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.io.files import Paths, ProgressFn
 from forebear.data.io.ledger import utf8_size
 from forebear.data.labeled.examples import Example, TaggedExample, example_texts, is_labeled
 from forebear.data.labeled.source import LabeledSource, labeled_source, read_extra_split, trained_examples
@@ -26,15 +27,14 @@ from forebear.inference.predictor import (
     make_row,
     oov_spelling_bits,
     row_log_probs_with_lengths,
-    token_batches,
     unknown_token_bytes,
 )
-from forebear.objectives.batch import BatchKey, is_supervised
+from forebear.objectives.batch import BatchKey, is_supervised, token_batches
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from forebear.tasks import metrics
 from forebear.tasks.classification import Classification
 from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import Judgment, Logits, ProgressFn, Task, predict_logits
+from forebear.tasks.task import Judgment, Logits, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _ScoringUnit:
 
 def prepare_texts(
     run: Run,
-    texts: Subset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    texts: Subset | Paths,
     reading: TextFormat | None = None,
     workers: int | None = None,
     progress: ProgressFn | None = None,
@@ -171,18 +171,13 @@ def prepare_texts(
     if isinstance(texts, Subset):
         return texts
     metadata_source = (run.metadata.get("data") or {}).get("source")
-    is_by_line = (
-        metadata_source is None and "imported" in run.metadata and run.text_unit == "sentence"
-    )  # imported n-grams are counted by line
-    trained_source = (
-        TextSource((), sentences="lines" if is_by_line else "split")
-        if metadata_source is None
-        else TextSource.from_dict(metadata_source)
-    )
-    paths = [texts] if isinstance(texts, str | os.PathLike) else texts
-    source = replace(
-        trained_source, paths=tuple(os.fspath(path) for path in paths), reading=reading or TextFormat(), entities=None
-    )
+    if metadata_source is not None:
+        source = TextSource.from_dict(metadata_source)
+    else:  # imported n-grams are counted by line
+        is_by_line = "imported" in run.metadata and run.text_unit == "sentence"
+        source = TextSource((), sentences="lines" if is_by_line else "split")
+    paths = tuple(os.fspath(path) for path in ([texts] if isinstance(texts, str | os.PathLike) else texts))
+    source = replace(source, paths=paths, reading=reading or TextFormat(), entities=None)
     if run.tokenizer.kind != "words":  # other kinds do not depend on word boundaries
         source = replace(source, segment=False, user_dict=None)
     return prepare_source(source, run.tokenizer, workers=workers, progress=progress).all_documents()
@@ -201,109 +196,81 @@ def evaluate_text(
     With `unit` "sentence", each sentence is scored by itself, for runs trained so. A subset contains token ids, so it
     must be of the same tokenizer. Memory stays bounded.
     """
+    from forebear.data.corpus.subset import Subset
+
     start_time = time.monotonic()
-    units, total_bytes = _scoring_units(source, tokenizer, unit)
+    subset = source if isinstance(source, Subset) else None
     nats: list[float] = []
     known_nats: list[float] = []
     ngram_lengths: list[int] = []
-    tokens = num_units = num_documents = num_bytes = unknown_tokens = unknown_bytes = num_impossible = 0
-    for group in token_batches(units, lambda unit: len(unit.row)):
+    totals: Counter[str] = Counter()
+    for group in token_batches(_scoring_units(source, tokenizer, unit), lambda scoring_unit: len(scoring_unit.row)):
         log_probs, lengths_by_row = row_log_probs_with_lengths(predictor, [unit.row for unit in group])
         scores = np.concatenate(log_probs)
-        nats.append(-float(scores.sum()))
-        ngram_lengths += [] if lengths_by_row is None else [int(np.concatenate(lengths_by_row).sum(dtype=np.int64))]
-        tokens += len(scores)
-        num_impossible += int(np.isneginf(scores).sum())
-        num_units += len(group)
-        num_documents += sum(unit.is_first for unit in group)
-        num_bytes += sum(unit.bytes for unit in group)
-        unknown_bytes += sum(unit.unknown_bytes for unit in group)
         is_unknown = np.concatenate([unit.row[1:] for unit in group]) == tokenizer.unk_id
+        nats.append(-float(scores.sum()))
         known_nats.append(-float(scores[~is_unknown].sum()))
-        unknown_tokens += int(np.count_nonzero(is_unknown))
+        ngram_lengths += [] if lengths_by_row is None else [int(np.concatenate(lengths_by_row).sum(dtype=np.int64))]
+        totals.update(
+            tokens=len(scores),
+            units=len(group),
+            documents=sum(unit.is_first for unit in group),
+            bytes=sum(unit.bytes for unit in group),
+            unknown_tokens=int(np.count_nonzero(is_unknown)),
+            unknown_bytes=sum(unit.unknown_bytes for unit in group),
+            num_impossible=int(np.isneginf(scores).sum()),
+        )
         if progress is not None:
-            progress(num_bytes, max(total_bytes, num_bytes))
-    if not num_bytes:
+            progress(totals["bytes"], max(0 if subset is None else subset.num_bytes, totals["bytes"]))
+    if not totals["bytes"]:
         raise InputError("there is no text to measure", hint="give text that has at least one character")
+    by_lines = subset is not None and subset.corpus.metadata["made_from"]["sentences"] == "lines"
     return TextEvaluation(
         nats=math.fsum(nats),
-        tokens=tokens,
-        units=num_units,
-        documents=num_documents,
-        bytes=num_bytes,
-        unknown_tokens=unknown_tokens,
-        unknown_bytes=unknown_bytes,
-        num_impossible=num_impossible,
         seconds=time.monotonic() - start_time,
         lossy_features=tokenizer.lossy_features,
         known_nats=math.fsum(known_nats),
-        ngram_length=sum(ngram_lengths) / tokens if ngram_lengths else None,
-        text_unit=_unit_name(source, unit),
+        ngram_length=sum(ngram_lengths) / totals["tokens"] if ngram_lengths else None,
+        text_unit="line" if unit == "sentence" and by_lines else unit,
+        **dict[str, Any](totals),
     )
-
-
-def _unit_name(source: Subset | Iterable[str], unit: str) -> str:
-    """The displayed name of a unit: "line" if each line is a sentence."""
-    from forebear.data.corpus.subset import Subset
-
-    by_lines = isinstance(source, Subset) and source.corpus.metadata["made_from"]["sentences"] == "lines"
-    return "line" if unit == "sentence" and by_lines else unit
 
 
 def scoring_rows(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[np.ndarray]:
     """The rows that `evaluate_text` scores: each unit between two ends."""
-    return (unit.row for unit in _scoring_units(source, tokenizer, unit)[0])
+    return (scoring_unit.row for scoring_unit in _scoring_units(source, tokenizer, unit))
 
 
-def _scoring_units(
-    source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str
-) -> tuple[Iterator[_ScoringUnit], int]:
-    """Iterator over the units, and their total bytes if known in advance (else 0)."""
+def _scoring_units(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[_ScoringUnit]:
     from forebear.data.corpus.subset import Subset
 
-    end = eos_id(tokenizer)
+    eos = eos_id(tokenizer)
     require_choice("the unit", unit, TEXT_UNITS)
     if isinstance(source, Subset):
         require_same_tokenizer(source, tokenizer)
-        return _subset_units(source, end, unit), source.num_bytes
-    return _text_units([source] if isinstance(source, str) else source, tokenizer, end, unit), 0
+        units, is_first = source, np.ones(len(source), bool)
+        if unit == "sentence":
+            units = source.by_sentence()
+            counts = source.units[:, 1] - source.units[:, 0]
+            is_first = np.zeros(len(units), bool)
+            is_first[np.cumsum(counts) - counts] = True
+        columns = (array.tolist() for array in (units.spans, units.unit_bytes, units.unit_unknown_bytes, is_first))
+        for (begin, end), *values in zip(*columns, strict=True):
+            yield _ScoringUnit(make_row(source.corpus.ids[begin:end], eos, ends=True), *values)
+        return
+    for text in map(replace_surrogates, [source] if isinstance(source, str) else source):
+        for index, unit_text in enumerate(split_sentences(text) if unit == "sentence" else [text]):
+            encoding = tokenizer.encode(unit_text)
+            unknown_bytes = int(unknown_token_bytes(unit_text, encoding, tokenizer.unk_id).sum())
+            yield _ScoringUnit(make_row(encoding.ids, eos, ends=True), utf8_size(unit_text), unknown_bytes, index == 0)
 
 
 def require_same_tokenizer(subset: Subset, tokenizer: Tokenizer) -> None:
     """Raise InputError if the corpus was prepared with another tokenizer."""
     if subset.corpus.metadata["made_from"]["tokenizer"] != tokenizer.digest:
-        raise InputError(
-            "this corpus was made with another tokenizer than the run's",
-            file=subset.corpus.folder,
-            hint="give the text itself, or prepare it with the run's tokenizer.json",
-        )
-
-
-def _subset_units(subset: Subset, eos: int, unit: str) -> Iterator[_ScoringUnit]:
-    units = subset.by_sentence() if unit == "sentence" else subset
-    starts_document = np.ones(len(units), bool)
-    if unit == "sentence":
-        counts = subset.units[:, 1] - subset.units[:, 0]
-        starts_document[:] = False
-        starts_document[np.cumsum(counts) - counts] = True
-    columns = (
-        units.spans.tolist(),
-        units.unit_bytes.tolist(),
-        units.unit_unknown_bytes.tolist(),
-        starts_document.tolist(),
-    )
-    for (begin, end_position), num_bytes, unknown_bytes, is_first in zip(*columns, strict=True):
-        yield _ScoringUnit(
-            make_row(subset.corpus.ids[begin:end_position], eos, ends=True), num_bytes, unknown_bytes, is_first
-        )
-
-
-def _text_units(texts: Iterable[str], tokenizer: Tokenizer, eos: int, unit: str) -> Iterator[_ScoringUnit]:
-    for text in map(replace_surrogates, texts):
-        for index, unit_text in enumerate(split_sentences(text) if unit == "sentence" else [text]):
-            encoding = tokenizer.encode(unit_text)
-            unknown_bytes = int(unknown_token_bytes(unit_text, encoding, tokenizer.unk_id).sum())
-            yield _ScoringUnit(make_row(encoding.ids, eos, ends=True), utf8_size(unit_text), unknown_bytes, index == 0)
+        hint = "give the text itself, or prepare it with the run's tokenizer.json"
+        message = "this corpus was made with another tokenizer than the run's"
+        raise InputError(message, file=subset.corpus.folder, hint=hint)
 
 
 # --- Masked language models ---
@@ -335,9 +302,8 @@ def evaluate_masked_lm(
         outputs = masked_lm.evaluate_batch(batch.inputs, batch.targets)
         nats -= float(outputs["token"].astype(np.float64).sum())
         num_correct += int(outputs["right"].sum())
-        target_counts += np.bincount(
-            batch.targets["token"][batch.targets["token"] >= 0], minlength=tokenizer.vocab_size
-        )
+        targets = batch.targets["token"]
+        target_counts += np.bincount(targets[targets >= 0], minlength=tokenizer.vocab_size)
         pairs.append(outputs.get("pair", np.empty(0, bool)))
         if progress is not None:
             progress(subset.num_bytes * (step + 1) // num_steps, subset.num_bytes)
@@ -345,12 +311,8 @@ def evaluate_masked_lm(
     if not num_masked:
         raise InputError("there is too little text to hide anything in", hint="give more text")
     pair_results = np.concatenate(pairs)
-    unknown = 0
-    if tokenizer.unk_id is not None:
-        unknown = sum(
-            int(np.count_nonzero(subset.corpus.ids[first:last] == tokenizer.unk_id))
-            for first, last in subset.spans.tolist()
-        )
+    documents = (subset.corpus.ids[first:last] for first, last in subset.spans.tolist())
+    unknown = sum(int(np.count_nonzero(ids == tokenizer.unk_id)) for ids in documents)
     tokens = subset.num_tokens - unknown
     return TextEvaluation(
         nats=nats / num_masked * tokens,
@@ -384,14 +346,12 @@ class Misprediction:
     judgment: Judgment
 
     def to_dict(self) -> dict[str, Any]:
-        source_position = self.example.place
-        result = {
-            "file": source_position.file,
-            "line": source_position.line,
-            "name": source_position.name,
+        place = self.example.place
+        return {
+            "file": place.file,
+            "line": place.line,
+            "name": place.name,
             "texts": list(example_texts(self.example)),
-        }
-        return result | {
             "wanted": self.judgment.expected,
             "said": self.judgment.predicted,
             "probability": self.judgment.probability,
@@ -419,9 +379,7 @@ class TaskEvaluation:
             **self.metrics,
             "calibration": self.calibration,
             "mistakes": len(self.mispredictions),
-            "first_mistakes": [
-                misprediction.to_dict() for misprediction in self.mispredictions[:LISTED_MISPREDICTIONS]
-            ],
+            "first_mistakes": [mistake.to_dict() for mistake in self.mispredictions[:LISTED_MISPREDICTIONS]],
             "unlabelled": self.num_unlabeled,
             "learned_from": None if self.known_words is None else self.known_words.num_exact,
             "notes": list(self.notes),
@@ -456,12 +414,9 @@ def evaluate_task(
     rows = task.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     logits = predict_logits(run.network, rows, progress)
     predictions = task.predictions(examples, rows, logits)
-    judgments = [task.judge(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
-    mispredictions = [
-        Misprediction(example, judgment)
-        for example, judgment in zip(examples, judgments, strict=True)
-        if not judgment.is_right
-    ]
+    pairs = zip(examples, predictions, strict=True)
+    judged = [Misprediction(example, task.judge(example, prediction)) for example, prediction in pairs]
+    mispredictions = [misprediction for misprediction in judged if not misprediction.judgment.is_right]
     mispredictions.sort(key=lambda misprediction: -(misprediction.judgment.probability or 0.0))
     return TaskEvaluation(
         task.name,
@@ -480,9 +435,8 @@ def _unknown_tag_notes(task: Task, examples: Sequence[Example], file: str | os.P
     """A note on plain tags that are not in the training data; InputError if all are."""
     if not isinstance(task, SequenceTagging) or not task.is_plain:
         return []
-    tag_counts = Counter(
-        tag for example in examples if isinstance(example, TaggedExample) for tag in example.tags or ()
-    )
+    tagged = [example for example in examples if isinstance(example, TaggedExample)]
+    tag_counts = Counter(tag for example in tagged for tag in example.tags or ())
     unknown_tags = {tag: count for tag, count in tag_counts.items() if tag not in task.tags}
     if not unknown_tags:
         return []
@@ -514,9 +468,8 @@ def task_calibration(task: Task, rows: ExampleRows, logits: Logits) -> dict[str,
     supervised = is_supervised(rows.targets["label"])
     if not supervised.any():
         return None
-    return metrics.calibration(
-        np.stack(logits["label"])[supervised], rows.targets["label"][supervised], task.temperature
-    )
+    label_logits, targets = np.stack(logits["label"])[supervised], rows.targets["label"][supervised]
+    return metrics.calibration(label_logits, targets, task.temperature)
 
 
 def write_mispredictions(evaluation: TaskEvaluation, file: Path) -> None:
@@ -526,14 +479,8 @@ def write_mispredictions(evaluation: TaskEvaluation, file: Path) -> None:
     with explain_disk_errors(file), atomic_write(file) as output:
         output.write(b"file\tline\twanted\tsaid\tprobability\ttext\n")
         for misprediction in evaluation.mispredictions:
-            source_position, judgment = misprediction.example.place, misprediction.judgment
+            place, judgment = misprediction.example.place, misprediction.judgment
             probability = "" if judgment.probability is None else f"{judgment.probability:.4f}"
-            cells = [
-                source_position.file or "",
-                source_position.line or source_position.name or "",
-                judgment.expected,
-                judgment.predicted,
-                probability,
-            ]
-            cells += example_texts(misprediction.example)
+            cells = [place.file or "", place.line or place.name or "", judgment.expected, judgment.predicted]
+            cells += [probability, *example_texts(misprediction.example)]
             output.write(("\t".join(" ".join(str(cell).split()) for cell in cells) + "\n").encode("utf-8", "replace"))

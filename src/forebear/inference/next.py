@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,9 @@ import numpy as np
 from forebear.data.unicode import code_points, is_han
 from forebear.errors import InputError
 from forebear.inference.measure import finite_or_none
-from forebear.inference.predictor import eos_id, make_row, reject_nan, row_log_probs, token_batches
+from forebear.inference.predictor import eos_id, make_row, reject_nan, row_log_probs
 from forebear.inference.stream_decode import readable_token, token_bytes
+from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -108,8 +108,7 @@ def next_tokens(
     if why:
         message = "a blank is filled by the probability of the whole text, and --why tells why a token comes next"
         raise InputError(message, hint="leave out --why, or end the text where the blank begins")
-    blank = _BlankSpan(text, *match.span())
-    return _blank_candidates(predictor, tokenizer, blank, top=top, ends=ends, among=among)
+    return _blank_candidates(predictor, tokenizer, match, top=top, ends=ends, among=among)
 
 
 def find_blank(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -121,38 +120,31 @@ def find_blank(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: int, why: bool) -> NextTokens:
-    if why:
-        _require_ngram(predictor)
     row = make_row(tokenizer.encode(text).ids, eos_id(tokenizer), ends=False)
+    ngram_model = _require_ngram(predictor) if why else None
     scores = _next_log_probs(predictor, row)
     candidates = []
     for token_id in top_ids(scores[: tokenizer.vocab_size], top):
         token, log_prob = tokenizer.id_to_token(token_id), float(scores[token_id])
         text_of_token = token_text(tokenizer, token_id)
         candidates.append(NextCandidate(token, token_id, text_of_token, math.exp(log_prob), log_prob))
-    if why:
-        candidates = _with_evidence(_require_ngram(predictor), tokenizer, row, candidates)
+    if ngram_model is not None:
+        from forebear.statistical.ngram.explain_probability import ngram_evidence
+
+        ids = [candidate.id for candidate in candidates]
+        evidence = ngram_evidence(ngram_model, row, ids, lambda token: readable_token(tokenizer, token))
+        pairs = zip(candidates, evidence, strict=True)
+        candidates = [replace(candidate, explanation=counts) for candidate, counts in pairs]
     return NextTokens(text, False, tuple(candidates), tokenizer.vocab_size, tokenizer.vocab_size, 1.0)
 
 
 def _require_ngram(predictor: CausalLM) -> NgramModel:
-    """The predictor as an n-gram model; InputError for others."""
     from forebear.statistical.ngram.language_model import NgramModel
 
     if not isinstance(predictor, NgramModel):
         message = "this run did not count n-grams, so there are no counts that could tell why"
         raise InputError(message, hint="leave out --why, or ask an n-gram: forebear pretrain ngram TEXT")
     return predictor
-
-
-def _with_evidence(
-    model: NgramModel, tokenizer: Tokenizer, row: np.ndarray, candidates: Sequence[NextCandidate]
-) -> list[NextCandidate]:
-    from forebear.statistical.ngram.explain_probability import ngram_evidence
-
-    ids = [candidate.id for candidate in candidates]
-    evidence = ngram_evidence(model, row, ids, lambda token: readable_token(tokenizer, token))
-    return [replace(candidate, explanation=counts) for candidate, counts in zip(candidates, evidence, strict=True)]
 
 
 def _next_log_probs(predictor: CausalLM, row: np.ndarray) -> np.ndarray:
@@ -170,23 +162,9 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.id_to_token(token) if token in tokenizer.special_ids else tokenizer.decode([token])
 
 
-@dataclass(frozen=True)
-class _BlankSpan:
-    """A text with a blank from `start` to `end`."""
-
-    text: str
-    start: int
-    end: int
-
-    def sides(self, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-        """The ids before and after; in byte-level BPE a space before the blank belongs to the filled token."""
-        left, right = self.text[: self.start], self.text[self.end :]
-        if tokenizer.kind == "bytepair" and left.endswith(" "):
-            left = left[:-1]
-        return tokenizer.encode(left).ids, tokenizer.encode(right if right.strip() else "").ids
-
-    def whole(self, text: str) -> str:
-        return self.text[: self.start] + text.strip() + self.text[self.end :]
+def blank_context(before: str, tokenizer: Tokenizer) -> str:
+    """The text before a blank; in byte-level BPE a space at its end belongs to the filled token."""
+    return before.removesuffix(" ") if tokenizer.kind == "bytepair" else before
 
 
 def fitting_ids(before: str, tokenizer: Tokenizer) -> np.ndarray:
@@ -217,53 +195,39 @@ def _is_visible(spelled_bytes: bytes) -> bool:
 
 
 def _blank_candidates(
-    predictor: CausalLM, tokenizer: Tokenizer, blank: _BlankSpan, *, top: int, ends: bool, among: int | None
+    predictor: CausalLM, tokenizer: Tokenizer, blank: re.Match[str], *, top: int, ends: bool, among: int | None
 ) -> NextTokens:
     """Score the whole text of every candidate, or of the most probable ones given the left context if too many."""
+    before, after = blank.string[: blank.start()], blank.string[blank.end() :]
     end = eos_id(tokenizer)
-    left, right = blank.sides(tokenizer)
-    left, right = make_row(left, end, ends=False), make_row(right, end, ends=ends)[1:]
-    fitting = fitting_ids(blank.text[: blank.start], tokenizer)
+    left = make_row(tokenizer.encode(blank_context(before, tokenizer)).ids, end, ends=False)
+    right = make_row(tokenizer.encode(after if after.strip() else "").ids, end, ends=ends)[1:]
+    fitting = fitting_ids(before, tokenizer)
     if not len(fitting):
-        raise InputError("no token can fill this blank", hint=_spacing_hint(blank))
+        hint = "write it elsewhere, or leave a space before it"
+        if before.endswith(" "):
+            hint = "take away the space before it: the tokenizer knows nothing that begins so here"
+        raise InputError("no token can fill this blank", hint=hint)
     next_scores = _next_log_probs(predictor, left)[fitting]
-    considered = np.arange(len(fitting))
+    considered, covered = np.arange(len(fitting)), 1.0
     if len(right):
-        count = among or _token_budget(predictor) // (len(left) + 1 + len(right))
+        is_cheap = predictor.max_length is None or predictor.max_length < SHORT_CONTEXT
+        count = among or (CHEAP_TOKEN_BUDGET if is_cheap else TOKEN_BUDGET) // (len(left) + 1 + len(right))
         considered = np.sort(np.argsort(-next_scores, kind="stable")[: max(count, 1)])
         scores = _full_text_log_probs(predictor, left, fitting[considered], right)
     else:
         scores = next_scores + row_log_probs(predictor, [left])[0].sum()
-    total = float(np.logaddexp.reduce(scores))
-    ids, top_indices = fitting[considered], top_ids(scores, top)
-    covered = _covered_mass(next_scores, considered) if len(considered) < len(fitting) else 1.0
-    candidates = (
-        _blank_candidate(tokenizer, blank, int(ids[index]), float(scores[index]), total) for index in top_indices
-    )
-    return NextTokens(blank.text, True, tuple(candidates), len(fitting), len(considered), covered)
-
-
-def _spacing_hint(blank: _BlankSpan) -> str:
-    """A hint: a space before the blank decides which tokens fit."""
-    if blank.text[: blank.start].endswith(" "):
-        return "take away the space before it: the tokenizer knows nothing that begins so here"
-    return "write it elsewhere, or leave a space before it"
-
-
-def _covered_mass(next_scores: np.ndarray, considered: np.ndarray) -> float:
-    weights = np.exp(next_scores)
-    return float(weights[considered].sum() / weights.sum()) if weights.any() else 0.0
-
-
-def _blank_candidate(tokenizer: Tokenizer, blank: _BlankSpan, token: int, score: float, total: float) -> NextCandidate:
-    text = token_text(tokenizer, token).removeprefix(tokenizer.continuation_prefix)
-    return NextCandidate(tokenizer.id_to_token(token), token, text, math.exp(score - total), score, blank.whole(text))
-
-
-def _token_budget(predictor: CausalLM) -> int:
-    """Maximum number of tokens scored for one blank."""
-    context = predictor.max_length
-    return CHEAP_TOKEN_BUDGET if context is None or context < SHORT_CONTEXT else TOKEN_BUDGET
+    if len(considered) < len(fitting):
+        weights = np.exp(next_scores)
+        covered = float(weights[considered].sum() / weights.sum()) if weights.any() else 0.0
+    total, candidates = float(np.logaddexp.reduce(scores)), []
+    for index in top_ids(scores, top):
+        token_id, log_prob = int(fitting[considered[index]]), float(scores[index])
+        filler = token_text(tokenizer, token_id).removeprefix(tokenizer.continuation_prefix)
+        probability, full_text = math.exp(log_prob - total), before + filler.strip() + after
+        token = tokenizer.id_to_token(token_id)
+        candidates.append(NextCandidate(token, token_id, filler, probability, log_prob, full_text))
+    return NextTokens(blank.string, True, tuple(candidates), len(fitting), len(considered), covered)
 
 
 def _full_text_log_probs(predictor: CausalLM, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:

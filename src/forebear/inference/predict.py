@@ -50,11 +50,11 @@ def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, 
     for index, item in enumerate(inputs, 1):
         item_texts = (item,) if isinstance(item, str) else tuple(item)
         if len(item_texts) != num_texts:
-            expected = "pairs of texts" if num_texts == 2 else "single texts"
-            hint = 'give ("one", "other")' if num_texts == 2 else "give one text at a time"
-            raise InputError(
-                f"this run is about {expected}, and {len(item_texts)} came{_item_number(index, inputs)}", hint=hint
-            )
+            expected, hint = ("single texts", "give one text at a time")
+            if num_texts == 2:
+                expected, hint = ("pairs of texts", 'give ("one", "other")')
+            message = f"this run is about {expected}, and {len(item_texts)} came{_item_number(index, inputs)}"
+            raise InputError(message, hint=hint)
         if not all(part.strip() for part in item_texts):
             message = f"a text is empty{_item_number(index, inputs)}"
             raise InputError(message, hint="leave it out, or write some text")
@@ -69,19 +69,15 @@ def _item_number(number: int, items: Sequence[Any]) -> str:
 
 def tagged_examples(run: Run, texts: str | Sequence[str | Sequence[str]]) -> list[TaggedExample]:
     """Texts or lists of words as untagged examples; tags of word/tag texts are stripped."""
-    inputs = [texts] if isinstance(texts, str) else list(texts)
-    return [
-        TaggedExample(
-            _split_words(run, replace_surrogates(item))
-            if isinstance(item, str)
-            else tuple(map(replace_surrogates, item))
-        )
-        for item in inputs
-    ]
-
-
-def _split_words(run: Run, text: str) -> tuple[str, ...]:
-    return strip_tags(run, text) or cast("SequenceTagging", run.task).split_words(text)
+    examples = []
+    for item in [texts] if isinstance(texts, str) else texts:
+        if isinstance(item, str):
+            text = replace_surrogates(item)
+            words = strip_tags(run, text) or cast("SequenceTagging", run.task).split_words(text)
+        else:
+            words = tuple(map(replace_surrogates, item))
+        examples.append(TaggedExample(words))
+    return examples
 
 
 def strip_tags(run: Run, text: str) -> tuple[str, ...] | None:
@@ -106,13 +102,12 @@ def question_examples(question: str | Sequence[str], passage: str | Sequence[str
     if len(questions) != len(passages):
         message = f"{len(questions)} questions and {len(passages)} passages"
         raise InputError(message, hint="give one passage, or one for each question")
-    for index, pair in enumerate(zip(questions, passages, strict=True), 1):
-        if not all(part.strip() for part in pair):
+    examples = []
+    for index, (asked, about) in enumerate(zip(questions, passages, strict=True), 1):
+        if not asked.strip() or not about.strip():
             raise InputError(f"a question or a passage is empty{_item_number(index, questions)}", hint="give both")
-    return [
-        QuestionExample(replace_surrogates(question_text), replace_surrogates(passage_text))
-        for question_text, passage_text in zip(questions, passages, strict=True)
-    ]
+        examples.append(QuestionExample(replace_surrogates(asked), replace_surrogates(about)))
+    return examples
 
 
 def choice_examples(text: str, choices: Sequence[str]) -> list[ChoiceExample]:

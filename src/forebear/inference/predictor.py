@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -88,19 +88,14 @@ class Seq2Seq(Protocol):
 
 # --- Rows and spelling costs ---
 
-Item = TypeVar("Item")
-
-TOKEN_BUDGET = 1 << 16  # tokens per batch: bounds memory, does not affect results
 BITS_PER_SPELLED_BYTE = math.log2(257)  # bits of one of 256 bytes or the end of the spelling
 
 
 def eos_id(tokenizer: Tokenizer) -> int:
     """The end-of-text id, with which every row starts and ends."""
     if "end" not in tokenizer.special_roles:
-        raise InputError(
-            "this tokenizer has no token for the end of a text",
-            hint="a run that predicts the next token needs one: train it with a tokenizer of forebear's own",
-        )
+        hint = "a run that predicts the next token needs one: train it with a tokenizer of forebear's own"
+        raise InputError("this tokenizer has no token for the end of a text", hint=hint)
     return tokenizer.special_roles["end"]
 
 
@@ -159,20 +154,3 @@ def non_finite_error() -> ForebearError:
         "the run's scores are no numbers: its weights are damaged or its training went astray",
         hint="use an earlier checkpoint, or train again with a smaller learning rate",
     )
-
-
-def token_batches(
-    items: Iterable[Item], length: Callable[[Item], int], budget: int = TOKEN_BUDGET
-) -> Iterator[list[Item]]:
-    """Items in order, in batches within a token budget; a longer item is a batch of its own."""
-    batch: list[Item] = []
-    tokens = 0
-    for item in items:
-        num_tokens = length(item)
-        if batch and tokens + num_tokens > budget:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(item)
-        tokens += num_tokens
-    if batch:
-        yield batch

@@ -42,24 +42,15 @@ def parse_labels(labels: LabelSpec) -> tuple[AnswerOption, ...]:
     """Parse labels: "good,bad", "good=fine|great,bad=poor", a list, or verbalizers by label."""
     if isinstance(labels, str):
         parts = [part.strip().partition("=") for part in _COMMA.split(labels)]
-        options = [
-            AnswerOption(name.strip(), _strip_words(words.split("|") if has_words else [name]))
-            for name, has_words, words in parts
-        ]
+        pairs = [(name.strip(), words.split("|") if has_words else [name]) for name, has_words, words in parts]
+        options = [AnswerOption(name, tuple(map(str.strip, words))) for name, words in pairs]
     elif isinstance(labels, Mapping):
-        options = [
-            AnswerOption(name, _strip_words([words] if isinstance(words, str) else words))
-            for name, words in labels.items()
-        ]
+        pairs = [(name, [words] if isinstance(words, str) else words) for name, words in labels.items()]
+        options = [AnswerOption(name, tuple(map(str.strip, words))) for name, words in pairs]
     else:
         options = [AnswerOption(name, (name,)) for name in labels]
-    return validate_options(
-        options, "label", 'such as --labels "positive,negative" or "positive=great|good,negative=bad"'
-    )
-
-
-def _strip_words(words: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word.strip() for word in words)
+    hint = 'such as --labels "positive,negative" or "positive=great|good,negative=bad"'
+    return validate_options(options, "label", hint)
 
 
 def validate_options(options: Sequence[AnswerOption], noun: str, hint: str) -> tuple[AnswerOption, ...]:
@@ -89,9 +80,8 @@ def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
                 continue
             if len(columns) != 2 or not all(columns):
                 message = f"{len(columns)} columns" if len(columns) != 2 else "an empty column"
-                raise InputError(
-                    f"{message} in an example", file=source.name, line=number, hint="write: text TAB answer"
-                )
+                hint = "write: text TAB answer"
+                raise InputError(f"{message} in an example", file=source.name, line=number, hint=hint)
             shots.append((columns[0], columns[1]))
     if not shots:
         raise InputError("there are no examples", file=file, hint="write a line for each: text TAB answer")
@@ -125,7 +115,6 @@ class PromptFrame:
         return f"{self.head}{self.left}{self.lead}{words}{self.trail}{self.right}{self.tail}"
 
     def after_shots(self, shot_text: str) -> PromptFrame:
-        """The frame after few-shot examples."""
         return replace(self, head=shot_text + self.head)
 
     def shorten(self, spans: Sequence[tuple[int, int]], words: str, excess: int) -> tuple[PromptFrame, int] | None:
@@ -140,9 +129,8 @@ class PromptFrame:
         num_kept = len(left_spans) + len(right_spans) - excess
         if num_kept < 1:
             return None
-        left_kept = min(
-            len(left_spans), max(num_kept - len(right_spans), num_kept - num_kept // 2)
-        )  # evenly from both sides, if both have enough
+        # Evenly from both sides, if both have enough.
+        left_kept = min(len(left_spans), max(num_kept - len(right_spans), num_kept - num_kept // 2))
         left, right, num_removed = self.left, self.right, 0
         if left_kept < len(left_spans):
             cut = left_spans[-left_kept][0] if left_kept else last
@@ -151,10 +139,8 @@ class PromptFrame:
         if (cut := num_kept - left_kept) < len(right_spans):
             while cut and right_spans[cut][0] == right_spans[cut][1]:  # a further byte of the same character
                 cut -= 1
-            right, num_removed = (
-                right[: right_spans[cut - 1][1] - right_start if cut else 0],
-                num_removed + len(right_spans) - cut,
-            )
+            right = right[: right_spans[cut - 1][1] - right_start if cut else 0]
+            num_removed += len(right_spans) - cut
         return replace(self, left=left, right=right), num_removed
 
 
@@ -180,13 +166,13 @@ class PromptTemplate:
     def parse(cls, pattern: str) -> PromptTemplate:
         for placeholder in ("{text}", "{label}"):
             if (count := pattern.count(placeholder)) != 1:
-                message = (
-                    f"the template has {placeholder} {count} times" if count else f"the template has no {placeholder}"
+                problem = f"{placeholder} {count} times" if count else f"no {placeholder}"
+                raise InputError(
+                    f"the template has {problem}",
+                    hint=f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}",
                 )
-                raise InputError(message, hint=f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}")
-        text_position, label_position = pattern.index("{text}"), pattern.index("{label}")
         before, between, after = re.split(r"\{text\}|\{label\}", pattern)
-        return cls(before, between, after, label_position < text_position)
+        return cls(before, between, after, pattern.index("{label}") < pattern.index("{text}"))
 
     def frame(self, text: str) -> PromptFrame:
         """The frame with this text; an empty text at the edge leaves no space."""
@@ -199,10 +185,8 @@ class PromptTemplate:
     def render_shots(self, shots: Shots, wordings: Mapping[str, str] | None = None) -> list[str]:
         """Few-shot examples as text; `wordings` maps labels to verbalizers."""
         answered = [(text, label if wordings is None else wordings[label]) for text, label in shots]
-        return [
-            self.frame(replace_surrogates(text)).full_text(replace_surrogates(words)) + BETWEEN_SHOTS
-            for text, words in answered
-        ]
+        clean = [tuple(map(replace_surrogates, shot)) for shot in answered]
+        return [self.frame(text).full_text(words) + BETWEEN_SHOTS for text, words in clean]
 
 
 def is_chinese(*texts: str) -> bool:
@@ -231,7 +215,7 @@ class FittedPrompt:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of the longest wording."""
+        """Tokens with the longest wording."""
         return len(self.pieces[self.longest].ids)
 
 
@@ -243,19 +227,13 @@ def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenE
     from forebear.data.tokenizers.tokenizer import TokenEncoding
 
     encoding, boundary = tokenizer.encode(before + words), len(before.rstrip())
-    prefix_encoding = tokenizer.encode(before[:boundary])
-    num_prefix = len(prefix_encoding.ids)
-    if np.array_equal(encoding.ids[:num_prefix], prefix_encoding.ids) and all(
-        begin >= boundary for begin, _ in encoding.spans[num_prefix:]
-    ):
+    prefix = tokenizer.encode(before[:boundary])
+    is_apart = all(begin >= boundary for begin, _ in encoding.spans[len(prefix.ids) :])
+    if is_apart and np.array_equal(encoding.ids[: len(prefix.ids)], prefix.ids):
         return encoding
     rest = tokenizer.encode((before + words)[boundary:])
-    spans = [(begin + boundary, end + boundary) for begin, end in rest.spans]
-    return TokenEncoding(
-        np.concatenate((prefix_encoding.ids, rest.ids)),
-        prefix_encoding.spans + spans,
-        prefix_encoding.texts + rest.texts,
-    )
+    spans = prefix.spans + [(begin + boundary, end + boundary) for begin, end in rest.spans]
+    return TokenEncoding(np.concatenate((prefix.ids, rest.ids)), spans, prefix.texts + rest.texts)
 
 
 def encode_prompt(
@@ -263,11 +241,10 @@ def encode_prompt(
 ) -> FittedPrompt:
     """The frame tokenized with each wording, without a length limit."""
     if frame.continues:
-        before = frame.full_text("")
-        encodings = tuple(continuation_tokens(before, words, tokenizer) for words in wordings)
+        encodings = [continuation_tokens(frame.full_text(""), words, tokenizer) for words in wordings]
     else:
-        encodings = tuple(tokenizer.encode(frame.full_text(words)) for words in wordings)
-    return FittedPrompt(frame, tuple(wordings), encodings, cut, shots)
+        encodings = [tokenizer.encode(frame.full_text(words)) for words in wordings]
+    return FittedPrompt(frame, tuple(wordings), tuple(encodings), cut, shots)
 
 
 def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None) -> FittedPrompt:
@@ -280,11 +257,10 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
         words, spans = wordings[fitted.longest], fitted.pieces[fitted.longest].spans
         shorter = fitted.frame.shorten(spans, words, fitted.tokens - limit)
         if shorter is None:
-            message = f"what stands around the text{f', with {words!r},' if words else ''} leaves it no room"
-            raise InputError(
-                f"{message}: there is room for {max(limit, 0)} tokens in all",
-                hint="choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more",
-            )
+            around = f"what stands around the text{f', with {words!r},' if words else ''}"
+            message = f"{around} leaves it no room: there is room for {max(limit, 0)} tokens in all"
+            hint = "choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more"
+            raise InputError(message, hint=hint)
         fitted = encode_prompt(shorter[0], wordings, tokenizer, cut=fitted.num_truncated + shorter[1])
     return fitted
 
@@ -294,7 +270,7 @@ def fit_with_shots(
 ) -> FittedPrompt:
     """`fit_prompt` after as many examples, from the first, as fit in addition to the full text."""
     fitted = fit_prompt(frame, wordings, tokenizer, limit)
-    if fitted.num_truncated or not shots:
+    if fitted.num_truncated:
         return fitted
     count = len(shots)
     if limit is not None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
@@ -29,7 +28,6 @@ from forebear.inference.predictor import (
     oov_spelling_bits,
     reject_nan,
     row_log_probs,
-    token_batches,
     unknown_token_bytes,
 )
 from forebear.inference.prompt_templates import (
@@ -52,6 +50,7 @@ from forebear.inference.prompt_templates import (
 )
 from forebear.inference.sampling import GenerationOptions, log_normalizers, require_positive, sample_texts
 from forebear.inference.stream_decode import StopReason
+from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -109,42 +108,29 @@ MASKED_BATCH_TOKENS = 1 << 12  # tokens per batch: bounds memory, does not affec
 
 
 @dataclass(frozen=True, slots=True)
-class LMScore:
-    """Log-probability, the counted tokens and bytes, and unknown tokens among those of the words."""
-
-    log_prob: float
-    tokens: int
-    bytes: int
-    num_unknown: int
-
-
-@dataclass(frozen=True, slots=True)
-class _CountedSpan:
-    """The ids of a text, of which those from `begin` to `end` are counted."""
+class CountedSpan:
+    """The ids of a text, of which those from `begin` to `end` are counted, and the log-probability of these."""
 
     ids: np.ndarray
     begin: int
     end: int
     bytes: int
     spelling: float  # nats, of the counted unknown tokens
-    unknown: int
+    num_unknown: int  # tokens of the words that are unknown
+    log_prob: float = math.nan  # with the spelling; NaN until it is scored
 
 
-def lm_scores(
+def score_wordings(
     scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
-) -> list[list[LMScore]]:
-    """Scores of each wording of each prompt, computed in common batches."""
-    spans = [list(_counted_spans(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in prompts]
-    all_spans = list(chain.from_iterable(spans))
+) -> list[list[CountedSpan]]:
+    """Each wording of each prompt, scored in common batches."""
+    groups = [list(_counted_spans(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in prompts]
+    spans = list(chain.from_iterable(groups))
     if is_masked_lm(scorer):
-        log_probs = _masked_log_probs(scorer, all_spans)
+        log_probs = iter(_masked_log_probs(scorer, spans).tolist())
     else:
-        log_probs = _causal_log_probs(scorer, tokenizer, all_spans)
-    values = iter(log_probs.tolist())
-    return [
-        [LMScore(next(values) - span.spelling, span.end - span.begin, span.bytes, span.unknown) for span in group]
-        for group in spans
-    ]
+        log_probs = iter(_causal_log_probs(scorer, tokenizer, spans).tolist())
+    return [[replace(span, log_prob=next(log_probs) - span.spelling) for span in group] for group in groups]
 
 
 def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
@@ -152,7 +138,7 @@ def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
     return scorer.is_pseudo_likelihood
 
 
-def _counted_spans(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[_CountedSpan]:
+def _counted_spans(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[CountedSpan]:
     start, rows = fit.frame.start, [encoding.ids for encoding in fit.pieces]
     wordings = list(zip(fit.pieces, fit.wordings, strict=True))
     word_ranges = [_word_tokens(encoding, start, words) for encoding, words in wordings]
@@ -169,7 +155,7 @@ def _counted_spans(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool)
         spelling_bits = oov_spelling_bits(int(is_unknown[before:end].sum()), int(unknown_bytes[before:end].sum()))
         num_bytes = utf8_size(text[start:].lstrip() if to_the_end else words.lstrip())
         num_unknown = int(is_unknown[word_range.start : word_range.stop].sum())
-        yield _CountedSpan(encoding.ids, before, end, num_bytes, spelling_bits * math.log(2), num_unknown)
+        yield CountedSpan(encoding.ids, before, end, num_bytes, spelling_bits * math.log(2), num_unknown)
 
 
 def _word_tokens(encoding: TokenEncoding, start: int, words: str) -> range:
@@ -180,13 +166,12 @@ def _word_tokens(encoding: TokenEncoding, start: int, words: str) -> range:
 
 
 def _common_prefix_length(rows: Sequence[np.ndarray]) -> int:
-    """Length of the common prefix of all rows."""
     length = min(map(len, rows))
     differences = np.flatnonzero((np.stack([row[:length] for row in rows]) != rows[0][:length]).any(axis=0))
     return int(differences[0]) if len(differences) else length
 
 
-def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence[_CountedSpan]) -> np.ndarray:
+def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence[CountedSpan]) -> np.ndarray:
     """Score a few wordings as whole texts, many along their prefix tree."""
     end, log_probs = eos_id(tokenizer), np.empty(len(spans))
     by_prefix: dict[bytes, list[int]] = {}
@@ -208,7 +193,7 @@ def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence
     return log_probs
 
 
-def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.ndarray:
+def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.ndarray:
     """Score a copy for each token, masked from it to the last token of the words."""
     positions = [(number, position) for number, span in enumerate(spans) for position in range(span.begin, span.end)]
     positions.sort(key=lambda position: len(spans[position[0]].ids))  # group similar lengths
@@ -231,6 +216,7 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.
 
 ScoreUnit = Literal["total", "token", "byte"]
 FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and its wordings
+Framer = Callable[[str], FramedOptions]
 
 BATCH_TEXTS = 256  # texts per batch: bounds memory, does not affect results
 TIE_TOLERANCE = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
@@ -240,26 +226,18 @@ FIRST_WIDE_CHARACTER = "\u2e80"  # scripts from here on have no spaces between w
 
 @dataclass(frozen=True)
 class OptionScore:
-    """An answer and its scores; natural logarithms.
-
-    log_probability  of the answer's words and what follows them, of all its wordings together
-    neutral          the same without the text, where it was calibrated
-    score            what is compared: the first, per token or byte if so asked, less the second likewise
-    probability      the share of exp(score) among all answers
-    whole            the text with its likeliest wording in place, of which `tokens` and `bytes` were counted
-    unknown          tokens of that wording that the run's vocabulary lacks
-    """
+    """An answer and its scores; natural logarithms."""
 
     name: str
-    verbalizer: str
-    prompt: str
-    probability: float
-    score: float
-    log_prob: float
-    neutral_log_probability: float | None
-    tokens: int
-    bytes: int
-    num_unknown: int
+    verbalizer: str  # the likeliest wording
+    prompt: str  # the text with that wording in place
+    probability: float  # the share of exp(score) among all answers
+    score: float  # what is compared: `log_prob` less `neutral_log_probability`, each per token or byte if so asked
+    log_prob: float  # of the answer's words and what follows them, of all its wordings together
+    neutral_log_probability: float | None  # the same without the text; None: not calibrated
+    tokens: int  # counted tokens of the prompt
+    bytes: int  # and bytes
+    num_unknown: int  # tokens of the likeliest wording that the run's vocabulary lacks
 
     @property
     def bits_per_byte(self) -> float:
@@ -285,16 +263,13 @@ class OptionScore:
 
 @dataclass(frozen=True)
 class PromptAnswer:
-    """A text and all answers in the given order.
-
-    `cut` tokens of the text had no room; `shots` examples stood before it. `pseudo`: tokens were told by both sides.
-    """
+    """A text and all answers in the given order."""
 
     text: str
     answers: tuple[OptionScore, ...]
-    num_truncated: int
-    shots: int
-    is_pseudo_likelihood: bool
+    num_truncated: int  # tokens of the text that had no room
+    shots: int  # examples before it
+    is_pseudo_likelihood: bool  # tokens were predicted from both sides
 
     @property
     def best(self) -> OptionScore | None:
@@ -362,23 +337,15 @@ def score_options(
     if neutral is not None and not calibrates:
         raise InputError("a neutral text changes nothing without calibration", hint="add --calibrate, or leave it out")
     neutral_text = replace_surrogates(neutral or "") if calibrates else None
-    shot_texts: list[str] = []
-    if labels is None:
-        if template is not None or shots:
-            raise InputError("choices take no template and no examples", hint="write the text out, or give --labels")
+    if labels is not None:
+        options = parse_labels(labels)
+        framer, shot_texts = _label_framer(options, template, shots)
+    elif template is not None or shots:
+        raise InputError("choices take no template and no examples", hint="write the text out, or give --labels")
+    else:
         choice_options = [AnswerOption(name, (name,)) for name in choices or ()]
         options = validate_options(choice_options, "choice", "an argument for each")
-        framer = _choice_framer(scorer, tokenizer, options)
-    else:
-        options = parse_labels(labels)
-        parsed = _parse_template(template, options)
-        _check_shot_labels(shots, options)
-        wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
-        shot_texts = parsed.render_shots(shots, {option.name: option.wordings[0] for option in options})
-
-        def framer(text: str) -> FramedOptions:
-            return parsed.frame(text), wordings
-
+        framer, shot_texts = _choice_framer(scorer, tokenizer, options), []
     prompt_scorer = _PromptScorer(scorer, tokenizer, options, framer, shot_texts, neutral_text, per)
     clean_texts, answers = _clean_texts(texts), []
     for first in range(0, len(clean_texts), BATCH_TEXTS):
@@ -386,24 +353,21 @@ def score_options(
     return answers
 
 
-def _parse_template(template: str | None, options: Sequence[AnswerOption]) -> PromptTemplate:
-    """Parse the template, by default one in the language of the labels."""
-    chinese = is_chinese(*(word for option in options for word in option.wordings))
-    return PromptTemplate.parse(template if template is not None else CHINESE_TEMPLATE if chinese else ENGLISH_TEMPLATE)
-
-
-def _check_shot_labels(shots: Shots, options: Sequence[AnswerOption]) -> None:
-    names = [option.name for option in options]
+def _label_framer(options: Sequence[AnswerOption], template: str | None, shots: Shots) -> tuple[Framer, list[str]]:
+    """A function that puts a text into the template, by default in the language of the labels, and the examples."""
+    wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
+    default_template = CHINESE_TEMPLATE if is_chinese(*wordings) else ENGLISH_TEMPLATE
+    parsed = PromptTemplate.parse(default_template if template is None else template)
+    verbalizers = {option.name: option.wordings[0] for option in options}
     for number, (text, label) in enumerate(shots, 1):
-        if label not in names:
+        if label not in verbalizers:
             message = f"example {number} ({text[:40]!r}) has {label!r}, which is none of the labels"
-            raise InputError(message, hint=f"there are: {', '.join(names)}")
+            raise InputError(message, hint=f"there are: {', '.join(verbalizers)}")
+    return lambda text: (parsed.frame(text), wordings), parsed.render_shots(shots, verbalizers)
 
 
-def _choice_framer(
-    scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]
-) -> Callable[[str], FramedOptions]:
-    """Return a function that frames a text: at its blank (____ or mask token), or else at its end."""
+def _choice_framer(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]) -> Framer:
+    """A function that frames a text: at its blank (____ or mask token), or else at its end."""
     names = tuple(replace_surrogates(option.name) for option in options)
     mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
@@ -432,11 +396,11 @@ class _PromptScorer:
     scorer: CausalLM | MaskedLM
     tokenizer: Tokenizer
     options: tuple[AnswerOption, ...]
-    frame_text: Callable[[str], FramedOptions]
+    framer: Framer
     shots: Sequence[str]
     neutral_text: str | None  # what stands for the text when calibrating
     per: ScoreUnit
-    neutral_cache: dict[tuple[object, ...], list[LMScore]] = field(default_factory=dict)
+    neutral_cache: dict[tuple[tuple[str, ...], int], list[CountedSpan]] = field(default_factory=dict)
 
     @property
     def limit(self) -> int | None:
@@ -450,51 +414,43 @@ class _PromptScorer:
 
     def answer_texts(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
         """Answers to a batch of texts; `first` is the number of its first text, for errors."""
-        prompts = [self._fit_shots(text, number) for number, text in enumerate(texts, first)]
-        uncalibrated = {
-            _calibration_key(fit): fit
-            for fit in prompts
-            if self.neutral_text is not None and _calibration_key(fit) not in self.neutral_cache
-        }
-        neutral = [self._fit_neutral(fit) for fit in uncalibrated.values()]
-        scores = lm_scores(self.scorer, self.tokenizer, [*prompts, *neutral])
-        self.neutral_cache |= dict(zip(uncalibrated, scores[len(prompts) :], strict=True))
-        return [self._to_answer(*columns) for columns in zip(texts, prompts, scores, strict=False)]
+        prompts = _fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first)
+        neutral: dict[tuple[tuple[str, ...], int], FittedPrompt] = {}
+        if self.neutral_text is not None:
+            frame, _ = self.framer(self.neutral_text)
+            for wordings, num_shots in dict.fromkeys(map(_calibration_key, prompts)):
+                if (wordings, num_shots) not in self.neutral_cache:
+                    after_shots = frame.after_shots("".join(self.shots[:num_shots]))
+                    neutral[wordings, num_shots] = fit_prompt(after_shots, wordings, self.tokenizer, self.limit)
+        spans = score_wordings(self.scorer, self.tokenizer, [*prompts, *neutral.values()])
+        self.neutral_cache |= dict(zip(neutral, spans[len(prompts) :], strict=True))
+        return [self._to_answer(*columns) for columns in zip(texts, prompts, spans, strict=False)]
 
-    def _fit_shots(self, text: str, number: int) -> FittedPrompt:
-        with _numbered_text(text, number):
-            return fit_with_shots(self.shots, *self.frame_text(text), self.tokenizer, self.limit)
-
-    def _fit_neutral(self, fit: FittedPrompt) -> FittedPrompt:
-        """The same prompt around the neutral text, for calibration."""
-        frame, _ = self.frame_text(self.neutral_text or "")
-        return fit_prompt(frame.after_shots("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
-
-    def _to_answer(self, text: str, fit: FittedPrompt, scores_by_wording: Sequence[LMScore]) -> PromptAnswer:
-        neutral_scores = None if self.neutral_text is None else self.neutral_cache[_calibration_key(fit)]
-        log_probs, values = self._option_scores(scores_by_wording), self._option_scores(scores_by_wording, self.per)
-        neutral = None if neutral_scores is None else self._option_scores(neutral_scores)
-        scores = values if neutral_scores is None else values - self._neutral_divisors(neutral_scores)
+    def _to_answer(self, text: str, fit: FittedPrompt, spans: Sequence[CountedSpan]) -> PromptAnswer:
+        log_probs, scores, neutral = self._option_scores(spans), self._option_scores(spans, self.per), None
+        if self.neutral_text is not None:
+            neutral_spans = self.neutral_cache[_calibration_key(fit)]
+            neutral = self._option_scores(neutral_spans).tolist()
+            scores -= self._neutral_divisors(neutral_spans)
         total = float(np.logaddexp.reduce(scores))
         shares = np.exp(scores - total) if total > -math.inf else np.zeros(len(scores))
         answers = []
         for number, (option, first) in enumerate(zip(self.options, self._firsts, strict=True)):
-            best = max(range(len(option.wordings)), key=lambda index: scores_by_wording[first + index].log_prob)
-            score, whole = scores_by_wording[first + best], fit.frame.full_text(fit.wordings[first + best])
+            best = max(range(len(option.wordings)), key=lambda index: spans[first + index].log_prob)
+            span, prompt = spans[first + best], fit.frame.full_text(fit.wordings[first + best])
             numbers = (float(shares[number]), float(scores[number]), float(log_probs[number]))
-            neutral_log_prob = None if neutral is None else float(neutral[number])
-            counts = (score.tokens, score.bytes, score.num_unknown)
-            answers.append(OptionScore(option.name, option.wordings[best], whole, *numbers, neutral_log_prob, *counts))
+            counts = (span.end - span.begin, span.bytes, span.num_unknown)
+            neutral_log_prob = None if neutral is None else neutral[number]
+            answers.append(OptionScore(option.name, option.wordings[best], prompt, *numbers, neutral_log_prob, *counts))
         return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.is_pseudo_likelihood)
 
-    def _option_scores(self, scores: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
+    def _option_scores(self, spans: Sequence[CountedSpan], per: ScoreUnit = "total") -> np.ndarray:
         """(options,) log-sum over the wordings of each option."""
-        counts = {"total": lambda score: 1, "token": lambda score: score.tokens, "byte": lambda score: score.bytes}
-        values = np.array([score.log_prob / counts[per](score) for score in scores])
-        return np.logaddexp.reduceat(values, self._firsts)
+        counts = [{"total": 1, "token": span.end - span.begin, "byte": span.bytes}[per] for span in spans]
+        return np.logaddexp.reduceat([span.log_prob for span in spans] / np.array(counts), self._firsts)
 
-    def _neutral_divisors(self, neutral_scores: Sequence[LMScore]) -> np.ndarray:
-        divisors = self._option_scores(neutral_scores, self.per)
+    def _neutral_divisors(self, neutral_spans: Sequence[CountedSpan]) -> np.ndarray:
+        divisors = self._option_scores(neutral_spans, self.per)
         if (divisors == -math.inf).any():
             name = self.options[int(np.argmin(divisors))].name
             message = f"without the text {name!r} is impossible for this run, and nothing can be divided by that"
@@ -502,7 +458,7 @@ class _PromptScorer:
         return divisors
 
 
-def _calibration_key(fit: FittedPrompt) -> tuple[object, ...]:
+def _calibration_key(fit: FittedPrompt) -> tuple[tuple[str, ...], int]:
     """What the calibration of a prompt depends on."""
     return fit.wordings, fit.shots
 
@@ -514,10 +470,7 @@ ENGLISH_CUE, CHINESE_CUE = "TL;DR:", "总之，"
 
 @dataclass(frozen=True)
 class PromptReply:
-    """A text and what a run wrote about it: `answer` is the part of `written` that was asked for.
-
-    `cut` tokens of the text had no room in the prompt; `shots` examples stood before it.
-    """
+    """A text and what a run wrote about it: `answer` is the part of `generated_text` that was asked for."""
 
     text: str
     answer: str
@@ -525,8 +478,8 @@ class PromptReply:
     tokens: int
     stop_reason: StopReason
     prompt: str
-    num_truncated: int
-    shots: int
+    num_truncated: int  # tokens of the text that had no room in the prompt
+    shots: int  # examples before it
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -562,9 +515,9 @@ def summarize(
     if cue is not None and not cue.strip():
         raise InputError("the cue is empty", hint=f"write one, such as {ENGLISH_CUE!r}, or leave it out")
 
-    def frame_text(text: str) -> PromptFrame:
+    def frame_text(text: str) -> FramedOptions:
         lead = replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
-        return PromptFrame(left=text.rstrip(), lead=f"\n{lead}")
+        return PromptFrame(left=text.rstrip(), lead=f"\n{lead}"), ("",)
 
     def first_sentences(written: str) -> str:
         return "".join(split_sentences(written)[:sentences]).strip()
@@ -599,8 +552,8 @@ def generate_replies(
         hint = f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
         raise InputError("{label} is not at the end of the template", hint=hint)
 
-    def frame_text(text: str) -> PromptFrame:  # a space between belongs to what follows it
-        return PromptFrame(head=parsed.before, left=text, lead=parsed.between.rstrip())
+    def frame_text(text: str) -> FramedOptions:  # a space between belongs to what follows it
+        return PromptFrame(head=parsed.before, left=text, lead=parsed.between.rstrip()), ("",)
 
     stops = ["\n", *filter(None, [parsed.before.strip()])]
     how: GenerationOptions = {"length": length, "temperature": 0.0, "stop": stops}
@@ -611,44 +564,38 @@ def _continue_prompts(
     predictor: CausalLM,
     tokenizer: Tokenizer,
     texts: str | Sequence[str],
-    frame_text: Callable[[str], PromptFrame],
+    framer: Framer,
     extract_answer: Callable[[str], str],
     shots: Sequence[str],
     how: GenerationOptions,
 ) -> list[PromptReply]:
     """Generate after the frame of each text, shortened so that all new tokens have room."""
     limit = None if predictor.max_length is None else predictor.max_length - how.get("length", 0)
-    texts, fitted = _clean_texts(texts), []
-    for number, text in enumerate(texts, 1):
-        with _numbered_text(text, number):
-            fitted.append(fit_with_shots(shots, frame_text(text), ("",), tokenizer, limit))
+    texts = _clean_texts(texts)
+    fitted = _fit_prompts(texts, framer, shots, tokenizer, limit)
     prompts = [fit.frame.full_text("") for fit in fitted]
-    generated = sample_texts(predictor, tokenizer, prompts, **how)
-    return [
-        PromptReply(
-            text,
-            extract_answer(generation.text.strip()),
-            generation.text,
-            len(generation.ids),
-            generation.stop_reason,
-            prompt,
-            fit.num_truncated,
-            fit.shots,
-        )
-        for text, fit, prompt, generation in zip(texts, fitted, prompts, generated, strict=True)
-    ]
+    replies = []
+    for text, fit, generated in zip(texts, fitted, sample_texts(predictor, tokenizer, prompts, **how), strict=True):
+        answer, counts = extract_answer(generated.text.strip()), (fit.num_truncated, fit.shots)
+        outcome = (generated.text, len(generated.ids), generated.stop_reason, generated.prompt)
+        replies.append(PromptReply(text, answer, *outcome, *counts))
+    return replies
 
 
-@contextmanager
-def _numbered_text(text: str, number: int) -> Iterator[None]:
-    """Errors carry the number of the text, also that it is empty."""
-    try:
-        if not text.strip():
-            raise InputError("this text is empty", hint="leave it out, or write some text")
-        yield
-    except InputError as error:
-        error.line = number
-        raise
+def _fit_prompts(
+    texts: Sequence[str], framer: Framer, shots: Sequence[str], tokenizer: Tokenizer, limit: int | None, first: int = 1
+) -> list[FittedPrompt]:
+    """Each text in its frame after the examples; errors carry the number of the text, from `first`."""
+    fitted = []
+    for number, text in enumerate(texts, first):
+        try:
+            if not text.strip():
+                raise InputError("this text is empty", hint="leave it out, or write some text")
+            fitted.append(fit_with_shots(shots, *framer(text), tokenizer, limit))
+        except InputError as error:
+            error.line = number
+            raise
+    return fitted
 
 
 def _clean_texts(texts: str | Sequence[str]) -> list[str]:

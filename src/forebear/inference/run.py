@@ -25,6 +25,7 @@ from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
+    from forebear.data.io.files import Paths, ProgressFn
     from forebear.data.io.reader import TextFormat
     from forebear.embeddings.evaluation import AnalogyEval, NeighborEval, SimilarityEval
     from forebear.embeddings.lexicon import Analogy, AnalogyMethod, AnalogyOptions, Lexicon, WordNeighbors
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from forebear.inference.embed import EmbeddedText, EmbeddingOptions, PooledTexts
     from forebear.inference.fill import FilledText
     from forebear.inference.generate import AllGenerationOptions
-    from forebear.inference.measure import ProgressFn, TaskEvaluation, TextEvaluation
+    from forebear.inference.measure import TaskEvaluation, TextEvaluation
     from forebear.inference.next import NextTokens
     from forebear.inference.predictor import CausalLM, Seq2Seq
     from forebear.inference.prompt_templates import Shots
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from forebear.tasks.question_answering import AnswerPrediction
     from forebear.tasks.tagging import TagPrediction
     from forebear.tasks.task import Task
-
-# --- Loading ---
 
 _LOADING_LOCK = threading.RLock()  # cached_property has no lock from Python 3.12 on
 
@@ -101,7 +100,7 @@ class LoadedRun:
         with _LOADING_LOCK:
             if (network_loaded := self.__dict__.get("network")) is not None:  # loaded by another thread meanwhile
                 return network_loaded
-            network, notes = self._load_network()
+            network, notes = load_run_model(self.folder)
             self.notes += [note for note in notes if note not in self.notes]
             return self.__dict__.setdefault("network", network)
 
@@ -117,9 +116,6 @@ class LoadedRun:
         learner = spec.learning if self.task is None else spec.task_learner
         return self.model.encoder if learner == "descending" else None
 
-    def _load_network(self) -> tuple[Any, list[str]]:
-        return load_run_model(self.folder)
-
     @property
     def heads(self) -> tuple[str, ...]:
         return tuple(self.network.heads)
@@ -129,7 +125,6 @@ class LoadedRun:
         return self.network.num_parameters
 
     def _require_head(self, head: str, complaint: str) -> None:
-        """Raise InputError if it has no such head."""
         if head not in self.heads:
             raise InputError(complaint, file=self.folder.path, hint=self._capabilities_hint())
 
@@ -200,7 +195,6 @@ class LoadedRun:
             raise InputError(message, file=self.folder.path, hint=self._capabilities_hint())
 
     def _capabilities_hint(self) -> str:
-        """A hint with the commands it supports."""
         return f"it can be asked to: {', '.join(self.capabilities)}"
 
     def training_units(self, text: str) -> list[str]:
@@ -217,9 +211,6 @@ class LoadedRun:
     def text_unit(self) -> str:
         """The unit that the run is trained on: a document or a sentence."""
         return self.folder.spec.unit
-
-
-# --- Commands on vectors ---
 
 
 class WithVectors(LoadedRun):
@@ -257,13 +248,7 @@ class WithVectors(LoadedRun):
     ) -> list[SentenceNeighbors]: ...
 
     def neighbours(
-        self,
-        texts: str | Sequence[str],
-        *,
-        among: Any = None,
-        top: int | None = None,
-        approximate: bool = False,
-        **how: Any,
+        self, texts: Any, *, among: Any = None, top: int | None = None, approximate: bool = False, **how: Any
     ) -> Any:
         """Find the nearest texts `among` others or the lines of a file (default 5), or the nearest words (default 10).
 
@@ -298,18 +283,13 @@ class WithVectors(LoadedRun):
         return self.lexicon.analogy(first, second, third, **options)
 
     def measure_words(
-        self,
-        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        *,
-        most_frequent: int | None = None,
-        method: AnalogyMethod = "add",
-        encoding: str = "utf-8",
+        self, files: Paths, *, most_frequent: int | None = None, method: AnalogyMethod = "add", encoding: str = "utf-8"
     ) -> list[SimilarityEval | AnalogyEval]:
         """Evaluate its vectors on files of word similarities or analogies.
 
         Analogies are answered with one of the `most_frequent` words (default 30,000; 0 for all).
         """
-        from forebear.inference.word_evaluation import evaluate_words
+        from forebear.inference.similarity import evaluate_words
 
         paths = [files] if isinstance(files, str | os.PathLike) else list(files)
         return evaluate_words(self, paths, most_frequent=most_frequent, method=method, encoding=encoding)
@@ -430,7 +410,7 @@ class Run(WithVectors):
 
     def measure(
         self,
-        texts: Subset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        texts: Subset | Paths,
         *,
         limit: str | int | None = None,
         reading: TextFormat | None = None,
@@ -467,16 +447,15 @@ class Run(WithVectors):
             from forebear.embeddings.evaluation import neighbor_eval
 
             evaluation = neighbor_eval(self.word_table, self.tokenizer, subset)
-        if not isinstance(texts, str | os.PathLike | Sequence):  # a subset: its origin is known to the caller
+        if isinstance(texts, Subset):  # its origin is known to the caller
             return evaluation
         num_documents, num_bytes = self.learned_from(subset.corpus, evaluation.documents)
         return replace(evaluation, learned_from=num_documents, learned_bytes=num_bytes)
 
     def learned_from(self, corpus: Corpus, count: int) -> tuple[int | None, int | None]:
         """How many of the first documents it was trained on, and their bytes; None if unknown."""
-        if self.metadata.get("data") is None:
-            return None, None
-        is_trained = trained_documents(self.metadata["data"], self.folder.recipe.held_out, corpus)
+        data = self.metadata.get("data")
+        is_trained = None if data is None else trained_documents(data, self.folder.recipe.held_out, corpus)
         if is_trained is None:
             return None, None
         trained = Subset(corpus, document_bounds(corpus)[:count][is_trained[:count]])

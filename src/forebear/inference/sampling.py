@@ -6,8 +6,9 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
@@ -39,18 +40,12 @@ def log_normalizers(scores: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """How a token is sampled.
+    """How a token is sampled."""
 
-    temperature         divides the scores; 0: greedy decoding, the first of ties
-    top_k               sample from the k best tokens, with ties; None: from all
-    top_p               sample from the smallest set of tokens with this total probability; 1: from all
-    repetition_penalty  for tokens already in the row, positive scores are divided by it, negative ones multiplied
-    """
-
-    temperature: float = 0.8
-    top_k: int | None = None
-    top_p: float = 0.95
-    repetition_penalty: float = 1.0
+    temperature: float = 0.8  # divides the scores; 0: greedy decoding, the first of ties
+    top_k: int | None = None  # sample from the k best tokens, with ties; None: from all
+    top_p: float = 0.95  # sample from the smallest set of tokens with this total probability; 1: from all
+    repetition_penalty: float = 1.0  # divides positive scores of tokens already in the row, multiplies negative ones
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -73,7 +68,8 @@ class SamplingConfig:
             return int(scores.argmax())
         scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows it
         candidates = np.arange(len(scores))
-        for narrow in self._narrowing():
+        top_k = [] if self.top_k is None else [partial(filter_top_k, count=self.top_k)]
+        for narrow in (*top_k, partial(filter_top_p, top_p=self.top_p)):  # each works on the tokens left by the last
             scores = narrow(scores)
             possible = np.flatnonzero(scores > -np.inf)
             candidates, scores = candidates[possible], scores[possible]
@@ -81,23 +77,14 @@ class SamplingConfig:
         position = int(np.searchsorted(cumulative, random_number * cumulative[-1], side="right"))
         return int(candidates[min(position, len(candidates) - 1)])
 
-    def _narrowing(self) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-        """The filters in order; each works on the tokens left by the one before."""
-        if self.top_k is not None:
-            count = self.top_k
-            yield lambda scores: filter_top_k(scores, count)
-        yield lambda scores: filter_top_p(scores, self.top_p)
-
 
 def apply_repetition_penalty(scores: np.ndarray, previous_ids: Sequence[int], penalty: float) -> np.ndarray:
     """Scores (V,) with the repetition penalty applied once to each earlier token."""
     if penalty == 1 or not len(previous_ids):
         return scores
     penalized_ids = np.unique(np.asarray(previous_ids, np.int64))
-    penalized = scores.copy()
-    penalized[penalized_ids] = np.where(
-        scores[penalized_ids] < 0, scores[penalized_ids] * penalty, scores[penalized_ids] / penalty
-    )
+    penalized, values = scores.copy(), scores[penalized_ids]
+    penalized[penalized_ids] = np.where(values < 0, values * penalty, values / penalty)
     return penalized
 
 
@@ -205,7 +192,7 @@ class _GenerationRow:
 
 
 class GenerationOptions(TypedDict, total=False):
-    """The options of `stream_text`."""
+    """The options of `generation_rows`."""
 
     length: int
     temperature: float
@@ -221,26 +208,18 @@ def sample_texts(
     tokenizer: Tokenizer,
     prompts: str | Sequence[str],
     *,
-    length: int = 100,
-    temperature: float = 0.8,
-    top_k: int | None = None,
-    top_p: float = 0.95,
-    repetition_penalty: float = 1.0,
-    stop: str | Sequence[str] = (),
-    seed: int = 0,
     samples: int = 1,
     batch: int = GENERATION_BATCH,
     hear: Callable[[int, str], object] | None = None,
+    **options: Unpack[GenerationOptions],
 ) -> list[GeneratedText]:
     """Continue each prompt, which may be empty, by up to `length` tokens: all samples of the first, then the next.
 
     A text ends with the end token, before a stop string, or after `length` tokens, and does not depend on other
     prompts. `hear` is called with the index of a result and each new piece of its text.
     """
-    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
-    sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
-    require_positive(length=length, samples=samples, batch=batch)
-    rows = _generation_rows(tokenizer, prompts, stop_strings(stop), seed, samples)
+    require_positive(batch=batch)
+    rows, sampling, length = generation_rows(tokenizer, prompts, samples=samples, **options)
     for first in range(0, len(rows), batch):
         for row, piece in _continue_rows(predictor, tokenizer, rows[first : first + batch], sampling, length):
             if hear is not None:
@@ -252,23 +231,11 @@ def sample_texts(
 
 
 def stream_text(
-    predictor: CausalLM,
-    tokenizer: Tokenizer,
-    prompt: str = "",
-    *,
-    length: int = 100,
-    temperature: float = 0.8,
-    top_k: int | None = None,
-    top_p: float = 0.95,
-    repetition_penalty: float = 1.0,
-    stop: str | Sequence[str] = (),
-    seed: int = 0,
+    predictor: CausalLM, tokenizer: Tokenizer, prompt: str = "", **options: Unpack[GenerationOptions]
 ) -> Iterator[str]:
     """Stream the continuation of one prompt; the pieces join to the result of `sample_texts`."""
-    sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
-    require_positive(length=length)
-    rows = _generation_rows(tokenizer, [prompt], stop_strings(stop), seed, samples=1)
-    return (piece for _, piece in _continue_rows(predictor, tokenizer, rows, sampling, length))
+    plan = generation_rows(tokenizer, prompt, **options)
+    return (piece for _, piece in _continue_rows(predictor, tokenizer, *plan))
 
 
 def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
@@ -279,19 +246,33 @@ def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
     return stop_texts
 
 
-def _generation_rows(
-    tokenizer: Tokenizer, prompts: Sequence[str], stop: tuple[str, ...], seed: int, samples: int
-) -> list[_GenerationRow]:
+def generation_rows(
+    tokenizer: Tokenizer,
+    prompts: str | Sequence[str],
+    *,
+    length: int = 100,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    top_p: float = 0.95,
+    repetition_penalty: float = 1.0,
+    stop: str | Sequence[str] = (),
+    seed: int = 0,
+    samples: int = 1,
+) -> tuple[list[_GenerationRow], SamplingConfig, int]:
+    """A row for each sample of each prompt, how it is sampled, and up to how many tokens."""
+    sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
+    require_positive(length=length, samples=samples)
+    stop_texts = stop_strings(stop)
     if seed < 0 or not isinstance(seed, Integral):
         raise InputError(f"the seed is {seed}", hint="choose 0 or above, a whole number")
     rows: list[_GenerationRow] = []
-    for prompt in prompts:
+    for prompt in [prompts] if isinstance(prompts, str) else prompts:
         ids = tokenizer.encode(prompt).ids.astype(np.int64)
         digest = hashlib.blake2b(ids.astype("<i8").tobytes(), digest_size=16).digest()
         for sample in range(samples):
             rng = np.random.default_rng([seed, sample, *np.frombuffer(digest, "<u4").tolist()])
-            rows.append(_GenerationRow(len(rows), prompt, sample, ids, rng, TextStream(tokenizer, ids, stop)))
-    return rows
+            rows.append(_GenerationRow(len(rows), prompt, sample, ids, rng, TextStream(tokenizer, ids, stop_texts)))
+    return rows, sampling, length
 
 
 def _continue_rows(

@@ -20,9 +20,9 @@ from forebear.inference.predictor import (
     oov_spelling_bits,
     row_log_probs,
     row_log_probs_with_lengths,
-    token_batches,
     unknown_token_bytes,
 )
+from forebear.objectives.batch import token_batches
 from forebear.statistical.ngram.language_model import NgramModel
 
 if TYPE_CHECKING:
@@ -115,7 +115,6 @@ class ScoredText:
 
     @property
     def num_unknown(self) -> int:
-        """Number of unknown tokens."""
         return sum(token.spelling > 0 for token in self.tokens)
 
     @property
@@ -165,14 +164,11 @@ def score_texts(
     for group in token_batches(rows, len):
         scores, lengths = row_log_probs_with_lengths(predictor, group)
         scored_rows += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
-    return [
-        ScoredText(
-            text,
-            tuple(_scored_tokens(text, encoding, scores.tolist(), lengths, tokenizer)),
-            predictor.is_pseudo_likelihood,
-        )
-        for text, encoding, (scores, lengths) in zip(texts, encodings, scored_rows, strict=True)
-    ]
+    scored_texts = []
+    for text, encoding, (scores, lengths) in zip(texts, encodings, scored_rows, strict=True):
+        tokens = tuple(_scored_tokens(text, encoding, scores.tolist(), lengths, tokenizer))
+        scored_texts.append(ScoredText(text, tokens, predictor.is_pseudo_likelihood))
+    return scored_texts
 
 
 def empty_text_error(number: int | None = None) -> InputError:
@@ -186,10 +182,9 @@ def _scored_tokens(
     """The tokens of a text with their scores, and its end if it was scored."""
     unknown_bytes = unknown_token_bytes(replace_surrogates(text), encoding, tokenizer.unk_id).tolist()
     ngram_lengths = [None] * len(scores) if lengths is None else lengths.tolist()
-    columns = zip(
-        encoding.texts, encoding.ids.tolist(), encoding.spans, unknown_bytes, scores, ngram_lengths, strict=False
-    )
-    for token, token_id, (start, stop), num_bytes, log_prob, length in columns:
+    tokens = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, unknown_bytes, strict=True)
+    scored = zip(tokens, scores, ngram_lengths, strict=False)  # the end may be scored too
+    for (token, token_id, (start, stop), num_bytes), log_prob, length in scored:
         spelling = oov_spelling_bits(1, num_bytes) if token_id == tokenizer.unk_id else 0.0
         yield ScoredToken(token, token_id, start, stop, text[start:stop], log_prob, spelling, length)
     if len(scores) > len(encoding.ids):

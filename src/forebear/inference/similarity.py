@@ -1,24 +1,36 @@
-"""Semantic search over sentences with cached embeddings, text similarity, and odd one out."""
+"""Semantic search over sentences with cached embeddings, text similarity, odd one out, and word files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from forebear.data.io.atomic import cache_folder, file_digest
+from forebear.data.io.files import ProgressFn
 from forebear.data.io.reader import read_lines
+from forebear.embeddings.evaluation import (
+    MOST_FREQUENT,
+    AnalogyEval,
+    AnalogySet,
+    SimilarityEval,
+    analogy_eval,
+    read_word_eval_file,
+    similarity_eval,
+    table_similarity_eval,
+)
 from forebear.embeddings.knn import COSINE_DIGITS, HNSWIndex, KNNResult, nearest_rows
-from forebear.embeddings.lexicon import ONEHOT_NOTE, lexicon_notes
-from forebear.errors import InputError
+from forebear.embeddings.lexicon import ONEHOT_NOTE, AnalogyMethod, lexicon_notes
+from forebear.errors import InputError, require_choice
 from forebear.inference.embed import embed_texts, has_word_vectors, is_word_table, resolve_embedding_options
 from forebear.numerics import unit_rows
 
@@ -27,7 +39,6 @@ if TYPE_CHECKING:
 
 BATCH_TEXTS = 2048  # texts sorted by length and embedded together
 MIN_SAME_COSINE = 0.999  # minimum cosine of two embeddings of one text by the same run
-ProgressFn = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
@@ -47,11 +58,8 @@ class SentenceNeighbors:
     nearest: tuple[SentenceNeighbor, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        neighbors = [
-            {"text": neighbor.text, "line": neighbor.line, "cosine": round(neighbor.cosine, 6)}
-            for neighbor in self.nearest
-        ]
-        return {"text": self.text, "nearest": neighbors}
+        nearest = [{"text": near.text, "line": near.line, "cosine": round(near.cosine, 6)} for near in self.nearest]
+        return {"text": self.text, "nearest": nearest}
 
 
 class SentenceIndex:
@@ -73,10 +81,8 @@ class SentenceIndex:
         matches: KNNResult = self.index.search(vectors, top) if approximate else nearest_rows(vectors, self.matrix, top)
         results = []
         for text, rows, cosines in zip(texts, matches.rows.tolist(), matches.cosines.tolist(), strict=True):
-            neighbors = (
-                SentenceNeighbor(self.texts[int(row)], row + 1, cosine)
-                for row, cosine in zip(rows, cosines, strict=True)
-            )
+            nearest = zip(rows, cosines, strict=True)
+            neighbors = (SentenceNeighbor(self.texts[int(row)], row + 1, cosine) for row, cosine in nearest)
             results.append(SentenceNeighbors(text, tuple(neighbors)))
         return results
 
@@ -93,12 +99,8 @@ def sentence_neighbors(
 ) -> list[SentenceNeighbors]:
     """The `top` nearest neighbors of each text among other texts or the lines of a file (see `index_sentences`)."""
     queries = [texts] if isinstance(texts, str) else list(texts)
-    index = index_sentences(
-        run,
-        read_lines(corpus_texts) if isinstance(corpus_texts, str | os.PathLike) else corpus_texts,
-        vectors=vectors,
-        **options,
-    )
+    searched = read_lines(corpus_texts) if isinstance(corpus_texts, str | os.PathLike) else corpus_texts
+    index = index_sentences(run, searched, vectors=vectors, **options)
     return index.search(queries, embed_texts(run, queries, **options).vectors, top, approximate=approximate)
 
 
@@ -164,9 +166,8 @@ def _read_matching_vectors(
     expected = embed_texts(run, [texts[index] for index in sampled], **options).vectors
     if expected.shape[1] != stored.shape[1]:
         hint = "give the run with which they were made"
-        raise InputError(
-            f"vectors are {stored.shape[1]} wide, those of this run {expected.shape[1]}", file=file, hint=hint
-        )
+        message = f"vectors are {stored.shape[1]} wide, those of this run {expected.shape[1]}"
+        raise InputError(message, file=file, hint=hint)
     for index, vector in zip(sampled, expected, strict=True):
         is_same = nearest_rows(vector[None], stored[index : index + 1], 1).cosines[0, 0] >= MIN_SAME_COSINE
         if not is_same and (vector.any() or stored[index].any()):
@@ -178,12 +179,8 @@ def _read_matching_vectors(
 
 def _cache_key(run: LoadedRun, texts: list[str], options: dict[str, Any]) -> str:
     """Cache key of embeddings: a digest of all they depend on."""
-    identity = [
-        file_digest(run.folder.verified_weights()[0]),
-        run.tokenizer.digest,
-        resolve_embedding_options(run, **options),
-    ]
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+    weights, resolved = file_digest(run.folder.verified_weights()[0]), resolve_embedding_options(run, **options)
+    key = hashlib.sha256(json.dumps([weights, run.tokenizer.digest, resolved], sort_keys=True).encode())
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         key.update(len(data).to_bytes(8, "little") + data)
@@ -206,18 +203,15 @@ class Similarity:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        result: dict[str, Any] = {"texts": list(self.texts), "cosine": round(self.cosine, COSINE_DIGITS)}
-        return result | {"by": self.vector_kind, "notes": list(self.notes)}
+        cosine = round(self.cosine, COSINE_DIGITS)
+        return {"texts": list(self.texts), "cosine": cosine, "by": self.vector_kind, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
 class OutlierResult:
-    """The text that is least similar to the others, and the mean cosine of each text with the others.
+    """The text that is least similar to the others, and the mean cosine of each text with the others."""
 
-    `outlier` is None if all are equally similar.
-    """
-
-    outlier: str | None
+    outlier: str | None  # None: all are equally similar
     texts: tuple[str, ...]
     cosines: tuple[float, ...]
     vector_kind: str
@@ -236,13 +230,11 @@ def text_similarities(run: LoadedRun, pairs: Sequence[tuple[str, str]], **option
     """
     run.require("similarity")
     uses_words = [_uses_word_table(run, pair, options) for pair in pairs]
-    others = [text for pair, is_words in zip(pairs, uses_words, strict=True) if not is_words for text in pair]
-    with _with_pair_number(
-        pairs, [number for number, is_words in enumerate(uses_words, 1) if not is_words for _ in "ab"]
-    ):
-        embedded = iter(_text_units(run, others, options))
+    others = [number for number, is_words in enumerate(uses_words) if not is_words]
+    with _with_pair_number(pairs, [number for number in others for _ in pairs[number]]):
+        embedded = iter(_text_units(run, [text for number in others for text in pairs[number]], options))
     results = []
-    for number, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True), 1):
+    for number, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True)):
         with _with_pair_number(pairs, [number, number]):
             (first, second), notes = _word_units(run, pair) if is_words else ((next(embedded), next(embedded)), ())
         results.append(Similarity(pair, float(first @ second), "words" if is_words else "texts", notes))
@@ -281,9 +273,45 @@ def _text_units(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -
 
 @contextmanager
 def _with_pair_number(pairs: Sequence[object], numbers: Sequence[int]) -> Iterator[None]:
-    """Map the text number in an error to the number of its pair."""
+    """Errors carry the number of the pair; `numbers` has for each text that of its pair, from 0."""
     try:
         yield
     except InputError as error:
-        error.line = None if len(pairs) == 1 else numbers[(error.line or 1) - 1]
+        error.line = None if len(pairs) == 1 else numbers[(error.line or 1) - 1] + 1
         raise
+
+
+# --- Files of word similarities and analogies ---
+
+
+def evaluate_words(
+    run: LoadedRun,
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    most_frequent: int | None = None,
+    method: AnalogyMethod = "add",
+    encoding: str = "utf-8",
+) -> list[SimilarityEval | AnalogyEval]:
+    """What each file says of the run's vectors; all are read before anything is computed."""
+    run.require("similarity")
+    require_choice("method", method, get_args(AnalogyMethod))
+    if most_frequent is not None and most_frequent < 0:
+        raise InputError(f"--most-frequent is {most_frequent}", hint="give a number of words, or 0 for all")
+    contents = [read_word_eval_file(file, encoding) for file in files]
+    for content in contents:
+        if isinstance(content, AnalogySet) and not has_word_vectors(run):
+            message = "analogies are answered from a table of words, and this run has none"
+            hint = "give files of pairs, or a run whose tokens are words (--tokenizer words, word2vec, …)"
+            raise InputError(message, file=content.file, hint=hint)
+    max_words = MOST_FREQUENT if most_frequent is None else most_frequent
+    results: list[SimilarityEval | AnalogyEval] = []
+    for content in contents:
+        if isinstance(content, AnalogySet):
+            results.append(analogy_eval(run.lexicon, content, max_words, method))
+        elif has_word_vectors(run):
+            results.append(table_similarity_eval(run.word_table, content))
+        else:
+            words = list(dict.fromkeys(chain.from_iterable(content.pairs)))
+            vectors = dict(zip(words, embed_texts(run, words).vectors, strict=True))
+            results.append(similarity_eval(content, vectors.get, "texts"))
+    return results

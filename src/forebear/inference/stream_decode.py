@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,14 +50,10 @@ class GeneratedText:
         return {**result, "choices": dict(self.choices)} if self.choices else result
 
 
-def _bytes_by_character() -> dict[str, int]:
-    """Byte-level BPE writes printable Latin-1 bytes as themselves and maps the others to U+0100 and up."""
-    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    nonprinting = sorted(set(range(0x100)) - set(printing))
-    return {chr(byte): byte for byte in printing} | {chr(0x100 + index): byte for index, byte in enumerate(nonprinting)}
-
-
-BYTE_OF_CHARACTER = _bytes_by_character()
+# Byte-level BPE writes printable Latin-1 bytes as themselves and maps the others to U+0100 and up.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = sorted({*range(0x100)} - {*_PRINTABLE})
+BYTE_OF_CHARACTER = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + i): byte for i, byte in enumerate(_OTHERS)}
 
 
 def token_bytes(token: str) -> bytes:
@@ -95,27 +91,19 @@ class TextStream:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._tokenizer = tokenizer
         self._previous_token = [int(prompt[-1])] if len(prompt) else []
-        self._decode_token: Callable[[int], str] = (
-            self._decode_bytes if tokenizer.kind == "bytepair" else self._decode_words
-        )
 
     def append(self, token: int) -> str:
         """Append a token and return the text that is certain now."""
-        return self._release(self._decode_token(token))
+        if self._tokenizer.kind == "bytepair":
+            return self._release(self._utf8.decode(token_bytes(self._tokenizer.id_to_token(token))))
+        before, self._previous_token = self._previous_token, [token]  # it alone decides whether a space comes first
+        return self._release(self._tokenizer.decode([*before, token])[len(self._tokenizer.decode(before)) :])
 
     def finish(self) -> str:
         """Return the text that was held back, after the last token."""
         piece = self._release(self._utf8.decode(b"", final=True))
         rest, self._num_released = self.text[self._num_released :], len(self.text)
         return piece + rest
-
-    def _decode_bytes(self, token: int) -> str:
-        return self._utf8.decode(token_bytes(self._tokenizer.id_to_token(token)))
-
-    def _decode_words(self, token: int) -> str:
-        """Decode with the previous token, which alone decides whether a space comes first."""
-        before, self._previous_token = self._previous_token, [token]
-        return self._tokenizer.decode([*before, token])[len(self._tokenizer.decode(before)) :]
 
     def _release(self, piece: str) -> str:
         if self.stopped:
@@ -127,9 +115,8 @@ class TextStream:
         if certain_length is not None:
             self.stopped, self.text = True, self.text[:certain_length]
         else:
-            certain_length = len(self.text) - max(
-                (_partial_stop_length(self.text, stop) for stop in self._stop), default=0
-            )
+            held_back = (_partial_stop_length(self.text, stop) for stop in self._stop)
+            certain_length = len(self.text) - max(held_back, default=0)
         start, self._num_released = self._num_released, max(certain_length, self._num_released)
         return self.text[start : self._num_released]
 

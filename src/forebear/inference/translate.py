@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
+from forebear.data.io.files import ProgressFn
 from forebear.data.segmentation import has_han
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
@@ -29,6 +30,7 @@ DEFAULT_BEAMS = 4
 BATCH_TOKENS = 6000  # source tokens times beams per batch: bounds memory
 MAX_LENGTH_RATIO = 2.0  # maximum translation length: this times the source length,
 EXTRA_LENGTH = 20  # plus this
+CLAUSE_MARKS = tuple(",;:，；：、")
 MIN_FILLED_SHARE = 0.75  # minimum filled share of the maximum length when a sentence is split
 
 
@@ -64,14 +66,6 @@ class TranslatedText:
         return result | {"versions": [hypothesis.to_dict() for hypothesis in self.hypotheses]}
 
 
-@dataclass(frozen=True)
-class _TranslationPart:
-    """A part of a text that is translated by itself."""
-
-    text: int  # index of the text
-    ids: np.ndarray  # with the end
-
-
 class TranslationOptions(TypedDict, total=False):
     """Options of `translate_texts`."""
 
@@ -80,7 +74,7 @@ class TranslationOptions(TypedDict, total=False):
     penalty: float
     length: int | None
     sentences: TranslationUnit
-    progress: Callable[[int, int], object] | None
+    progress: ProgressFn | None
 
 
 def translate_texts(
@@ -94,7 +88,7 @@ def translate_texts(
     length: int | None = None,
     sentences: TranslationUnit = "whole",
     batch_tokens: int = BATCH_TOKENS,
-    progress: Callable[[int, int], object] | None = None,
+    progress: ProgressFn | None = None,
 ) -> list[TranslatedText]:
     """Translate each text, independently of the others.
 
@@ -111,37 +105,37 @@ def translate_texts(
     if length is not None and length < 1:
         raise InputError(f"length is {length}", hint="give a length of at least 1, or leave it out")
     target_eos, source_eos = eos_id(tokenizers.target), eos_id(tokenizers.source)
-    parts: list[_TranslationPart] = []
-    unknown = [0] * len(texts)
-    for index, text in enumerate(texts):
-        for ids in _split_text(tokenizers.source, replace_surrogates(text), translator.max_length - 1, sentences):
-            unknown[index] += int(np.count_nonzero(ids == tokenizers.source.unk_id)) if len(ids) else 0
-            parts.append(_TranslationPart(index, np.append(ids, source_eos).astype(np.int64)))
-    blocked_ids = np.array(
-        sorted(tokenizers.target.special_ids - {target_eos}), np.int64
-    )  # including the unknown token
+    rows: list[np.ndarray] = []  # of the parts that are translated by themselves, each with its end
+    rows_of_text: list[range] = []
+    for text in texts:
+        parts = _split_text(tokenizers.source, replace_surrogates(text), translator.max_length - 1, sentences)
+        first = len(rows)
+        rows += [np.append(ids, source_eos).astype(np.int64) for ids in parts]
+        rows_of_text.append(range(first, len(rows)))
+    blocked_ids = np.array(sorted(tokenizers.target.special_ids - {target_eos}), np.int64)  # the unknown token too
 
     def mask_blocked(scores: np.ndarray) -> np.ndarray:
         masked = scores.copy()
         masked[:, blocked_ids] = -np.inf
         return masked
 
-    hypotheses_by_part: list[list[Hypothesis]] = [[]] * len(parts)
-    num_done = 0
-    for group in _length_groups(parts, beams, batch_tokens):
-        rows = [parts[index].ids for index in group]
-        max_lengths = [
-            min(length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH, translator.max_length) for row in rows
-        ]
-        state = translator.begin(rows, target_eos, max(max_lengths))
-        options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": mask_blocked}
-        group_hypotheses = beam_search(state, len(rows), end=target_eos, lengths=max_lengths, **options)
-        for index, hypotheses in zip(group, group_hypotheses, strict=True):
-            hypotheses_by_part[index] = hypotheses
-        num_done += len(group)
+    options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": mask_blocked}
+    hypotheses: dict[int, list[Hypothesis]] = {}  # by row
+    for group in _length_groups(list(map(len, rows)), beams, batch_tokens):
+        batch = [rows[index] for index in group]
+        max_lengths = [length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH for row in batch]
+        max_lengths = [min(max_length, translator.max_length) for max_length in max_lengths]
+        state = translator.begin(batch, target_eos, max(max_lengths))
+        found = beam_search(state, len(batch), end=target_eos, lengths=max_lengths, **options)
+        hypotheses.update(zip(group, found, strict=True))
         if progress is not None:
-            progress(num_done, len(parts))
-    return _join_parts(texts, parts, hypotheses_by_part, tokenizers.target, unknown, best)
+            progress(len(hypotheses), len(rows))
+    translated = []
+    for text, indices in zip(texts, rows_of_text, strict=True):
+        num_unknown = sum(int(np.count_nonzero(rows[index] == tokenizers.source.unk_id)) for index in indices)
+        parts = [hypotheses[index] for index in indices]
+        translated.append(_join_parts(text, parts, tokenizers.target, num_unknown, best))
+    return translated
 
 
 def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: TranslationUnit) -> Iterator[np.ndarray]:
@@ -158,27 +152,21 @@ def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: Tra
         start = 0
         while start < len(encoding.ids):
             end = min(start + max_tokens, len(encoding.ids))
-            if end < len(encoding.ids):  # at a comma, else at a space, else anywhere
-                token_texts = [sentence.strip()[a:b] for a, b in encoding.spans[start:end]]
-                first_cut = int(MIN_FILLED_SHARE * max_tokens)
-                stops = [
-                    position
-                    for position in range(first_cut, end - start)
-                    if token_texts[position].strip()[-1:] in tuple(",;:，；：、")
-                ]
-                spaces = [
-                    position - 1 for position in range(first_cut, end - start) if token_texts[position][:1].isspace()
-                ]
-                end = start + 1 + (stops or spaces or [end - start - 1])[-1]
+            if end < len(encoding.ids):  # after a comma, else before a space, else anywhere
+                tokens = [sentence.strip()[a:b] for a, b in encoding.spans[start:end]]
+                candidates = range(int(MIN_FILLED_SHARE * max_tokens), end - start)
+                commas = [start + index + 1 for index in candidates if tokens[index].strip().endswith(CLAUSE_MARKS)]
+                spaces = [start + index for index in candidates if tokens[index][:1].isspace()]
+                end = (commas or spaces or [end])[-1]
             yield encoding.ids[start:end]
             start = end
 
 
-def _length_groups(parts: Sequence[_TranslationPart], beams: int, batch_tokens: int) -> Iterator[list[int]]:
-    """Indices of parts in batches of similar length, longest first."""
+def _length_groups(lengths: Sequence[int], beams: int, batch_tokens: int) -> Iterator[list[int]]:
+    """Indices of rows in batches of similar length, longest first."""
     group: list[int] = []
-    for index in sorted(range(len(parts)), key=lambda index: (-len(parts[index].ids), index)):
-        if group and (len(group) + 1) * beams * len(parts[group[0]].ids) > batch_tokens:
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if group and (len(group) + 1) * beams * lengths[group[0]] > batch_tokens:
             yield group
             group = []
         group.append(index)
@@ -187,30 +175,20 @@ def _length_groups(parts: Sequence[_TranslationPart], beams: int, batch_tokens: 
 
 
 def _join_parts(
-    texts: Sequence[str],
-    parts: Sequence[_TranslationPart],
-    hypotheses_by_part: Sequence[list[Hypothesis]],
-    target: Tokenizer,
-    unknown: Sequence[int],
-    best: int,
-) -> list[TranslatedText]:
-    """Concatenate the translations of the parts of each text."""
-    by_text: list[list[list[Hypothesis]]] = [[] for _ in texts]
-    for part, hypotheses in zip(parts, hypotheses_by_part, strict=True):
-        by_text[part.text].append(hypotheses)
-    results = []
-    for text, text_hypotheses, num_unknown in zip(texts, by_text, unknown, strict=True):
-        combined = []
-        for rank in range(min(best, max(map(len, text_hypotheses), default=1))):
-            selected = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in text_hypotheses if hypotheses]
-            pieces = [target.decode(hypothesis.ids).strip() for hypothesis in selected]
-            separator = "" if has_han("".join(pieces)) else " "
-            log_prob = sum(hypothesis.log_prob for hypothesis in selected)
-            score = sum(hypothesis.score for hypothesis in selected) / max(1, len(selected))
-            combined.append(TranslationHypothesis(separator.join(pieces), log_prob, score))
-        is_finished = all(hypothesis[0].is_finished for hypothesis in text_hypotheses if hypothesis)
-        results.append(TranslatedText(text, tuple(combined), len(text_hypotheses), num_unknown, is_finished))
-    return results
+    text: str, parts: Sequence[list[Hypothesis]], target: Tokenizer, num_unknown: int, best: int
+) -> TranslatedText:
+    """Concatenate the translations of the parts of a text."""
+    possible = [hypotheses for hypotheses in parts if hypotheses]
+    combined = []
+    for rank in range(min(best, max(map(len, parts), default=1))):
+        selected = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in possible]
+        pieces = [target.decode(hypothesis.ids).strip() for hypothesis in selected]
+        separator = "" if has_han("".join(pieces)) else " "
+        log_prob = sum(hypothesis.log_prob for hypothesis in selected)
+        score = sum(hypothesis.score for hypothesis in selected) / max(1, len(selected))
+        combined.append(TranslationHypothesis(separator.join(pieces), log_prob, score))
+    is_finished = all(hypotheses[0].is_finished for hypotheses in possible)
+    return TranslatedText(text, tuple(combined), len(parts), num_unknown, is_finished)
 
 
 # --- Evaluation ---
@@ -263,7 +241,7 @@ def evaluate_translations(
     *,
     beams: int = DEFAULT_BEAMS,
     penalty: float = 1.0,
-    progress: Callable[[int, int], object] | None = None,
+    progress: ProgressFn | None = None,
 ) -> TranslationEvaluation:
     """Translate all sources and compare with one reference each."""
     if not sources:
@@ -295,12 +273,12 @@ def _reference_nats(
     translator: Seq2Seq, tokenizers: TokenizerPair, sources: Sequence[str], references: Sequence[str]
 ) -> tuple[float, int]:
     """Total nats and tokens of the references given their sources, ends included; overlong pairs are left out."""
-    ends = eos_id(tokenizers.source), eos_id(tokenizers.target)
     rows = []
-    for tokenizer, end, texts in zip((tokenizers.source, tokenizers.target), ends, (sources, references), strict=True):
+    for tokenizer, texts in ((tokenizers.source, sources), (tokenizers.target, references)):
         ids, counts = tokenizer.encode_many(list(texts))
         sequences = np.split(ids, np.cumsum(counts)[:-1])
-        rows.append([np.append(sequence, end).astype(np.int64) for sequence in sequences])
-    fitting = [sequence for sequence in zip(*rows, strict=True) if max(map(len, sequence)) <= translator.max_length]
-    log_probs = translator.score([sequence[0] for sequence in fitting], [sequence[1] for sequence in fitting], ends[1])
+        rows.append([np.append(sequence, eos_id(tokenizer)).astype(np.int64) for sequence in sequences])
+    fitting = [pair for pair in zip(*rows, strict=True) if max(map(len, pair)) <= translator.max_length]
+    start = eos_id(tokenizers.target)
+    log_probs = translator.score([source for source, _ in fitting], [target for _, target in fitting], start)
     return -sum(float(sequence.sum(dtype=np.float64)) for sequence in log_probs), sum(map(len, log_probs))

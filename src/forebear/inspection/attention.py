@@ -91,13 +91,14 @@ def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
         raise InputError("has no attention", file=run.folder.path, hint=hint)
     import torch
 
+    from forebear.nn.inference_mode import inference_mode
     from forebear.nn.transformer import Transformer
 
     assert isinstance(encoder, Transformer)
     tokens, segments = _row(run, texts, bare)
     has_segments = encoder.embedding.segment is not None
     run.model.eval()
-    with torch.inference_mode():
+    with inference_mode():
         inputs = [torch.from_numpy(array.astype(np.int64)).to(run.model.device) for array in (tokens, segments)]
         layer_maps = encoder.attention_maps(inputs[0], [len(tokens)], inputs[1] if has_segments else None)
         weights = np.stack([layer.float().cpu().numpy() for (layer,) in layer_maps])
@@ -328,6 +329,8 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     """
     import torch
 
+    from forebear.nn.inference_mode import inference_mode
+
     if bare:
         raise InputError("--bare means nothing to a run that translates", hint="leave it out")
     if not 1 <= len(texts) <= 2:
@@ -347,7 +350,7 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
         _require_room(ids, encoder.max_length)
     decoder_inputs = np.concatenate((target[-1:], target[:-1]))
     run.model.eval()
-    with torch.inference_mode():
+    with inference_mode():
         target_ids, source_ids = (torch.from_numpy(ids).to(run.model.device) for ids in (decoder_inputs, source))
         attention = encoder.attention_maps(target_ids, [len(decoder_inputs)], source_ids, [len(source)])
     weights = {name: np.stack([layer[0].float().cpu().numpy() for layer in maps]) for name, maps in attention.items()}

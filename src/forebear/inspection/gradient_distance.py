@@ -179,13 +179,14 @@ def gradient_sizes(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: i
     import torch
 
     from forebear.inspection.gradients import embedding_hook
+    from forebear.nn.inference_mode import inference_mode
 
     count, size = len(rows), len(rows[0])
     encoder.eval()
     detached: AbstractContextManager[None] = nullcontext()
     if encoder.embedding is not None:  # gradients start at its output, also for frozen weights
         detached = embedding_hook(encoder.embedding, lambda output: output.detach().requires_grad_())
-    with torch.enable_grad(), detached:
+    with inference_mode(False), detached:
         states = encoder(torch.from_numpy(np.concatenate(rows)).to(device), [size] * count)
         vectors, last = states.layers[0], states.last
         if not vectors.requires_grad:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from forebear.errors import ForebearError
 from forebear.inspection.attribution_targets import AttributionMethod, AttributionTarget
+from forebear.nn.inference_mode import inference_mode
 from forebear.nn.model import Model
 from forebear.objectives.batch import TargetArrays
 
@@ -112,7 +113,7 @@ class _IntegrationPath:
     def slopes(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """(S, T, D) embeddings → (S,) scores and their gradients."""
         copies = len(points)
-        with torch.enable_grad():
+        with inference_mode(False):
             x = points.detach().reshape(copies * self.size, -1).requires_grad_()
             inputs = {name: array.repeat(copies) for name, array in self.inputs.items()}
             if "groups" in inputs:  # all sequences of one example have group 0
@@ -125,7 +126,7 @@ class _IntegrationPath:
 
     def _embedding_output(self, tokens: Tensor) -> Tensor:
         outputs: list[Tensor] = []
-        with torch.no_grad(), embedding_hook(self.embedding, outputs.append):
+        with inference_mode(False), torch.no_grad(), embedding_hook(self.embedding, outputs.append):
             self._outputs({**self.inputs, "tokens": tokens}, 1)
         if len(outputs) != 1 or outputs[0].dim() != 2 or len(outputs[0]) != self.size:
             raise ForebearError("this encoder's embedding does not give one vector for each token, once")

@@ -157,12 +157,13 @@ def _scores(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndar
 
     from forebear.nn.encode_rows import encode_rows
     from forebear.nn.encoder import States
+    from forebear.nn.inference_mode import inference_mode
     from forebear.nn.transformer import Transformer
 
     model = run.model.eval()
     assert isinstance(model.encoder, Transformer)
     norm = model.encoder.final_norm
-    with torch.inference_mode():
+    with inference_mode():
         layers = encode_rows(model, [row]).layers
         layer_scores = []
         for number, layer in enumerate(layers):

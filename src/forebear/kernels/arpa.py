@@ -23,7 +23,7 @@ MAX_UNUSUAL = 1 << 12  # lines left to the twin at once
 class WordHashTable(NamedTuple):
     """A vocabulary looked up by bytes: open addressing, with a full comparison of every word."""
 
-    pool: np.ndarray  # uint8, word after word, a line end behind each
+    pool: np.ndarray  # uint8, newline-terminated words
     ends: np.ndarray  # (n,) int64, where in the pool each ends
     ids: np.ndarray  # (n,) int32
     hashes: np.ndarray  # (n,) uint64
@@ -47,9 +47,8 @@ def parse_unigram_lines(
     Without `backoffs`, only a back-off of 0 is usual. Words of unusual lines are empty.
 
     Returns:
-        The number of lines, the offset of the next line, the newline-terminated words, and (n, 2) the unusual lines:
-        line
-        numbers and offsets.
+        The number of lines, the offset of the next line, the newline-terminated words, and (n, 2) the numbers and
+        offsets of unusual lines.
     """
     pool, unusual, longest = np.empty(len(text) - at, np.uint8), np.empty((MAX_UNUSUAL, 2), np.int64), backoffs is None
     run = compile_kernel(parse_unigrams_kernel, bare=True)
@@ -253,13 +252,10 @@ def parse_ngrams_kernel(text, at, words, rows, logs, backoffs, longest, unusual,
 
 # --- Formatting lines; the readable twin is `lines_of` in interop/arpa.py and gives the same bytes ---
 
-
 DIGITS, SMALLEST = 9, -4  # as %.9g: so many digits, and powers of ten below or beyond are written as such
 ARPA_WRITING_TENS = np.array([float(f"1e{power}") for power in range(23)])  # all that float64 holds exactly
-ROUNDING_DOUBT = (
-    1e-6  # how near to the middle between two decimals a number is left to Python: far more than rounding is off
-)
-MAX_NUMBER_BYTES = 24  # bytes of a number, with what stands around it
+ROUNDING_DOUBT = 1e-6  # numbers this near to a tie are left to Python: far more than the rounding error
+MAX_NUMBER_BYTES = 24  # bytes of a number and its separators
 
 
 class WordBytes(NamedTuple):
@@ -325,7 +321,7 @@ def _write_number(text, at, minus, digits, power):
         at += 1
     if digits == 0:
         return _write_digit(text, at, 0)
-    count = DIGITS  # of digits that are told: no zeros behind the point
+    count = DIGITS  # without trailing zeros
     while digits % 10 == 0:
         digits //= 10
         count -= 1
@@ -346,10 +342,7 @@ def _write_number(text, at, minus, digits, power):
     for _ in range(whole - count):
         at = _write_digit(text, at, 0)
     if not fixed_point:
-        text[at], text[at + 1] = (
-            SMALL_E,
-            MINUS if power < 0 else MINUS - 2,
-        )  # the plus sign
+        text[at], text[at + 1] = SMALL_E, MINUS if power < 0 else PLUS
         at, power = at + 2, abs(power)
         if power >= 100:
             at = _write_digit(text, at, power // 100)

@@ -13,7 +13,7 @@ import numpy as np
 from forebear.kernels.jit import compile_kernel
 
 UNIT_BORDER = -1  # between units of text
-EIGHT = 8  # marks are looked at so many at a time
+EIGHT = 8  # marks read at a time
 
 
 class RowAccumulator(NamedTuple):
@@ -30,7 +30,7 @@ def row_accumulator(words: int) -> RowAccumulator:
     return RowAccumulator(np.zeros(room, np.int64), marks, marks.view(np.uint64))
 
 
-# -- numpy's way
+# -- numpy reference
 
 
 def count_rows_reference(
@@ -41,9 +41,8 @@ def count_rows_reference(
     keys, fractions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for distance, share in enumerate(shares.tolist(), start=1):
         left, right = places[:-distance], places[distance:]
-        same_unit = (units[left] == units[right]) & (
-            text[left] != UNIT_BORDER
-        )  # the border itself belongs to what follows it
+        # A border counts to the unit that follows it.
+        same_unit = (units[left] == units[right]) & (text[left] != UNIT_BORDER)
         for centre, context in ((left[same_unit], right[same_unit]), (right[same_unit], left[same_unit])):
             in_range = (centre >= first) & (centre < last)
             keys.append(text[centre[in_range]].astype(np.int64) * words + text[context[in_range]])
@@ -82,7 +81,7 @@ def _flush_row(clean, columns, counts, filled):
         if clean.eights[group]:
             clean.eights[group] = 0
             for word in range(group * EIGHT, group * EIGHT + EIGHT):
-                # Nothing to be guessed: each is written, and overwritten by the next if there was nothing to write.
+                # Without a branch: each is written, and overwritten by the next if its sum is 0.
                 columns[filled], counts[filled] = word, clean.sums[word]
                 filled += clean.sums[word] != 0
                 clean.sums[word] = 0

@@ -8,16 +8,19 @@ is the number of words of all sentences, concatenated.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from forebear.kernels.jit import compile_kernel
+from forebear.numerics import logsumexp
 
-LANES = 4  # labels that the processor takes at once
-LOWEST = -700.0  # e to this is still a number; what lies lower counts as this
-MAGIC = 6755399441055744.0  # 1.5 · 2^52: added to a number, it leaves the nearest whole one in the last bits
+LANES = 4  # labels processed at once
+LOWEST = -700.0  # lower exponents are clipped to this, where e^x is still a normal number
+MAGIC = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to an integer, held in the lowest bits
 LOG2_E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
-CONTRACTED = frozenset({"contract"})  # round once instead of twice: the same every time
+# Fused multiply-add, in the same places on every run.
+_contracted_kernel = partial(compile_kernel, allowed=frozenset({"contract"}))
 
 
 def padded_labels(labels: int) -> int:
@@ -50,7 +53,8 @@ def emission_scores_kernel(features, offsets, labels, weights, first, last, scor
                     row[feature_labels[pair]] += feature_weights[pair]
 
 
-def _gradient_loops(features, offsets, labels, surplus, first, last, begin_template, end_template, gradient):
+@compile_kernel
+def add_emission_gradient(features, offsets, labels, surplus, first, last, begin_template, end_template, gradient):
     """Add the surplus (last - first, K) of expected over observed labels to the gradient of the words' features."""
     width = surplus.shape[1]
     for word in range(first, last):
@@ -70,10 +74,8 @@ def _gradient_loops(features, offsets, labels, surplus, first, last, begin_templ
                     feature_gradient[pair] += row[feature_labels[pair]]
 
 
-emission_gradient_reference = compile_kernel(_gradient_loops)
-
-
-def _exponentials_loops(scores, count, room, whole):
+@_contracted_kernel
+def exponentials(scores, count, room, whole):
     """Replace scores (n, K) by e^(score - maximum), 0 for labels from `count` on; returns the maxima.
 
     e^x is 2^k · e^r with integer k and |r| below ln 2 / 2; e^r by its series. `room` and `whole` are one (K,) buffer,
@@ -114,10 +116,8 @@ def _exponentials_loops(scores, count, room, whole):
     return levels
 
 
-exponentials = compile_kernel(_exponentials_loops, CONTRACTED)
-
-
-def _vector_matrix_loops(vector, moves, out):
+@_contracted_kernel
+def _vector_matrix(vector, moves, out):
     """out (K,) = vector (K,) @ moves (K, K), four rows at a time."""
     width = len(out)
     for label in range(width):
@@ -130,10 +130,8 @@ def _vector_matrix_loops(vector, moves, out):
             )
 
 
-_vector_matrix = compile_kernel(_vector_matrix_loops, CONTRACTED)
-
-
-def _forward_backward_loops(scores, lengths, moves, turned, start, end, right, before, after, expected, edges):
+@_contracted_kernel
+def _forward_backward(scores, lengths, moves, turned, start, end, right, before, after, expected, edges):
     """Forward–backward through all sentences; returns −ln P of the gold labels, without their emission scores.
 
     scores  (n, K) e^(score - maximum) of each word; becomes the expected count of each label minus the observed one
@@ -157,7 +155,7 @@ def _forward_backward_loops(scores, lengths, moves, turned, start, end, right, b
             for label in range(width):
                 sums[label] *= scores[word, label]
                 total += sums[label]
-            if not 0.0 < total < np.inf:  # a step that went too far
+            if not 0.0 < total < np.inf:  # overflow after too long a step of the optimizer
                 return np.inf
             cost += math.log(total)
             share = 1 / total
@@ -172,7 +170,7 @@ def _forward_backward_loops(scores, lengths, moves, turned, start, end, right, b
         for label in range(width):
             after[last, label] = end[label] / total
         for word in range(last, at, -1):
-            # What is expected of a label is what comes to it times what goes on from it; both are shares.
+            # The posterior of a label is the product of its scaled forward and backward probability.
             total = 0.0
             for label in range(width):
                 sums[label] = scores[word, label] * after[word, label]
@@ -197,13 +195,9 @@ def _forward_backward_loops(scores, lengths, moves, turned, start, end, right, b
     return cost
 
 
-_forward_backward = compile_kernel(_forward_backward_loops, CONTRACTED)
-
-
-def _transition_counts_loops(before, after, count, expected):
-    """expected (K, K) += Σ before[n - 1] (K,) ⊗ after[n] (K,), four words at a time; `after` is 0 at the start of
-    sentences.
-    """
+@_contracted_kernel
+def _transition_counts(before, after, count, expected):
+    """expected (K, K) += Σ before[n - 1] (K,) ⊗ after[n] (K,), four words at once; `after` is 0 at sentence starts."""
     width = expected.shape[0]
     full = 1 + (count - 1) // 4 * 4 if count else 0
     for word in range(1, full, 4):
@@ -220,9 +214,6 @@ def _transition_counts_loops(before, after, count, expected):
                 expected[one, label] += a * after[word, label]
 
 
-_transition_counts = compile_kernel(_transition_counts_loops, CONTRACTED)
-
-
 def forward_backward(
     scores: np.ndarray,
     lengths: np.ndarray,
@@ -231,19 +222,17 @@ def forward_backward(
     expected: np.ndarray,
     edges: np.ndarray,
 ) -> float:
-    """Allocate buffers, run forward–backward and add up expected transitions; `powers` is e^ of transitions, starts,
-    ends.
-    """
+    """Forward–backward with the expected transitions added up; `powers` is e^ of transitions, starts and ends."""
     before, after = np.empty_like(scores), np.empty_like(scores)
     moves, start, end = powers
-    cost = _forward_backward(
-        scores, lengths, moves, np.ascontiguousarray(moves.T), start, end, right, before, after, expected, edges
-    )
+    turned = np.ascontiguousarray(moves.T)
+    cost = _forward_backward(scores, lengths, moves, turned, start, end, right, before, after, expected, edges)
     _transition_counts(before, after, len(scores), expected)
     return cost
 
 
-def _viterbi_loops(scores, lengths, moves, start, end, came_from, labels):
+@compile_kernel
+def _viterbi(scores, lengths, moves, start, end, came_from, labels):
     """Write the labels (n,) with the highest total of scores, transitions, start and end; the first of equal ones."""
     width = scores.shape[1]
     total, most, place = np.empty(width), np.empty(width), np.empty(width, np.int64)
@@ -279,9 +268,6 @@ def _viterbi_loops(scores, lengths, moves, start, end, came_from, labels):
         at += count
 
 
-_viterbi = compile_kernel(_viterbi_loops)
-
-
 def viterbi(
     scores: np.ndarray, lengths: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
@@ -307,8 +293,8 @@ def emission_scores_reference(
     return scores
 
 
-def gradient(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, surplus: np.ndarray):
-    """(P,) gradient of the emission weights: readable twin of `emission_gradient`."""
+def emission_gradient_reference(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, surplus: np.ndarray):
+    """(P,) gradient of the emission weights: readable twin of `add_emission_gradient`."""
     sums = np.zeros(len(labels))
     for word, word_features in enumerate(features):
         for feature in word_features[word_features >= 0]:
@@ -322,16 +308,11 @@ def forward_backward_reference(scores: np.ndarray, moves: np.ndarray, start: np.
     before, after = np.empty_like(scores), np.empty_like(scores)
     before[0], after[-1] = start + scores[0], end
     for word in range(1, len(scores)):
-        before[word] = scores[word] + _log_sum_exp(before[word - 1][:, None] + moves, 0)
+        before[word] = scores[word] + logsumexp(before[word - 1][:, None] + moves, 0)
     for word in range(len(scores) - 2, -1, -1):
-        after[word] = _log_sum_exp(moves + (scores[word + 1] + after[word + 1])[None, :], 1)
-    total = float(_log_sum_exp(before[-1] + end, 0))
+        after[word] = logsumexp(moves + (scores[word + 1] + after[word + 1])[None, :], 1)
+    total = float(logsumexp(before[-1] + end, 0))
     expected = np.zeros_like(moves)
     for word in range(1, len(scores)):
         expected += np.exp(before[word - 1][:, None] + moves + (scores[word] + after[word])[None, :] - total)
     return total, np.exp(before + after - total), expected
-
-
-def _log_sum_exp(logarithms: np.ndarray, axis: int) -> np.ndarray:
-    level = logarithms.max(axis, keepdims=True)
-    return np.squeeze(level, axis) + np.log(np.exp(logarithms - level).sum(axis))

@@ -16,13 +16,13 @@ from forebear.kernels.jit import without_interrupts
 from forebear.kernels.simd import prefetch_row
 
 ROW_GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
-PREFETCH_VALUES = 400  # numbers of vectors ahead of which rows are fetched
-SAMPLE_EVERY = 16  # one entry in so many says how rows and columns are to be grouped
-# Sums in any order, products and sums rounded once, quotients and roots as estimates; but what is no number stays none.
+PREFETCH_VALUES = 400  # numbers of vectors ahead of which rows are prefetched
+SAMPLE_EVERY = 16  # one entry in so many decides how rows and columns are grouped
+# Sums in any order, fused multiply-add, quotients and roots as estimates; but NaN stays NaN.
 FAST_MATH = {"reassoc", "contract", "arcp", "afn", "nsz"}
 
 
-# -- numpy's way
+# -- numpy reference
 
 
 def sweep_reference(
@@ -68,11 +68,8 @@ def batch_moments_reference(
 ) -> tuple[float, ...]:
     """Σ f, Σ f p, Σ f l, Σ f p², Σ f p l and Σ f l² of the predictions p and the logarithms l. Nothing is updated."""
     word_rows, context_rows = words[rows].astype(np.float64), contexts[columns].astype(np.float64)
-    predictions = (
-        (word_rows[:, :width] * context_rows[:, :width]).sum(axis=1)
-        + word_rows[:, 2 * width]
-        + context_rows[:, 2 * width]
-    )
+    biases = word_rows[:, 2 * width] + context_rows[:, 2 * width]
+    predictions = (word_rows[:, :width] * context_rows[:, :width]).sum(axis=1) + biases
     return tuple(
         float((weights * values).sum())
         for values in (1, predictions, logs, predictions * predictions, predictions * logs, logs * logs)
@@ -110,7 +107,7 @@ def _fast_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def group_blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compiled twin of `blocks_in_numpy`."""
+    """Compiled twin of `group_blocks_reference`."""
     return _sort_into_blocks(rows, columns, _word_groups(rows, words), _word_groups(columns, words))
 
 
@@ -133,7 +130,7 @@ def _sort_into_blocks(rows, columns, row_groups, column_groups):
 
 @_fast_kernel
 def batch_moments(rows, columns, logs, weights, words, contexts, width):
-    """Compiled twin of `moments_in_numpy`."""
+    """Compiled twin of `batch_moments_reference`."""
     weight_sum, first, other, squared, both, other_squared = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for entry in range(len(rows)):
         word, context = words[rows[entry]], contexts[columns[entry]]
@@ -152,7 +149,7 @@ def batch_moments(rows, columns, logs, weights, words, contexts, width):
 
 @cache
 def glove_sweeper(width: int) -> Callable[..., None]:
-    """Compile `sweep_in_numpy` for vectors of this width, which becomes a constant of the loop."""
+    """Compile `sweep_reference` for vectors of this width, which becomes a constant of the loop."""
     lookahead = max(1, PREFETCH_VALUES // width)  # entries after this one whose rows are fetched already
 
     @_fast_kernel

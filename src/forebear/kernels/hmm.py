@@ -11,19 +11,18 @@ moves (S, S) from, to · emissions (V, S) P(token given state)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from forebear.kernels.jit import compile_kernel
 
-UNIT = float(1 << 32)  # so many units are one
-MIN_PROB = 1e-300  # of what is rarer than this the inverse would be no number: it is not counted
-BLOCK = 4096  # tokens whose chances are kept; of longer rows they are found again, block by block
-CONTRACT = frozenset({"contract"})  # products and sums may be rounded once
-ANY_ORDER = CONTRACT | {"reassoc"}  # and a row of numbers added up in another order: always in the same one
-FOUR = 4  # lines of a table that are added together, so that sums are fetched and put back less often
+UNIT = float(1 << 32)  # expected counts are integers in units of 2^-32
+MIN_PROB = 1e-300  # smaller probabilities are not counted: their inverse would overflow
+BLOCK = 4096  # tokens whose filtered probabilities are kept; for longer rows they are recomputed block by block
+CONTRACT = frozenset({"contract"})  # fused multiply-add
+ANY_ORDER = CONTRACT | {"reassoc"}  # sums in another order, but always in the same one
+FOUR = 4  # table rows added at once, so that sums are loaded and stored less often
 
 
 def forward_filter(
@@ -31,8 +30,7 @@ def forward_filter(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(T,) log P of each token given those before it, and (B, S) P of each state at the end of each row.
 
-    `first` (B, S) are the state probabilities before the first token. A token that no state emits leaves them
-    unchanged.
+    `initial` (B, S) has the state probabilities before the first token. An impossible token leaves them unchanged.
     """
     logs, final = np.zeros(len(tokens)), initial.copy()
     compile_kernel(_forward_filter_kernel, CONTRACT)(tokens, ends, moves, emissions, logs, final)
@@ -86,13 +84,8 @@ def baum_welch(
 
 # --- Parts of the loops ---
 
-
-def _contracted_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
-    return compile_kernel(loops, CONTRACT)
-
-
-def _any_order_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
-    return compile_kernel(loops, ANY_ORDER)
+_contracted_kernel = partial(compile_kernel, allowed=CONTRACT)
+_any_order_kernel = partial(compile_kernel, allowed=ANY_ORDER)
 
 
 @_contracted_kernel
@@ -121,7 +114,7 @@ def _apply_emission(state, predicted, emission):
     for one in range(len(state)):
         state[one] = predicted[one] * emission[one]
     prob = 0.0
-    for one in range(len(state)):  # by itself: a loop that writes too adds in an order that depends on where arrays lie
+    for one in range(len(state)):  # a loop of its own: with stores in it, the order of the sum depends on alignment
         prob += state[one]
     if prob > MIN_PROB:
         scale = 1.0 / prob

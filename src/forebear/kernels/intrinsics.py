@@ -9,19 +9,27 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-PREFETCH_DISTANCE = 16  # steps ahead of which memory is asked for: it takes about as long to come
+PREFETCH_DISTANCE = 16  # steps between a prefetch and the use of the data, about the latency of memory
+
+
+def emit_prefetch(builder: Any, pointer: Any, locality: int) -> None:
+    """Prefetch data to be read, into the first (locality 3) or second (2) level cache."""
+    byte, small = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [builder.bitcast(pointer, byte), small(0), small(locality), small(1)])
+
+
+def _element_pointer(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    """Pointer to an element of an array; the arguments are an array and an index."""
+    return builder.gep(context.make_array(signature.args[0])(context, builder, values[0]).data, [values[1]])
 
 
 def _prefetch(typing: Any, array: Any, number: Any) -> Any:
     """Prefetch the memory at this index of an array, which may be out of bounds."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array_struct = context.make_array(signature.args[0])(context, builder, values[0])
-        byte = ir.IntType(8).as_pointer()
-        index, small = builder.bitcast(builder.gep(array_struct.data, [values[1]]), byte), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(ask, [index, small(0), small(3), small(1)])
+        emit_prefetch(builder, _element_pointer(context, builder, signature, values), locality=3)
         return context.get_dummy_value()
 
     return types.void(array, number), build
@@ -45,9 +53,8 @@ def _load_eight_bytes(typing: Any, array: Any, index: Any) -> Any:
     """Eight bytes of a byte array from this index on as one little-endian integer."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array_struct = context.make_array(signature.args[0])(context, builder, values[0])
-        at = builder.bitcast(builder.gep(array_struct.data, [values[1]]), ir.IntType(64).as_pointer())
-        return builder.load(at, align=1)
+        pointer = _element_pointer(context, builder, signature, values)
+        return builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(array, index), build
 

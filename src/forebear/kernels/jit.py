@@ -11,7 +11,7 @@ from typing import Any
 
 from forebear.interrupts import deferred_interrupts
 
-COMPILE_THRESHOLD = 1 << 19  # products of numbers; below, a whole fit in numpy takes no longer than loading numba does
+COMPILE_THRESHOLD = 1 << 19  # products; with fewer, a whole fit in numpy takes no longer than loading numba
 
 
 @cache
@@ -29,15 +29,14 @@ def compile_kernel(
         allowed: Floating-point freedoms of the compiler, such as "reassoc" (sum in another order) and "contract" (fused
             multiply-add). The result is deterministic all the same.
         bare: The loops allocate no arrays, so reference counting is switched off.
-        beside: Modules whose functions are inlined into the loops. The cached code is stale when the file of the loops
-        or
-            of one of these modules changes.
+        beside: Modules whose functions are inlined into the loops. The cached code is stale when one of their files or
+            the file of the loops changes.
     """
     import numba
 
-    options: Any = {"fastmath": set(allowed) or False, "nogil": True} | (
-        {"_nrt": False, "no_cfunc_wrapper": True} if bare else {}
-    )
+    options: Any = {"fastmath": set(allowed) or False, "nogil": True}
+    if bare:
+        options |= {"_nrt": False, "no_cfunc_wrapper": True}
     try:
         kernel = numba.njit(loops, cache=True, **options)
     except RuntimeError:  # no folder to keep it in
@@ -45,7 +44,7 @@ def compile_kernel(
     without_interrupts(kernel)
     disk_cache: Any = getattr(kernel, "_cache", None)
     cache_file: Any = getattr(disk_cache, "_cache_file", None)
-    if beside and hasattr(cache_file, "_source_stamp"):  # by which numba knows whether what it kept is still good
+    if beside and hasattr(cache_file, "_source_stamp"):  # numba's check for stale code
         cache_file._source_stamp = (cache_file._source_stamp, *map(_file_stamp, beside))
     if hasattr(disk_cache, "load_overload"):
         disk_cache.load_overload = _notify_on_miss(disk_cache.load_overload)
@@ -98,13 +97,8 @@ def inline_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that is inlined into bare kernels."""
     import numba
 
-    options: Any = {
-        "nogil": True,
-        "_nrt": False,
-        "forceinline": True,
-        "no_cpython_wrapper": True,
-        "no_cfunc_wrapper": True,
-    }
+    options: Any = {"nogil": True, "_nrt": False, "forceinline": True}
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(loops, **options)
 
 

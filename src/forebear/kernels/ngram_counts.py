@@ -19,7 +19,7 @@ from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import narrow_ints
 
-TEXT_BORDER = -1  # behind each row
+TEXT_BORDER = -1  # after each row
 PARTITION_STEP = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
 MAX_INSERTION_SORT = 24  # places of a group that are sorted by putting each where it belongs
 
@@ -33,7 +33,7 @@ class NgramLevel(NamedTuple):
     suffixes: np.ndarray  # (size,) int32, the number of each without its first token
 
 
-# -- numpy's way
+# -- numpy reference
 
 
 def ngram_levels_reference(text: np.ndarray, vocabulary: int, order: int) -> list[NgramLevel]:
@@ -63,16 +63,12 @@ def ngram_levels_reference(text: np.ndarray, vocabulary: int, order: int) -> lis
 
 
 def ngram_levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> list[NgramLevel]:
-    """The n-grams of 2 to `order` tokens. `text` is int32, ends with TEXT_BORDER, has fewer than 2³¹ tokens and is
-    consumed.
-    """
+    """The n-grams of 2 to `order` tokens of an int32 text of fewer than 2³¹ tokens and borders, which is consumed."""
     if order < 2 or len(text) < 2:
-        no_tokens, no_continuations = np.zeros(0, np.int32), np.zeros(vocabulary, np.int32)
-        return [
-            NgramLevel(no_tokens, no_tokens, no_continuations if n == 2 else no_tokens, no_tokens)
-            for n in range(2, order + 1)
-        ]
-    at, sizes = _group_by_token(text, vocabulary)
+        none, sizes = np.zeros(0, np.int32), [vocabulary, *[0] * order]
+        return [NgramLevel(none, none, np.zeros(size, np.int32), none) for size in sizes[: max(0, order - 1)]]
+    at, sizes = np.empty_like(text), np.zeros(vocabulary, np.int32)
+    at.resize(compile_kernel(group_by_token_kernel)(text, at, sizes), refcheck=False)
     levels: list[NgramLevel] = []
     borders, numbers, later = np.flatnonzero(text == TEXT_BORDER).astype(np.int32), text, np.zeros(0, np.int32)
     with ThreadPoolExecutor(threads) as pool:
@@ -83,15 +79,13 @@ def ngram_levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1
                 compile_kernel(mark_row_ends_kernel)(numbers, borders, n - 1)
             at, sizes, suffixes, continuations = _refine_groups(numbers, vocabulary, at, sizes, partitions, pool)
             if n > 2:
-                levels[-1], continuations = (
-                    levels[-1]._replace(times=narrow_ints(previous_sizes)),
-                    narrow_ints(continuations),
-                )
+                levels[-1] = levels[-1]._replace(times=narrow_ints(previous_sizes))
+                continuations = narrow_ints(continuations)
             del previous_sizes
             levels.append(NgramLevel(later, sizes, continuations, suffixes))
     levels[-1] = levels[-1]._replace(times=narrow_ints(sizes))
     del at, sizes
-    text.resize(0, refcheck=False)  # its room is wanted for what comes
+    text.resize(0, refcheck=False)  # frees its memory for the next step
     return _with_last_tokens(levels)
 
 
@@ -103,14 +97,6 @@ def _with_last_tokens(levels: list[NgramLevel]) -> list[NgramLevel]:
             words = compile_kernel(last_tokens_kernel)(words, level.suffixes, np.empty_like(level.suffixes))
         levels_with_words.append(level._replace(words=words))
     return levels_with_words
-
-
-def _group_by_token(text: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions grouped by token, and the size of each group."""
-    at, sizes = np.empty_like(text), np.zeros(vocabulary, np.int32)
-    places = compile_kernel(group_by_token_kernel)(text, at, sizes)
-    at.resize(places, refcheck=False)
-    return at, sizes
 
 
 class _NgramPartition(NamedTuple):
@@ -129,12 +115,11 @@ def _partition(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
     ends = np.cumsum(np.add.reduceat(sizes, begins, dtype=np.int64))
     before = np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist()
     cuts = sorted({0, *before, len(begins)})
-    return [
-        _NgramPartition(
-            first * PARTITION_STEP, min(last * PARTITION_STEP, len(sizes)), int(ends[first - 1]) if first else 0
-        )
-        for first, last in pairwise(cuts)
-    ]
+    partitions = []
+    for first, last in pairwise(cuts):
+        end, begin = min(last * PARTITION_STEP, len(sizes)), int(ends[first - 1]) if first else 0
+        partitions.append(_NgramPartition(first * PARTITION_STEP, end, begin))
+    return partitions
 
 
 def _run_partitions(
@@ -330,8 +315,7 @@ def merge_counts_kernel(
 
     kinds   for each context: 1: in the first text, 2: in the second, 3: in both
     many …  for each text the number of continuations of its contexts, their last tokens and counts; `at` is the number
-            of
-            contexts and n-grams read so far
+            of contexts and n-grams read so far
     made, sums, marks, pieces
             output: last tokens, counts and kinds of the merged n-grams, and the number of them in each context
 

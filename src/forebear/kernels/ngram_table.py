@@ -21,9 +21,9 @@ from forebear.kernels.layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPA
 FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
 HALF, LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)
 ONE, TWO, THREE, FOUR, EIGHT = (np.uint64(number) for number in (1, 2, 3, 4, 8))
-EVEN, FULL = np.uint64(0xFFFF_FFFF_FFFF_FFFE), np.uint64(1)  # all bits of a hash; and the one that says: see next line
-AHEAD = 12  # n-grams
-BLOCK = 1 << 12  # n-grams that are looked at before those at home are entered
+EVEN, FULL = np.uint64(0xFFFF_FFFF_FFFF_FFFE), np.uint64(1)  # bits of a hash, and the flag of a line that overflowed
+AHEAD = 12  # n-grams whose lines are prefetched
+BLOCK = 1 << 12  # n-grams selected before those of the present lines are inserted
 
 
 @inline_kernel
@@ -49,9 +49,7 @@ def hash_tokens_kernel(tokens, salt):
 
 
 def hash_level_kernel(before, continuations, words, hashes, context, at):
-    """Hashes of the n-grams from one context on, while the buffer suffices; returns the next context and its first
-    n-gram.
-    """
+    """Hash the n-grams from one context on until the buffer is full; returns the next context and its first n-gram."""
     begin = at
     while context < len(before) and at - begin + np.int64(continuations[context]) <= len(hashes):
         for number in range(at, at + np.int64(continuations[context])):
@@ -65,8 +63,7 @@ def fill_table_kernel(lines, used, begin, size, hashes, logs, backoffs, longest)
     """Insert n-grams with the bits of their log-probabilities and, unless they are the longest, back-offs.
 
     lines  the lines from `begin` on, of `size` in all; n-grams of other lines are skipped. The last SPARE_LINES are
-           used
-           only as overflow
+           only overflow
     used   number of n-grams in each line, kept apart so that no line has to be read
 
     Returns how many lines from its own an n-gram had to be moved at most; -1: a collision, or no space. Collisions
@@ -76,7 +73,7 @@ def fill_table_kernel(lines, used, begin, size, hashes, logs, backoffs, longest)
     at_home, homes, first = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), 0
     while first < len(hashes):
         found, last = 0, min(first + BLOCK, len(hashes))
-        for number in range(first, last):  # without a jump, as it would often be guessed wrong
+        for number in range(first, last):  # without a branch, which would often be mispredicted
             home = np.int64(home_slot(hashes[number], size)) - begin
             at_home[found], homes[found] = number, home
             found += np.int64(home >= 0) & np.int64(home < len(lines) - SPARE_LINES)
@@ -185,21 +182,14 @@ def backoff_weight_kernel(hashed, n, order, lines, begins, far):
     return _lookup_entry(hashed, n, order, lines, begins, far)[1]
 
 
-# Texts scored by a table of n-grams, length by length: compiled loops.
-#
-# The readable twin is `statistics.backoff`. Tokens are taken in blocks. Of each token in a block its pair is looked up,
-# then of those whose pair was found the n-gram of three tokens, and so on: who is left is told by adding up zeros and
-# ones, so that no jump has to be guessed, and memory is asked for no line in vain. A longer n-gram can be there only
-# where both parts of it are that are a token shorter: the one that ends here, and the one that ends a token earlier.
+# --- Scoring texts; the readable twin is statistical/ngram/backoff.py ---
+# Tokens are processed in blocks: all bigrams of a block are looked up, then the trigrams of those found, and so on. The
+# remaining ones are selected by summing zeros and ones, without branches to mispredict. An n-gram is only looked up if
+# its prefix and its suffix are present, so that no line is fetched in vain.
 
-
-NGRAM_SCORING_BLOCK = (
-    256  # tokens: so few that all that is known of them stays near, and more than memory can be asked for at once
-)
-NGRAM_SCORING_AHEAD = 24  # n-grams whose lines are asked of memory before they are looked at
-NGRAM_SCORING_ONE = np.uint64(
-    1
-)  # numbers without a sign count nothing from an array's end, which need not be looked at then
+NGRAM_SCORING_BLOCK = 256  # tokens: their buffers stay in the cache, and there are more than prefetches in flight
+NGRAM_SCORING_AHEAD = 24  # n-grams whose lines are prefetched
+NGRAM_SCORING_ONE = np.uint64(1)  # unsigned indices need no check for negative ones
 
 
 def scoring_buffers(order: int) -> tuple[np.ndarray, ...]:
@@ -283,9 +273,7 @@ def score_ngrams_kernel(
 
 @inline_kernel
 def _possible_ngrams(n, many, lines, begins, hashes, matched, words, reach, at, homes):
-    """Select the n-grams of n tokens whose prefix and suffix are present, and prefetch the first; returns how many
-    there are.
-    """
+    """Select the n-grams whose prefix and suffix are present, and prefetch the first; returns how many there are."""
     first, size, possible = np.uint64(begins[n]), begins[n + 1] - begins[n], np.uint64(0)
     for number in range(many):
         position = at[np.uint64(number)]

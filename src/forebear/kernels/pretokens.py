@@ -29,10 +29,10 @@ LOW_BYTES, HIGH_BITS = np.uint64(0x2121_2121_2121_2121), np.uint64(0x8080_8080_8
 class PretokenTable(NamedTuple):
     """Pretokens by id, and a hash table with linear probing to look them up."""
 
-    slots: np.ndarray  # (a power of two, 2) uint64: the hash of a stretch, and its number + 1; 0: none
-    ends: np.ndarray  # (room + 1,) int64, where the characters of each stretch end
-    codes: np.ndarray  # uint32, their characters; or uint8, their bytes, for who looks at bytes
-    many: np.ndarray  # (1,) int64
+    slots: np.ndarray  # (a power of two, 2) uint64: the hash of a pretoken, and its id + 1; 0: free
+    ends: np.ndarray  # (capacity + 1,) int64, where the characters of each pretoken end
+    codes: np.ndarray  # uint32 characters, or uint8 bytes of words
+    many: np.ndarray  # (1,) int64, the number of pretokens
 
 
 def empty_pretoken_table(
@@ -76,8 +76,7 @@ def number_pretokens(
     """Where each pretoken of a text begins, and its id; new pretokens are added to the table.
 
     codes      (n,) uint32 code points; the last one is a gap
-    classes    (0x110000,) int32 class of each code point (CLASS_…); for CLASS_SINGLE its id once it has one, written
-               here
+    classes    (0x110000,) int32 class of each code point (CLASS_…); the ids of CLASS_SINGLE are written into it
     gaps       rising positions that are gaps, whatever the character
     cuts       rising positions before which a pretoken ends
     cut_flags  (n,) bool, the same; empty: none
@@ -92,8 +91,7 @@ def number_pretokens(
 
 
 def number_pretokens_kernel(codes, classes, gaps, cuts, cut_flags, table, starts, ids, at, count):
-    """Number pretokens until the text ends or the table is full; returns the position reached and the number of
-    pretokens.
+    """Number pretokens until the text ends or the table is full; returns the position and the number of pretokens.
 
     Positions are unsigned, so that no negative index has to be handled.
     """
@@ -121,7 +119,7 @@ def number_pretokens_kernel(codes, classes, gaps, cuts, cut_flags, table, starts
                     break
                 hashed = (hashed ^ np.uint64(code)) * CHAR_HASH_FACTOR
                 stop += ONE
-            hashed ^= hashed >> HALF  # the lowest bits of a product know little of its highest
+            hashed ^= hashed >> HALF  # the lowest bits of a product do not depend on the highest of its factors
             slot, number, length = hashed & last, np.int64(-1), stop - position
             while slots[slot, 1] and number < 0:
                 other = slots[slot, 1] - ONE
@@ -160,25 +158,20 @@ def empty_word_table() -> PretokenTable:
 def number_words(
     table: PretokenTable, data: np.ndarray, gaps: np.ndarray, ends: np.ndarray, *, with_starts: bool = False
 ) -> tuple[PretokenTable, np.ndarray, np.ndarray, np.ndarray]:
-    """The id of each word of several texts, the number of words up to the end of each text, and optionally the word
-    starts.
+    """The id of each word of several texts, the number of words up to each text's end, and optionally the word starts.
 
     data  (n,) uint8; the last PADDING_BYTES are gaps
     gaps  (256,) bool, the bytes that separate words; all are below 33, so none occurs within a UTF-8 character
     ends  (texts,) int64, where each text ends; never within a word
     """
     max_words = len(data) // 2 + 1
-    starts, ids, word_ends = (
-        np.empty(max_words if with_starts else 0, np.int64),
-        np.empty(max_words, np.int32),
-        np.empty_like(ends),
-    )
+    starts, ids = np.empty(max_words if with_starts else 0, np.int64), np.empty(max_words, np.int32)
+    word_ends = np.empty_like(ends)
     buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint64)
-    loop, position, count, num_done = compile_kernel(number_words_kernel), 0, 0, 0
+    kernel, progress = compile_kernel(number_words_kernel), (0, 0, 0)
     while True:
-        position, count, num_done = loop(
-            data, gaps, table, starts, ids, ends, word_ends, position, count, num_done, *buffers
-        )
+        progress = kernel(data, gaps, table, starts, ids, ends, word_ends, *progress, *buffers)
+        position, count, num_done = progress
         if position == len(data) - PADDING_BYTES:
             word_ends[num_done:] = count
             return table, ids[:count], word_ends, starts[:count]
@@ -198,7 +191,7 @@ def _find_word_end(data, start, gaps):
         stop += np.int64(count_trailing_zeros(low) >> THREE)
         if gaps[data[stop]]:
             return stop
-        stop += 1  # a sign that nobody sees, and that parts nothing
+        stop += 1  # a control character that does not separate words
 
 
 @inline_kernel
@@ -232,9 +225,7 @@ def _bytes_equal(data, begin, length, known, first, last):
 def number_words_kernel(
     data, gaps, table, starts, ids, ends_of_texts, word_ends, at, count, num_done, positions, lengths, hashes
 ):
-    """Number words until the text ends or the table is full; returns position, number of words, and number of ended
-    texts.
-    """
+    """Number words until the text ends or the table is full; returns the position, and how many words and texts end."""
     slots, ends, known = table.slots, table.ends, table.codes
     position, size, last = at, len(data) - PADDING_BYTES, np.uint64(len(slots) - 1)
     while position < size:
@@ -280,7 +271,7 @@ def number_words_kernel(
 def word_prefixes_kernel(codes, ends, first, second):
     """The first and the second eight bytes of each word as big-endian integers, for sorting."""
     for number in range(len(first)):
-        begin, size = ends[number], ends[number + 1] - 1 - ends[number]  # behind each word stands a space
+        begin, size = ends[number], ends[number + 1] - 1 - ends[number]  # each word is followed by a space
         first_prefix, second_prefix = np.uint64(0), np.uint64(0)
         for byte in range(min(size, 8)):
             first_prefix |= np.uint64(codes[begin + byte]) << np.uint64(56 - 8 * byte)

@@ -8,6 +8,8 @@ states each operation in a line of numpy.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,23 +18,23 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
+from forebear.kernels.intrinsics import emit_prefetch
 from forebear.kernels.layout import CACHE_LINE
 
 # --- Vector instructions ---
 # Numba vectorizes simple loops, but does not keep a dozen sums in registers across two loops. Here the instructions are
 # emitted as LLVM IR; where the processor's vectors are narrower, LLVM uses several.
 
-
 FLOAT, INT = ir.FloatType(), ir.IntType(32)
 WIDE = 16  # numbers in a vector of sums: fixed, since it decides the order in which a product is summed
-# 32 registers of 16 numbers each; or else 16 of 8, or fewer
+# With AVX-512 there are 32 registers of 16 numbers; without, 16 registers of at most 8.
 _TARGET: Any = cpu_target.target_context
 MANY_REGISTERS = "+avx512f" in str(_TARGET.codegen().magic_tuple())
 LOG2_E = 1.4426950408889634
-MAX_POWER = 60.0  # 2 to this power and beyond is as good as infinite beside 1
-# 2^x between -1/2 and 1/2, the highest power first: wrong by less than what single precision can tell.
+MAX_POWER = 60.0  # exponents are clipped: 1 is negligible beside 2^60
+# Polynomial of 2^x for |x| ≤ 1/2, the highest power first, exact to single precision.
 POWERS = (1.5403530e-4, 1.3333558e-3, 9.6181291e-3, 5.5504109e-2, 2.4022651e-1, 6.9314718e-1, 1.0)
-ROUNDING = 12582912.0  # 1.5 · 2^23: added to a small number, it leaves the whole part in the lowest bits
+ROUNDING = 12582912.0  # 1.5 · 2^23: adding it rounds to an integer, held in the lowest bits
 
 
 class SimdBuilder:
@@ -54,6 +56,12 @@ class SimdBuilder:
     def width(self, kind: Any, value: Any) -> Any:
         """The length of the rows of an array."""
         return self.builder.extract_value(self.array(kind, value).shape, kind.ndim - 1)
+
+    def argument(self, kind: Any, value: Any) -> Any:
+        """An argument of a kernel: arrays as data pointers, tuples as their length."""
+        if isinstance(kind, types.Array):
+            return self.array(kind, value).data
+        return len(kind) if isinstance(kind, types.BaseTuple) else value
 
     def element_pointer(self, start: Any, offset: Any) -> Any:
         return self.builder.gep(start, [offset])
@@ -124,13 +132,8 @@ class SimdBuilder:
         return sums[0]
 
     def _fold_pair(self, one: Any, other: Any, low: list[int], high: list[int]) -> Any:
-        parts = [
-            self.builder.shuffle_vector(
-                one, other, ir.Constant(self.int_vector, half + [self.lanes + at for at in half])
-            )
-            for half in (low, high)
-        ]
-        return self.builder.fadd(*parts)
+        masks = (ir.Constant(self.int_vector, half + [self.lanes + at for at in half]) for half in (low, high))
+        return self.builder.fadd(*(self.builder.shuffle_vector(one, other, mask) for mask in masks))
 
     def sigmoid(self, x: Any) -> Any:
         """1 / (1 + e^-x), accurate to the last few bits; NaN stays NaN."""
@@ -166,251 +169,207 @@ def _input_order(lanes: int) -> list[int]:
     return [origins[0].index(number) for number in range(lanes)]
 
 
-intrinsic: Any = extending.intrinsic
 MAX_BLOCK_TARGETS = 6  # the longest block, so that its sums stay in registers
 TOGETHER = (4, 2, 1) if MANY_REGISTERS else (1,)  # rows whose products with a block are summed at once
-COLUMNS = 2 if MANY_REGISTERS else 1  # vectors of columns that are changed at once
+COLUMNS = 2 if MANY_REGISTERS else 1  # vectors of columns updated at once
 ABREAST = 8  # vectors of columns that are only added up, or what is left of them: few long loops
 NARROW = WIDE if MANY_REGISTERS else WIDE // 2  # numbers in a vector where nothing is summed across
 
 
-def _named_arguments(names: str, signature: Any, values: Any, lanes: SimdBuilder) -> tuple[dict[str, Any], Any]:
-    """The arguments by name, arrays as data pointers; and the row length of the first."""
-    kinds = signature.args
-    width = lanes.width(kinds[0], values[0])
-    args = {
-        name: lanes.array(kind, value).data if isinstance(kind, types.Array) else value
-        for name, kind, value in zip(names.split(), kinds, values, strict=True)
-    }
-    return args, width
+def _intrinsic(num_lanes: int = WIDE) -> Callable[[Callable[..., None]], Any]:
+    """Make an operation callable from kernels, given a function that emits its instructions.
+
+    The function receives a builder and the row length of the first argument, then the arguments by name: arrays as data
+    pointers, tuples as their length.
+    """
+
+    def decorate(emit: Callable[..., None]) -> Any:
+        _, _, *parameters = inspect.signature(emit).parameters.values()
+
+        def define(typing: Any, *kinds: Any) -> Any:
+            def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+                lanes = SimdBuilder(context, builder, num_lanes)
+                emit(lanes, lanes.width(kinds[0], values[0]), *map(lanes.argument, kinds, values))
+                return context.get_dummy_value()
+
+            return types.void(*map(_argument_type, kinds)), build
+
+        functools.update_wrapper(define, emit)
+        typing_context = inspect.Parameter("typing", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        define.__dict__["__signature__"] = inspect.Signature([typing_context, *parameters])
+        return extending.intrinsic(define)
+
+    return decorate
 
 
-def _row_pointer(lanes: SimdBuilder, args: dict[str, Any], name: str, width: Any, which: Any) -> Any:
+def _argument_type(kind: Any) -> Any:
+    """The type that a value is converted to: numbers of any width and literals share one compiled operation."""
+    if isinstance(kind, types.Boolean):
+        return types.boolean
+    return types.intp if isinstance(kind, types.Integer) else kind
+
+
+def _row_pointer(lanes: SimdBuilder, width: Any, table: Any, ids: Any, begin: Any, skip: Any, which: Any) -> Any:
     """Pointer to row i of a table."""
     build = lanes.builder
-    after_skip = build.zext(build.icmp_signed(">=", which, args["skip"]), lanes.size_type)
-    return lanes.row_pointer(args[name], width, args["ids"], build.add(args["begin"], build.add(which, after_skip)))
+    after_skip = build.zext(build.icmp_signed(">=", which, skip), lanes.size_type)
+    return lanes.row_pointer(table, width, ids, build.add(begin, build.add(which, after_skip)))
 
 
-def _target_pointers(lanes: SimdBuilder, args: dict[str, Any], width: Any, count: int) -> list[Any]:
+def _target_pointers(lanes: SimdBuilder, width: Any, outputs: Any, targets: Any, block: Any, count: int) -> list[Any]:
     """Pointers to the rows of a block of targets."""
-    positions = [lanes.builder.add(args["block"], lanes.number(kind)) for kind in range(count)]
-    return [lanes.row_pointer(args["outputs"], width, args["targets"], place) for place in positions]
+    positions = [lanes.builder.add(block, lanes.number(kind)) for kind in range(count)]
+    return [lanes.row_pointer(outputs, width, targets, position) for position in positions]
 
 
-@intrinsic
-def prefetch_row(typing: Any, rows: Any, number: Any, first: Any, last: Any) -> Any:
+@_intrinsic()
+def prefetch_row(lanes: SimdBuilder, width: Any, rows: Any, number: Any, first: Any, last: Any) -> None:
     """Prefetch a range of columns of a row, into the second-level cache: the first takes too few requests at a time."""
-
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = SimdBuilder(context, builder)
-        args, width = _named_arguments("rows number first last", signature, values, lanes)
-        start = lanes.element_pointer(args["rows"], builder.mul(args["number"], width))
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        flags = [ir.Constant(INT, flag) for flag in (0, 2, 1)]  # to read, near but not nearest, data
-        with lanes.step_loop(args["first"], args["last"], CACHE_LINE) as (column, _):
-            builder.call(function, [builder.bitcast(lanes.element_pointer(start, column), byte), *flags])
-        return context.get_dummy_value()
-
-    size = types.intp
-    return types.void(rows, size, size, size), build
+    start = lanes.element_pointer(rows, lanes.builder.mul(number, width))
+    with lanes.step_loop(first, last, CACHE_LINE) as (column, _):
+        emit_prefetch(lanes.builder, lanes.element_pointer(start, column), locality=2)
 
 
-@intrinsic
+@_intrinsic(NARROW)
 def average_rows(
-    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, made: Any, at: Any, first: Any, last: Any
-) -> Any:
+    lanes: SimdBuilder, width: Any,
+    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, made: Any, at: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
     """made[at, first:last] = the mean of `many` rows."""
+    build = lanes.builder
+    made = lanes.element_pointer(made, build.mul(at, width))
+    share = lanes.broadcast(build.fdiv(ir.Constant(FLOAT, 1.0), build.sitofp(many, FLOAT)))
 
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = SimdBuilder(context, builder, NARROW)
-        args, width = _named_arguments("rows ids begin skip many made at first last", signature, values, lanes)
-        made = lanes.element_pointer(args["made"], builder.mul(args["at"], width))
-        one = ir.Constant(ir.FloatType(), 1.0)
-        share = lanes.broadcast(builder.fdiv(one, builder.sitofp(args["many"], ir.FloatType())))
-
-        def mean(columns: list[Any]) -> None:
-            totals = [lanes.variable() for _ in columns]
-            with lanes.step_loop(lanes.number(0), args["many"], 1) as (which, _):
-                start = _row_pointer(lanes, args, "rows", width, which)
-                for total, column in zip(totals, columns, strict=True):
-                    builder.store(builder.fadd(builder.load(total), lanes.load(start, column)), total)
+    def mean(columns: list[Any]) -> None:
+        totals = [lanes.variable() for _ in columns]
+        with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
+            start = _row_pointer(lanes, width, rows, ids, begin, skip, which)
             for total, column in zip(totals, columns, strict=True):
-                lanes.store(builder.fmul(builder.load(total), share), made, column)
+                build.store(build.fadd(build.load(total), lanes.load(start, column)), total)
+        for total, column in zip(totals, columns, strict=True):
+            lanes.store(build.fmul(build.load(total), share), made, column)
 
-        lanes.column_loop(args["first"], args["last"], ABREAST, mean)
-        return context.get_dummy_value()
-
-    size = types.intp
-    return types.void(rows, ids, size, size, size, made, size, size, size), build
+    lanes.column_loop(first, last, ABREAST, mean)
 
 
-@intrinsic
+@_intrinsic(NARROW)
 def add_to_rows(
-    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, pulls: Any, at: Any, first: Any, last: Any
-) -> Any:
+    lanes: SimdBuilder, width: Any,
+    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, pulls: Any, at: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
     """Add pulls[at] to each of `many` rows, one after the other, in columns first to last."""
+    pulls = lanes.element_pointer(pulls, lanes.builder.mul(at, width))
 
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = SimdBuilder(context, builder, NARROW)
-        args, width = _named_arguments("rows ids begin skip many pulls at first last", signature, values, lanes)
-        pulls = lanes.element_pointer(args["pulls"], builder.mul(args["at"], width))
+    def add(columns: list[Any]) -> None:
+        updates = [lanes.load(pulls, column) for column in columns]
+        with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
+            start = _row_pointer(lanes, width, rows, ids, begin, skip, which)
+            for update, column in zip(updates, columns, strict=True):
+                lanes.store(lanes.builder.fadd(lanes.load(start, column), update), start, column)
 
-        def more(columns: list[Any]) -> None:
-            updates = [lanes.load(pulls, column) for column in columns]
-            with lanes.step_loop(lanes.number(0), args["many"], 1) as (which, _):
-                start = _row_pointer(lanes, args, "rows", width, which)
-                for pull, column in zip(updates, columns, strict=True):
-                    lanes.store(builder.fadd(lanes.load(start, column), pull), start, column)
-
-        lanes.column_loop(args["first"], args["last"], ABREAST, more)
-        return context.get_dummy_value()
-
-    size = types.intp
-    return types.void(rows, ids, size, size, size, pulls, size, size, size), build
+    lanes.column_loop(first, last, ABREAST, add)
 
 
-@intrinsic
+@_intrinsic()
 def score_rows(
-    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
-    scores: Any, at: Any, kinds: Any,
-) -> Any:  # fmt: skip
+    lanes: SimdBuilder, width: Any,
+    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
+    scores: Any, at: Any, kinds: int,
+) -> None:  # fmt: skip
     """scores[at + i · kinds + j] = row i · outputs[targets[block + j]], for i below many.
 
-    Up to WIDE numbers behind the last are overwritten.
+    Up to WIDE numbers after the last are overwritten.
     """
-    count = len(kinds)
+    build = lanes.builder
+    ends = _target_pointers(lanes, width, outputs, targets, block, kinds)
+    scores = lanes.element_pointer(scores, at)
 
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = SimdBuilder(context, builder)
-        names = "rows ids begin skip many outputs targets block scores at kinds"
-        args, width = _named_arguments(names, signature, values, lanes)
-        ends = _target_pointers(lanes, args, width, count)
-        scores = lanes.element_pointer(args["scores"], args["at"])
+    def products(first: Any, together: int) -> None:
+        places = [build.add(first, lanes.number(one)) for one in range(together)]
+        starts = [_row_pointer(lanes, width, rows, ids, begin, skip, place) for place in places]
+        totals = [[lanes.variable() for _ in ends] for _ in starts]
+        with lanes.step_loop(lanes.number(0), width, WIDE) as (column, _):
+            row_vectors = [lanes.load(start, column) for start in starts]
+            for kind, end in enumerate(ends):
+                other = lanes.load(end, column)
+                for one, total in zip(row_vectors, totals, strict=True):
+                    lanes.accumulate_product(total[kind], one, other)
+        sums = [build.load(total) for line in totals for total in line]
+        for start in range(0, len(sums), WIDE):
+            offset = build.add(build.mul(first, lanes.number(kinds)), lanes.number(start))
+            lanes.store(lanes.horizontal_sums(sums[start : start + WIDE]), scores, offset)
 
-        def products(first: Any, together: int) -> None:
-            places = [builder.add(first, lanes.number(one)) for one in range(together)]
-            starts = [_row_pointer(lanes, args, "rows", width, place) for place in places]
-            totals = [[lanes.variable() for _ in ends] for _ in starts]
-            with lanes.step_loop(lanes.number(0), width, WIDE) as (column, _):
-                row_vectors = [lanes.load(start, column) for start in starts]
-                for kind, end in enumerate(ends):
-                    other = lanes.load(end, column)
-                    for one, total in zip(row_vectors, totals, strict=True):
-                        lanes.accumulate_product(total[kind], one, other)
-            sums = [builder.load(total) for line in totals for total in line]
-            for at in range(0, len(sums), WIDE):
-                offset = builder.add(builder.mul(first, lanes.number(count)), lanes.number(at))
-                lanes.store(lanes.horizontal_sums(sums[at : at + WIDE]), scores, offset)
-
-        done = lanes.number(0)
-        for together in TOGETHER:
-            rest = builder.sub(args["many"], done)
-            ends_at = builder.sub(args["many"], builder.srem(rest, lanes.number(together)))
-            with lanes.step_loop(done, ends_at, together) as (first, _):
-                products(first, together)
-            done = ends_at
-        return context.get_dummy_value()
-
-    size = types.intp
-    return types.void(rows, ids, size, size, size, outputs, targets, size, scores, size, kinds), build
+    done = lanes.number(0)
+    for together in TOGETHER:
+        end = build.sub(many, build.srem(build.sub(many, done), lanes.number(together)))
+        with lanes.step_loop(done, end, together) as (first, _):
+            products(first, together)
+        done = end
 
 
-@intrinsic
-def sigmoid_gradients(typing: Any, scores: Any, at: Any, signs: Any, sign: Any, many: Any, rate: Any) -> Any:
-    """In place from scores[at] on: rate · s / (1 + e^(s · score)) for the signs s = signs[sign], …: how far to pull.
+@_intrinsic()
+def sigmoid_gradients(
+    lanes: SimdBuilder, width: Any, scores: Any, at: Any, signs: Any, sign: Any, many: Any, rate: Any
+) -> None:
+    """In place from scores[at] on: rate · s / (1 + e^(s · score)), the gradient, for the signs s = signs[sign], …
 
     So many numbers, rounded up to WIDE.
     """
-
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = SimdBuilder(context, builder)
-        given, _ = _named_arguments("scores at signs sign many rate", signature, values, lanes)
-        rate = lanes.broadcast(given["rate"])
-        scores, signs = (
-            lanes.element_pointer(given["scores"], given["at"]),
-            lanes.element_pointer(given["signs"], given["sign"]),
-        )
-        with lanes.step_loop(lanes.number(0), given["many"], WIDE) as (at, _):
-            sign = lanes.load(signs, at)
-            unlikely = lanes.sigmoid(builder.fneg(builder.fmul(sign, lanes.load(scores, at))))
-            lanes.store(builder.fmul(builder.fmul(rate, sign), unlikely), scores, at)
-        return context.get_dummy_value()
-
-    size = types.intp
-    return types.void(scores, size, signs, size, size, types.float32), build
+    build, rate = lanes.builder, lanes.broadcast(rate)
+    scores, signs = lanes.element_pointer(scores, at), lanes.element_pointer(signs, sign)
+    with lanes.step_loop(lanes.number(0), many, WIDE) as (offset, _):
+        sign = lanes.load(signs, offset)
+        unlikely = lanes.sigmoid(build.fneg(build.fmul(sign, lanes.load(scores, offset))))
+        lanes.store(build.fmul(build.fmul(rate, sign), unlikely), scores, offset)
 
 
-@intrinsic
-def repeat_signs(typing: Any, tile: Any, at: Any, signs: Any, sign: Any, many: Any, kinds: Any) -> Any:
-    """From tile[at] on, signs[sign : sign + kinds] so many times; up to WIDE numbers behind them are overwritten."""
-    count = len(kinds)
-
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = SimdBuilder(context, builder)
-        given, _ = _named_arguments("tile at signs sign many kinds", signature, values, lanes)
-        tile = lanes.element_pointer(given["tile"], given["at"])
-        # All are loaded before any is stored: they are not the same array.
-        part = [
-            lanes.load(given["signs"], builder.add(given["sign"], lanes.number(at))) for at in range(0, count, WIDE)
-        ]
-        with lanes.step_loop(lanes.number(0), given["many"], 1) as (which, _):
-            for at, vector in zip(range(0, count, WIDE), part, strict=True):
-                offset = builder.add(builder.mul(which, lanes.number(count)), lanes.number(at))
-                lanes.store(vector, tile, offset)
-        return context.get_dummy_value()
-
-    size = types.intp
-    return types.void(tile, size, signs, size, size, kinds), build
+@_intrinsic()
+def repeat_signs(
+    lanes: SimdBuilder, width: Any, tile: Any, at: Any, signs: Any, sign: Any, many: Any, kinds: int
+) -> None:
+    """From tile[at] on, signs[sign : sign + kinds] so many times; up to WIDE numbers after them are overwritten."""
+    build, starts = lanes.builder, range(0, kinds, WIDE)
+    tile = lanes.element_pointer(tile, at)
+    vectors = [lanes.load(signs, build.add(sign, lanes.number(start))) for start in starts]  # all before any store
+    with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
+        for start, vector in zip(starts, vectors, strict=True):
+            offset = build.add(build.mul(which, lanes.number(kinds)), lanes.number(start))
+            lanes.store(vector, tile, offset)
 
 
-@intrinsic
+@_intrinsic(NARROW)
 def update_rows(
-    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
-    pulls: Any, at: Any, kinds: Any, sinks: Any, fresh: Any, first: Any, last: Any,
-) -> Any:  # fmt: skip
+    lanes: SimdBuilder, width: Any,
+    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
+    pulls: Any, at: Any, kinds: int, sinks: Any, fresh: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
     """Between two columns, with a pull p[i, j] = pulls[at + i · kinds + j] between a row and a target:
 
     outputs[targets[block + j]] += Σ_i p[i, j] · row i,
     row i of sinks += Σ_j p[i, j] · outputs[targets[block + j]], with outputs as they were before; if fresh, the row of
-    sinks is held to be 0.
+    sinks counts as 0.
     """
-    count = len(kinds)
+    build = lanes.builder
+    ends = _target_pointers(lanes, width, outputs, targets, block, kinds)
 
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = SimdBuilder(context, builder, NARROW)
-        names = "rows ids begin skip many outputs targets block pulls at kinds sinks fresh first last"
-        args, width = _named_arguments(names, signature, values, lanes)
-        ends = _target_pointers(lanes, args, width, count)
+    def change(columns: list[Any]) -> None:
+        before = [[lanes.load(end, column) for column in columns] for end in ends]
+        totals = [[lanes.variable() for _ in columns] for _ in ends]
+        with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
+            start, sink = (_row_pointer(lanes, width, table, ids, begin, skip, which) for table in (rows, sinks))
+            row_vectors = [lanes.load(start, column) for column in columns]
+            made = [lanes.load(sink, column) for column in columns]
+            made = [build.select(fresh, lanes.constant(0.0), one) for one in made]
+            row_pulls = lanes.element_pointer(pulls, build.add(at, build.mul(which, lanes.number(kinds))))
+            for kind in range(kinds):
+                pull = lanes.broadcast(build.load(lanes.element_pointer(row_pulls, lanes.number(kind))))
+                for one in range(len(columns)):
+                    lanes.accumulate_product(totals[kind][one], pull, row_vectors[one])
+                    made[one] = lanes.fused_multiply_add(pull, before[kind][one], made[one])
+            for one, column in zip(made, columns, strict=True):
+                lanes.store(one, sink, column)
+        for end, total in zip(ends, totals, strict=True):  # reloaded: a target may be twice in a block
+            for slot, column in zip(total, columns, strict=True):
+                lanes.store(build.fadd(lanes.load(end, column), build.load(slot)), end, column)
 
-        def change(columns: list[Any]) -> None:
-            before = [[lanes.load(end, column) for column in columns] for end in ends]
-            totals = [[lanes.variable() for _ in columns] for _ in ends]
-            with lanes.step_loop(lanes.number(0), args["many"], 1) as (which, _):
-                start, sink = (_row_pointer(lanes, args, name, width, which) for name in ("rows", "sinks"))
-                row_vectors = [lanes.load(start, column) for column in columns]
-                made = [lanes.load(sink, column) for column in columns]
-                made = [builder.select(args["fresh"], lanes.constant(0.0), one) for one in made]
-                pulls = builder.add(args["at"], builder.mul(which, lanes.number(count)))
-                pulls = lanes.element_pointer(args["pulls"], pulls)
-                for kind in range(count):
-                    pull = lanes.broadcast(builder.load(lanes.element_pointer(pulls, lanes.number(kind))))
-                    for one in range(len(columns)):
-                        lanes.accumulate_product(totals[kind][one], pull, row_vectors[one])
-                        made[one] = lanes.fused_multiply_add(pull, before[kind][one], made[one])
-                for one, column in zip(made, columns, strict=True):
-                    lanes.store(one, sink, column)
-            for end, total in zip(ends, totals, strict=True):  # anew from the table: it may have been there before
-                for slot, column in zip(total, columns, strict=True):
-                    lanes.store(builder.fadd(lanes.load(end, column), builder.load(slot)), end, column)
-
-        lanes.column_loop(args["first"], args["last"], COLUMNS, change)
-        return context.get_dummy_value()
-
-    size = types.intp
-    kind = types.void(
-        rows, ids, size, size, size, outputs, targets, size, pulls, size, kinds, sinks, types.boolean, size, size
-    )
-    return kind, build
+    lanes.column_loop(first, last, COLUMNS, change)

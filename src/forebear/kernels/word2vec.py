@@ -38,14 +38,12 @@ class TokenRuns(NamedTuple):
 
     tokens: np.ndarray  # (n,) int32
     ends: np.ndarray  # (rows,) int64
-    states: np.ndarray  # (parts,) uint64, the chance of each part
+    states: np.ndarray  # (parts,) uint64, the random state of each part
     starts: np.ndarray  # (parts + 1,) int64, where each part begins, and the last ends
 
 
 class OutputTargets(NamedTuple):
-    """What a word is predicted by: a stream of negative samples, or the path in a Huffman tree. One of the two is
-    empty.
-    """
+    """What predicts a word: a stream of negative samples, or its path in a Huffman tree; the other one is empty."""
 
     stream: np.ndarray  # int32
     negatives: int
@@ -61,7 +59,7 @@ class WindowBatch(NamedTuple):
     rights: np.ndarray  # (n,) int64
     blocks: np.ndarray  # (n,) int64; 0 where there is nothing to learn
     targets: np.ndarray  # (n · slots,) int32
-    signs: np.ndarray  # (n · slots,) float32 and some more: 1 for what is true, -1 for what is not, 0 for nothing
+    signs: np.ndarray  # (n · slots,) float32 and padding: 1 for true targets, -1 for false ones, 0 for padding
 
 
 @inline_kernel
@@ -84,7 +82,7 @@ def draw_windows(text, supply, window, number, windows, at, slots, kinds):
             windows.targets[place], windows.signs[place], many = word, 1, 1 + supply.negatives
             for slot in range(place + 1, place + many):
                 windows.targets[slot] = stream[drawn]
-                windows.signs[slot] = 0 if stream[drawn] == word else -1  # the truth is no counterexample
+                windows.signs[slot] = 0 if stream[drawn] == word else -1  # the word itself is no negative sample
                 drawn = drawn + 1 if drawn + 1 < len(stream) else 0
         elif right - left > 1:
             begin, many = supply.indptr[word], supply.indptr[word + 1] - supply.indptr[word]
@@ -105,11 +103,11 @@ def draw_windows(text, supply, window, number, windows, at, slots, kinds):
 class ContextGradients(NamedTuple):
     """Buffers for the scores of windows, which become their gradients."""
 
-    pulls: np.ndarray  # float32, and room for some more behind them
+    pulls: np.ndarray  # float32, with padding
     signs: np.ndarray  # float32, the sign of each
-    alone: np.ndarray  # (n,) int32, 0, 1, …: the rows of the next
-    means: np.ndarray  # (n, width), the means of the words around
-    sums: np.ndarray  # (n, width), what all words around are pulled by
+    alone: np.ndarray  # (n,) int32, 0, 1, …: row numbers of `means`
+    means: np.ndarray  # (n, width), the means of the context words
+    sums: np.ndarray  # (n, width), the gradient of each context word
 
 
 class SGNSWorkspace(NamedTuple):
@@ -120,17 +118,16 @@ class SGNSWorkspace(NamedTuple):
     work: ContextGradients
     kinds: tuple[int, ...]  # as long as a block of targets
     slots: int  # targets of a window, whole blocks
-    window: int  # the furthest word that is looked at
-    few: int  # words around that are measured at once, where all of them would be too many
+    window: int  # maximum distance of a context word
+    few: int  # maximum context words scored at once
     rate: np.float32
     loss_sums: np.ndarray  # (parts, 2) float64: summed losses, and the number of predictions
-    every: int  # a window tells its loss if its place & every is 0
+    every: int  # a window reports its loss if its position & every is 0
 
 
 @inline_kernel
 def score_window(workspace, mean, inputs, places, shift, here, at, left, around, start, which):
-    """Score the context words from position `left` on (or their mean) against the targets; returns the number of
-    scores.
+    """Score the context words from position `left` on, or their mean; returns the number of scores.
 
     The row of the word at position p is places[p - shift]; `mean` is None or True; `which` is the row for the mean.
     """
@@ -193,7 +190,6 @@ def report_loss(workspace, mean, here, around, start, many, part):
 
 # --- Barrier between threads inside compiled loops ---
 
-
 intrinsic: Any = extending.intrinsic
 GATE_OPEN = 1 << 62  # releases every waiting thread
 MAX_SPINS = 2000  # then yield the processor: with more threads than cores, others need it
@@ -252,11 +248,11 @@ class SubwordRows(NamedTuple):
     indptr: np.ndarray  # (V + 1,) int64
     rows: np.ndarray  # int32
     numbers: np.ndarray  # (V,) int32, -1: the number of each word while they are being numbered
-    words: np.ndarray  # (n,) int32, the words of the stretch
-    places: np.ndarray  # (n,) int32, the number of each of its words, in turn
-    many: np.ndarray  # (1,) int64, how many different ones there are
+    words: np.ndarray  # (n,) int32, the distinct words of the span
+    places: np.ndarray  # (n,) int32, the number of each word of the span
+    many: np.ndarray  # (1,) int64, how many distinct words there are
     vectors: np.ndarray  # (n, width)
-    before: np.ndarray  # (n, width), as they were made
+    before: np.ndarray  # (n, width), the vectors before training
 
 
 @inline_kernel
@@ -409,6 +405,7 @@ def train_deterministic(thread, threads, gate, text, supply, spelling, workspace
     lines = inputs.shape[1] // CACHE_LINE
     left, right = lines * thread // threads * CACHE_LINE, lines * (thread + 1) // threads * CACHE_LINE
     rows, places, shift = inputs, text.tokens, 0
+    windows, slots, kinds = workspace.windows, workspace.slots, workspace.kinds
     for begin in range(0, parts, group):
         end = min(begin + group, parts)
         opening = text.starts[begin]
@@ -424,16 +421,7 @@ def train_deterministic(thread, threads, gate, text, supply, spelling, workspace
             rows, places, times = spelling.vectors, spelling.places, times + 2
         for part in range(begin + thread, end, threads):
             first, last, mine = text.starts[part], text.starts[part + 1], (part - begin) * room
-            draw_windows(
-                text,
-                supply,
-                workspace.window,
-                part,
-                workspace.windows,
-                first - opening,
-                workspace.slots,
-                workspace.kinds,
-            )
+            draw_windows(text, supply, workspace.window, part, windows, first - opening, slots, kinds)
             measure_part(workspace, mean, rows, places, shift, first, last, seen, first - opening, mine, part)
         wait_at_gate(gate, threads, times + 1)
         for part in range(begin, end):
@@ -447,7 +435,6 @@ def train_deterministic(thread, threads, gate, text, supply, spelling, workspace
 
 
 # --- Evaluation: losses in float64 over complete windows ---
-
 
 FAST_MATH = frozenset({"reassoc", "contract"})  # sums may be taken several at a time
 
@@ -501,7 +488,7 @@ def evaluate_sgns_kernel(tokens, ends, inputs, outputs, supply, window, mean, st
                 for column in range(len(hidden)):
                     score += hidden[column] * outputs[targets[target], column]
                 loss += max(-signs[target] * score, 0.0)
-                factors *= 1 + np.exp(-abs(score))  # one logarithm for many: that of a product is the sum of theirs
+                factors *= 1 + np.exp(-abs(score))  # the logarithm of the product replaces many logarithms
                 if factors > 1e300:
                     loss += np.log(factors)
                     factors = 1.0
@@ -522,7 +509,7 @@ def output_targets(word, supply, drawn, targets, signs):
     targets[0], signs[0], many = word, 1, 1
     for number in range(1, 1 + supply.negatives):
         other = supply.stream[(drawn + number) % len(supply.stream)]
-        if other != word:  # the truth is no counterexample
+        if other != word:  # the word itself is no negative sample
             targets[many], signs[many] = other, -1
             many += 1
     return many

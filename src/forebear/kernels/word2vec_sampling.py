@@ -10,8 +10,8 @@ import numpy as np
 
 from forebear.kernels.jit import compile_kernel
 
-STREAM = 1 << 22  # drawn words that are laid out in advance
-ALWAYS = 1 << 32  # of so many times
+STREAM = 1 << 22  # negative samples drawn in advance
+ALWAYS = 1 << 32  # probability 1
 _MASK = (1 << 64) - 1
 
 
@@ -56,9 +56,7 @@ def keep_probabilities(counts: np.ndarray, sample: float, allowed: np.ndarray) -
 
 
 def negative_sampling_probs(counts: np.ndarray, power: float, allowed: np.ndarray) -> np.ndarray:
-    """(V,) the probability of each id as a negative sample: proportional to its count to the power; all 0 if there is
-    none.
-    """
+    """(V,) the probability of each id as a negative sample, proportional to count ** power; or all 0."""
     is_drawable = allowed & (counts > 0)
     weights = np.where(is_drawable, np.maximum(counts, 1).astype(np.float64) ** power, 0)
     return weights / max(weights.sum(), 1)
@@ -94,8 +92,8 @@ def subsample_kernel(tokens, lengths, keep_probs, state, kept_tokens, ends):
             next_state = state ^ state << np.uint64(13)
             next_state ^= next_state >> np.uint64(7)
             next_state ^= next_state << np.uint64(17)
-            state = state if keep_prob == 0 else next_state  # as if it were not in the text: no chance is spent on it
-            kept_tokens[num_kept] = word  # overwritten by the next where it is not looked at: no branch to be guessed
+            state = state if keep_prob == 0 else next_state  # ids that are never kept do not advance the stream
+            kept_tokens[num_kept] = word  # overwritten by the next where it is dropped: no branch to mispredict
             num_kept += np.int64(next_state >> np.uint64(32) < keep_prob)
         begin, ends[row] = begin + lengths[row], num_kept
     return num_kept

@@ -98,11 +98,9 @@ class Word2VecVariant:
 
     window      maximum number of context words on each side
     use_mean    predict from the mean of the context (CBOW) instead of each word (skip-gram)
-    supply      what a word is predicted by
-    max_window  maximum number of targets of a word
+    targets     what a word is predicted by: at most `max_targets`, on average `mean_targets` of a word
     spelling    indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
-    busiest     updates per word of text of the row that is updated most
-    reports     mean number of targets of a word
+    busiest_row_rate  updates per word of text of the row that is updated most
     """
 
     window: int
@@ -120,9 +118,8 @@ class Word2VecVariant:
 
     def max_words_in_step(self, rate: float) -> int:
         """Maximum number of words to learn from while the tables are frozen."""
-        return int(
-            min(max(MAX_RATE_SUM / max(rate * self.busiest_row_rate, MAX_RATE_SUM / MAX_STRETCH), 1), MAX_STRETCH)
-        )
+        words = MAX_RATE_SUM / max(rate * self.busiest_row_rate, MAX_RATE_SUM / MAX_STRETCH)
+        return int(min(max(words, 1), MAX_STRETCH))
 
     def has_wide_window(self, rate: float) -> bool:
         """Whether a window is too wide to be scored together with others."""
@@ -140,25 +137,22 @@ class Word2VecVariant:
         """Boundaries of parts of a text, and the number of windows scored together."""
         max_frozen = self.max_words_in_step(rate)
         part = PART_WORDS if self.spelling is None else min(max_frozen, PART_WORDS)
-        few = min(max(1, max_frozen // HOGWILD_DIVISOR), MAX_WINDOWS_AT_ONCE)
-        if self.has_wide_window(rate):
-            few = 1
+        few = 1 if self.has_wide_window(rate) else min(max(1, max_frozen // HOGWILD_DIVISOR), MAX_WINDOWS_AT_ONCE)
         return np.minimum(np.arange(-(-size // part) + 1) * part, size), few
 
     def deterministic_parts(self, rate: float, tokens: np.ndarray, vocabulary: int) -> tuple[np.ndarray, int]:
         """Boundaries of parts of a text for deterministic training, and the number of parts scored together."""
         max_frozen, word_weight = self.max_words_in_step(rate), rate * self.updates_per_word
-        repeat_weight = (
-            word_weight * (self.window + 1) if self.use_mean else word_weight
-        )  # a word that fills its window is the whole mean
-        options = {
-            "max_words": max_frozen,
-            "word_weight": word_weight,
-            "repeat_weight": repeat_weight,
-            "max_distance": 2 * self.window,
-            "max_weight": MAX_BURST_RATE,
-        }
-        borders = split_at_bursts(tokens, vocabulary, **options)
+        borders = split_at_bursts(
+            tokens,
+            vocabulary,
+            max_words=max_frozen,
+            word_weight=word_weight,
+            # a word that fills its window is the whole mean
+            repeat_weight=word_weight * (self.window + 1) if self.use_mean else word_weight,
+            max_distance=2 * self.window,
+            max_weight=MAX_BURST_RATE,
+        )
         pieces = min(max_frozen, PARTS_IN_STEP)
         offsets = np.arange(pieces) * np.diff(borders)[:, None] // pieces
         return np.append((borders[:-1, None] + offsets).ravel(), len(tokens)), pieces
@@ -240,11 +234,10 @@ def train_word2vec(
         return 0.0, 0.0
     if in_step and variant.needs_hogwild(rate):
         in_step, threads = False, 1
-    starts, group_size = (
-        variant.deterministic_parts(rate, kept_tokens, len(keep_probs))
-        if in_step
-        else variant.hogwild_parts(rate, len(kept_tokens))
-    )
+    if in_step:
+        starts, group_size = variant.deterministic_parts(rate, kept_tokens, len(keep_probs))
+    else:
+        starts, group_size = variant.hogwild_parts(rate, len(kept_tokens))
     parts = len(starts) - 1
     text = TokenRuns(kept_tokens, ends, hash_seeds(seed_parts, parts), starts)
     loss_sums = np.zeros((parts, 2))
@@ -258,20 +251,11 @@ def train_word2vec(
     make_subword_rows = partial(variant.make_subword_rows, width=inputs.shape[1], vocabulary=len(keep_probs))
     if in_step:
         part_words, group_words = int(np.diff(starts).max()), int(np.diff(starts[::group_size]).max())
-        train_deterministic_threads(
-            text,
-            variant,
-            inputs,
-            make_workspace(part_words, group_size),
-            mean,
-            make_subword_rows(group_words),
-            group_size,
-            threads,
-        )
+        workspace, spelling = make_workspace(part_words, group_size), make_subword_rows(group_words)
+        train_deterministic_threads(text, variant, inputs, workspace, mean, spelling, group_size, threads)
     else:
-        train_hogwild_threads(
-            text, variant, inputs, make_workspace, mean, make_subword_rows, group_size, min(threads, parts)
-        )
+        makers = make_workspace, mean, make_subword_rows
+        train_hogwild_threads(text, variant, inputs, *makers, group_size, min(threads, parts))
     loss, num_reports = loss_sums.sum(0).tolist()
     return loss, num_reports
 
@@ -291,17 +275,9 @@ def train_hogwild_threads(
     part_words = int(text.starts[1])  # the first part is the longest
 
     def run_part(thread: int) -> None:
-        part_range = (parts * thread // threads, parts * (thread + 1) // threads)
-        run(
-            text,
-            variant.targets,
-            make_subword_rows(part_words),
-            make_workspace(part_words, 1),
-            mean,
-            inputs,
-            *part_range,
-            few,
-        )
+        part_range = parts * thread // threads, parts * (thread + 1) // threads
+        spelling, workspace = make_subword_rows(part_words), make_workspace(part_words, 1)
+        run(text, variant.targets, spelling, workspace, mean, inputs, *part_range, few)
 
     run_threads(run_part, threads)
 
@@ -318,15 +294,11 @@ def train_deterministic_threads(
 ) -> None:
     """All threads work on the same group of parts, in shared buffers."""
     part_words = int(np.diff(text.starts).max())
-    run, buffer_size = (
-        compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES),
-        variant.max_updates(part_words),
-    )
-    threads = min(
-        threads, pieces, variant.num_useful_threads(len(text.tokens) * pieces // len(text.states), inputs.shape[1])
-    )
+    run = compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES)
+    buffer_size, num_windows = variant.max_updates(part_words), len(text.tokens) * pieces // len(text.states)
+    threads = min(threads, pieces, variant.num_useful_threads(num_windows, inputs.shape[1]))
     if variant.use_mean and threads == 2:
-        threads = 1  # there is so little to score that a second thread loses more by waiting than it gains
+        threads = 1  # with so little to score, a second thread loses more by waiting than it gains
     gate = np.zeros(1, np.int64)
 
     def run_part(thread: int) -> None:
@@ -339,9 +311,7 @@ def train_deterministic_threads(
 
 
 def run_threads(work: Callable[[int], None], threads: int, release: Callable[[], None] = lambda: None) -> None:
-    """Run the work of all threads, the first in this one; `release` is called if not all could start, as the others
-    wait.
-    """
+    """Run the work of all threads, the first in this one; `release` ends the waiting if not all could start."""
     if threads == 1:
         work(0)
         return

@@ -103,9 +103,9 @@ class _QuantizedMatrix(nn.Module):
         """The same as a function, for very many calls with few rows."""
         if self.weight.device.type != "cpu":
             return lambda x: self.matmul(x, bias)
-        from forebear.kernels.int8 import bfloat16_to_float32, float32_to_bfloat16
+        from forebear.kernels.int8 import dequantize_products, scale_activations
 
-        packed, to_int8, to_float = self.packed_matrix, float32_to_bfloat16(), bfloat16_to_float32()
+        packed = self.packed_matrix
         multiply, sums = packed.multiply, packed.sums.numpy()
         offsets = np.zeros(len(sums), np.float32) if bias is None else bias.detach().numpy()
         level_limit, min_step = np.float32(max_level()), np.float32(MIN_STEP)
@@ -114,8 +114,8 @@ class _QuantizedMatrix(nn.Module):
             if len(x) > MAX_KERNEL_ROWS:
                 return self.matmul(x, bias)
             ends = np.empty((len(x), 2), np.float32)
-            found = multiply(torch.from_numpy(to_int8(x.numpy(), level_limit, min_step, ends)))
-            to_float(found.numpy(), ends, sums, offsets)
+            found = multiply(torch.from_numpy(scale_activations(x.numpy(), level_limit, min_step, ends)))
+            dequantize_products(found.numpy(), ends, sums, offsets)
             return found
 
         return multiply_rows

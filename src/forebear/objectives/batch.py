@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from forebear.data.io.files import ProgressFn
 
 IGNORE_INDEX = -1  # a target that is not supervised
+TOKEN_BUDGET = 1 << 16  # tokens of a batch for inference: bounds memory, does not affect results
 
 TargetArrays = dict[str, np.ndarray]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,23 @@ def is_supervised(target: np.ndarray) -> np.ndarray:
     """Which entries of a target are supervised; of entries with several numbers, the first decides."""
     values = target if target.ndim == 1 else target[:, 0]
     return ~np.isnan(values) if values.dtype.kind == "f" else values != IGNORE_INDEX
+
+
+def token_batches(
+    items: Iterable[Item], length: Callable[[Item], int], budget: int = TOKEN_BUDGET
+) -> Iterator[list[Item]]:
+    """Items in order, in batches within a token budget; a longer item is a batch of its own."""
+    batch: list[Item] = []
+    tokens = 0
+    for item in items:
+        num_tokens = length(item)
+        if batch and tokens + num_tokens > budget:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(item)
+        tokens += num_tokens
+    if batch:
+        yield batch
 
 
 @runtime_checkable

@@ -216,17 +216,20 @@ class MaskedTokens:
         row_ids = np.repeat(np.arange(len(lengths)), lengths)[unit_starts]
         priority = np.zeros(len(unit_starts)) if leading is None else np.where(leading[unit_starts], 0.0, 1.0)
         selected = self._select_units(row_ids, np.bincount(unit_ids), is_special, priority, len(lengths), rng)
-        action = rng.random(len(unit_starts))
-        supervised = selected[unit_ids]
-        targets = np.where(supervised, tokens, IGNORE_INDEX)
-        corrupted = tokens.copy()
-        corrupted[supervised & (action < self.masked)[unit_ids]] = self.mask
-        randomized = np.flatnonzero(
-            supervised & ((action >= self.masked) & (action < self.masked + self.random))[unit_ids]
-        )
+        is_target = selected[unit_ids]
+        masked = self._mask_tokens(tokens, is_target, rng.random(len(unit_starts))[unit_ids], rng)
+        targets = {"token": np.where(is_target, tokens, IGNORE_INDEX), **batch.targets}
+        return Batch({**batch.inputs, "tokens": masked}, targets, batch.positions)
+
+    def _mask_tokens(
+        self, tokens: np.ndarray, is_target: np.ndarray, action: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """The tokens after masking: each target becomes the mask token, a random token, or stays, by its `action`."""
+        masked_tokens = np.where(is_target & (action < self.masked), self.mask, tokens)
+        is_random = is_target & (action >= self.masked) & (action < self.masked + self.random)
         ordinary_ids = np.flatnonzero(~_special_mask(self.specials, self.vocabulary))
-        corrupted[randomized] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(randomized))]
-        return Batch({**batch.inputs, "tokens": corrupted}, {"token": targets, **batch.targets}, batch.positions)
+        masked_tokens[is_random] = ordinary_ids[rng.integers(0, len(ordinary_ids), np.count_nonzero(is_random))]
+        return masked_tokens
 
     def _select_units(
         self,
@@ -247,9 +250,7 @@ class MaskedTokens:
         cumulative = np.cumsum(sizes[order])
         first_units = np.searchsorted(row_ids, np.arange(rows))  # first unit of each sequence
         spent_before = np.append(0, cumulative)[first_units]
-        remaining = (quota + spent_before)[row_ids[order]] - (
-            cumulative - sizes[order]
-        )  # of the quota, before each unit
+        remaining = (quota + spent_before)[row_ids[order]] - (cumulative - sizes[order])  # before each unit
         selected = np.zeros(len(row_ids), bool)
         selected[order] = remaining >= sizes[order] * np.where(remaining < sizes[order], rng.random(len(row_ids)), 1.0)
         return selected & ~is_special

@@ -197,11 +197,14 @@ def place_point_labels(
     dots: np.ndarray, sizes: Sequence[tuple[float, float]], area: Box, *, gap: float
 ) -> list[Box | None]:
     """The box of each label next to its dot (n, 2), at the free anchor that hides the fewest dots; None if there is no
-    room. All values are in one unit."""
+    room. All values are in one unit; a label of infinite size has no room anywhere."""
     gaps = gap * np.select([LABEL_ANCHORS == 0, LABEL_ANCHORS == -1], [1, -1])
     occupied = np.empty((0, 1, 4))
     boxes: list[Box | None] = []
     for dot, size in zip(dots, sizes, strict=True):
+        if np.isinf(size).any():
+            boxes.append(None)
+            continue
         low = dot + LABEL_ANCHORS * size + gaps  # (8, 2) lower left corners, then upper right ones
         high = low + size
         is_inside = ((low >= area[:2]) & (high <= area[2:])).all(axis=1)

@@ -16,10 +16,10 @@ from forebear.data.io.atomic import atomic_write
 from forebear.data.io.safetensors import SAFETENSORS_DTYPES, release_pages, safetensors_header
 
 LARGE = 1 << 24  # bytes from which on an array may have a file of its own
-CHUNK_ELEMENTS = 1 << 20  # numbers that are written at once
-KEPT_BYTES = 1 << 25  # bytes of memory that nobody uses, kept for who wants some
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # their numbers in malloc.h
-CACHE_LINE_BYTES = 64  # bytes that memory gives at once: arrays begin where one does
+CHUNK_ELEMENTS = 1 << 20  # numbers written at once
+KEPT_BYTES = 1 << 25  # free memory that is not returned to the system
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # as in malloc.h
+CACHE_LINE_BYTES = 64  # alignment of arrays
 
 
 class ArrayPool:
@@ -47,24 +47,20 @@ class ArrayPool:
     def _allocate(self, shape: int | tuple[int, ...], kind: Any, create: Any) -> np.ndarray:
         size = int(np.prod(shape)) * np.dtype(kind).itemsize
         if self.memory is None or self.folder is None or size < LARGE or self.bytes_used + size <= self.memory:
-            array = _align_to_line(create(size + CACHE_LINE_BYTES, np.uint8), size).view(kind).reshape(shape)
+            buffer = create(size + CACHE_LINE_BYTES, np.uint8)
+            begin = -buffer.ctypes.data % CACHE_LINE_BYTES
+            array = buffer[begin : begin + size].view(kind).reshape(shape)
             if self.memory is not None:
                 self._memory_sizes[array.ctypes.data] = size
             return array
         with tempfile.TemporaryFile(dir=self.folder) as file:
-            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is told now, not by a signal later
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk raises here, not SIGBUS later
             return np.asarray(np.memmap(file, kind, "r+", shape=shape))  # all zeros
 
     def release(self, *arrays: np.ndarray) -> None:
         """Mark these arrays as no longer needed."""
         for array in arrays:
-            self._memory_sizes.pop(array.ctypes.data, None)  # or it is not of this room
-
-
-def _align_to_line(buffer: np.ndarray, size: int) -> np.ndarray:
-    """`size` bytes of the buffer from a cache line on."""
-    begin = -buffer.ctypes.data % CACHE_LINE_BYTES
-    return buffer[begin : begin + size]
+            self._memory_sizes.pop(array.ctypes.data, None)  # ignores arrays of other pools
 
 
 UNBOUNDED_POOL = ArrayPool()
@@ -73,7 +69,7 @@ UNBOUNDED_POOL = ArrayPool()
 def available_ram() -> int:
     """Bytes of memory of this machine, or of its control group."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no limit is written as a word
+    with contextlib.suppress(OSError, ValueError):  # "max" is no limit
         return min(physical, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return physical
 
@@ -81,11 +77,10 @@ def available_ram() -> int:
 def tune_malloc() -> None:
     """Return blocks of more than 8 MB to the system as soon as they are freed, in the whole process.
 
-    By default, the C library comes to keep blocks of up to 32 MB, which fragment: a tenth of the memory of preparing
-    and counting a text. Smaller blocks are kept, as much as one block of text takes, so that it is not requested anew
-    each time.
+    By default, glibc grows to keep blocks of up to 32 MB, whose fragmentation is a tenth of the memory of preparing and
+    counting a text. Smaller blocks are kept up to the size of one block of text, so that it is not requested each time.
     """
-    with contextlib.suppress(OSError, AttributeError):  # another C library has its own ways
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
         library = ctypes.CDLL(None)
         library.mallopt(MMAP_THRESHOLD, 1 << 23)
         library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
@@ -121,8 +116,8 @@ class SpillArray:
             return array
         with self._file as file:
             file.flush()
-            is_nonempty = os.fstat(file.fileno()).st_size > 0  # nothing cannot be mapped
-            return np.asarray(np.memmap(file, self.kind, "r")) if is_nonempty else np.zeros(0, self.kind)
+            is_empty = os.fstat(file.fileno()).st_size == 0  # an empty file cannot be mapped
+            return np.zeros(0, self.kind) if is_empty else np.asarray(np.memmap(file, self.kind, "r"))
 
 
 # -- files of arrays, as safetensors has them

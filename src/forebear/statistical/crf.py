@@ -7,9 +7,8 @@ definition with other emission scores. Trained with L-BFGS on all sentences at o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
@@ -19,40 +18,43 @@ import numpy as np
 
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import crf as kernels
+from forebear.numerics import require_finite, require_names
 from forebear.statistical.crf_features import (
+    ATTRIBUTES,
+    CHARACTER_TEMPLATES,
     NO_FEATURE,
+    WORD_TEMPLATES,
     FeatureIndex,
     WordAttributes,
-    default_templates,
     load_index,
     parse_templates,
 )
 from forebear.statistical.linear import FeatureContribution
+from forebear.statistical.linear_features import row_chunks
 
 # --- Objective: -ln P of the gold labels, and its gradient ---
 # Threads work on blocks of complete sentences. Each component of the gradient is summed by one thread in word order, so
 # the result is bit-equal for any number of threads.
 
 
-BLOCK = 2048  # words, about, that one thread goes through at a time
+TransitionArrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # transitions (K, K), starts (K,), ends (K,)
+BLOCK = 2048  # words, about, that one thread processes at a time
 GROUP_BLOCKS = 16  # blocks whose words are then added to the gradient
-CERTAIN_CURVATURE, CURVATURE_POWER = (
-    0.05,
-    0.7,
-)  # of a count even where one label is all there is; the power of what counts would tell
-MIN_CURVATURE = 1e-3  # bends at least
+# The curvature of a count that has one label only, as a share of the count; and the power of the estimated curvature.
+CERTAIN_CURVATURE, CURVATURE_POWER = 0.05, 0.7
+MIN_CURVATURE = 1e-3
 DENSE_RATIO = 3  # features with at least one of so many labels have weights for all: these are added faster
 
 
 def renumber_by_order(features: np.ndarray, count: int) -> np.ndarray:
-    """(count,) a new id for each feature, in the order in which the words (N, T) first have them.
+    """(count,) a new id for each feature, in order of first occurrence in the words (N, T).
 
     The features of a word are then close together in memory.
     """
     flat = features.ravel()
     positions = np.flatnonzero(flat != NO_FEATURE)[::-1]
     first = np.full(count, len(flat), np.int64)
-    first[flat[positions]] = positions  # of several the last that is written is the first that stands there
+    first[flat[positions]] = positions  # of several writes the last one stays: the first occurrence
     numbers = np.empty(count, np.int32)
     numbers[np.argsort(first, kind="stable")] = np.arange(count, dtype=np.int32)
     return numbers
@@ -62,9 +64,9 @@ def renumber_by_order(features: np.ndarray, count: int) -> np.ndarray:
 class FeatureLabelPairs:
     """Which features have weights for which labels: those that occur together in training.
 
-    offsets  (F + 1,) where the weights of each feature begin
-    labels   (P,) the label of each weight
-    fit      (P,) whether the weight is trained: a dense feature has weights for all labels, some of which stay 0
+    offsets       (F + 1,) where the weights of each feature begin
+    labels        (P,) the label of each weight
+    is_trainable  (P,) whether it is trained: a dense feature has weights for all labels, some of which stay 0
     """
 
     offsets: np.ndarray
@@ -75,18 +77,17 @@ class FeatureLabelPairs:
     def from_examples(cls, features: np.ndarray, gold_labels: np.ndarray, count: int, labels: int) -> FeatureLabelPairs:
         """From the features (N, T) of words and their labels (N,), with `count` features in all."""
         width = kernels.padded_labels(labels)
-        keys = [np.empty(0, np.int64)]
+        keys = []
         for column in features.T:
             has_feature = column != NO_FEATURE
             keys.append(np.unique(column[has_feature].astype(np.int64) * width + gold_labels[has_feature]))
-        all_keys = np.sort(np.concatenate(keys))
-        feature, label = all_keys // width, all_keys % width
+        feature, label = np.divmod(np.sort(np.concatenate(keys)), width)
         counts = np.bincount(feature, minlength=count)
         dense = counts * DENSE_RATIO >= width
         sizes = np.where(dense, width, counts)
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         pair_labels, is_trainable = np.empty(offsets[-1], np.uint16), np.zeros(offsets[-1], bool)
-        rank = np.arange(len(all_keys)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rank = np.arange(len(feature)) - np.repeat(np.cumsum(counts) - counts, counts)
         slots = offsets[feature] + np.where(dense[feature], label, rank)
         pair_labels[slots], is_trainable[slots] = label, True
         full = np.flatnonzero(dense)
@@ -105,7 +106,7 @@ class CRFProblem:
     features     (N, T)
     lengths      of the sentences
     gold_labels  (N,)
-    transitions  (K, K), (K,), (K,): which transitions, starts and ends are allowed
+    transitions  which transitions, starts and ends are allowed
     l2           weight of Σ weight²
     """
 
@@ -113,7 +114,7 @@ class CRFProblem:
     lengths: np.ndarray
     gold_labels: np.ndarray
     pairs: FeatureLabelPairs
-    transitions: tuple[np.ndarray, np.ndarray, np.ndarray]
+    transitions: TransitionArrays
     l2: float = 0.0
     threads: int = 1
 
@@ -142,11 +143,10 @@ class CRFProblem:
         The features of a word are correlated, so it is smaller: an empirical power of it.
         """
         counts = np.zeros(self.pairs.size)
-        args = self.features, self.pairs.offsets, self.pairs.labels
         for first, last, _ in self._blocks:
             one_hot = np.zeros((last - first, kernels.padded_labels(self.labels)))
             one_hot[np.arange(last - first), self.gold_labels[first:last]] = 1
-            kernels.emission_gradient_reference(*args, one_hot, first, last, 0, self.features.shape[1], counts)
+            self._add_gradients([(first, last, one_hot)], counts, (0, self.features.shape[1]))
         sizes = np.diff(self.pairs.offsets)
         total = np.bincount(self.features[self.features != NO_FEATURE], minlength=len(sizes))
         share = counts / np.maximum(1, np.repeat(total, sizes))
@@ -174,28 +174,28 @@ class CRFProblem:
     @cached_property
     def _blocks(self) -> list[tuple[int, int, np.ndarray]]:
         """(first word, last + 1, lengths) of each block of complete sentences."""
-        ends = np.concatenate(([0], np.cumsum(self.lengths)))
-        blocks, first = [], 0
-        while first < len(self.lengths):
-            last = max(first + 1, int(np.searchsorted(ends, ends[first] + BLOCK, side="right")) - 1)
-            blocks.append((int(ends[first]), int(ends[last]), np.asarray(self.lengths[first:last], np.int64)))
-            first = last
+        blocks = [
+            (words.start, words.stop, np.asarray(self.lengths[rows], np.int64))
+            for rows, words in row_chunks(self.lengths, BLOCK)
+        ]
         return [block for block in blocks if block[0] < block[1]]
 
     def objective(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective at a point, and its gradient."""
-        powers = self._exp_transitions(point)
+        powers = exp_transitions(unpack_transitions(point[self.pairs.size :], self.labels), self.transitions)
         gradient = np.zeros(self.size)
         pair_gradient = gradient[: self.pairs.size]
         cost, width = 0.0, kernels.padded_labels(self.labels)
         expected, edges = np.zeros((width, width)), np.zeros((2, width))
-        with _worker_pool(self.threads) as run:
+        with ThreadPoolExecutor(self.threads) as pool:
+            run = map if self.threads == 1 else pool.map
             for at in range(0, len(self._blocks), GROUP_BLOCKS):
                 blocks = self._blocks[at : at + GROUP_BLOCKS]
-                results = run([partial(self._process_block, point, powers, block) for block in blocks])
+                results = list(run(partial(self._process_block, point, powers), blocks))
                 for loss, moves, ends, _ in results:
                     cost, expected, edges = cost + loss, expected + moves, edges + ends
-                run([partial(self._add_gradient, blocks, results, pair_gradient, *part) for part in self._parts])
+                surpluses = [(first, last, result[3]) for (first, last, _), result in zip(blocks, results, strict=True)]
+                list(run(partial(self._add_gradients, surpluses, pair_gradient), self._template_ranges))
         here = slice(0, self.labels)
         expected_transitions = (expected * powers[0])[here, here].ravel()
         gradient[self.pairs.size :] = (
@@ -209,16 +209,13 @@ class CRFProblem:
         return cost, gradient
 
     @cached_property
-    def _parts(self) -> list[tuple[int, int]]:
+    def _template_ranges(self) -> list[tuple[int, int]]:
         """Ranges of templates, one per thread."""
         bounds = np.linspace(0, self.features.shape[1], min(self.threads, self.features.shape[1]) + 1).astype(int)
         return list(pairwise(bounds.tolist()))
 
-    def _exp_transitions(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """e^ of transitions, starts and ends, padded; 0 where they are not allowed."""
-        return exp_transitions(*unpack_transitions(point[self.pairs.size :], self.labels), self.transitions)
-
-    def _process_block(self, point: np.ndarray, powers: Any, block: tuple[int, int, np.ndarray]) -> Any:
+    def _process_block(self, point: np.ndarray, powers: TransitionArrays, block: tuple[int, int, np.ndarray]) -> Any:
+        """The cost of a block, its expected transitions and edges, and the gradient of its scores."""
         first, last, lengths = block
         width = kernels.padded_labels(self.labels)
         scores, gold_labels = np.empty((last - first, width)), self.gold_labels[first:last]
@@ -230,48 +227,37 @@ class CRFProblem:
         cost = kernels.forward_backward(scores, lengths, powers, gold_labels, expected, edges)
         return cost + float(levels.sum()) - gold_score, expected, edges, scores
 
-    def _add_gradient(self, blocks: Any, done: Any, gradient: np.ndarray, first: int, last: int) -> None:
-        for (begin, end, _), (_, _, _, surplus) in zip(blocks, done, strict=True):
-            kernels.emission_gradient_reference(
-                self.features, self.pairs.offsets, self.pairs.labels, surplus, begin, end, first, last, gradient
-            )
+    def _add_gradients(
+        self, surpluses: list[tuple[int, int, np.ndarray]], gradient: np.ndarray, templates: tuple[int, int]
+    ) -> None:
+        """Add the gradients of the scores of blocks (first word, last + 1, gradient) to those of their features."""
+        args = self.features, self.pairs.offsets, self.pairs.labels
+        for first, last, surplus in surpluses:
+            kernels.add_emission_gradient(*args, surplus, first, last, *templates, gradient)
 
 
-def unpack_transitions(numbers: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Transitions (K, K), starts (K,) and ends (K,) from a flat array."""
+def unpack_transitions(numbers: np.ndarray, labels: int) -> TransitionArrays:
+    """Transitions, starts and ends from a flat array."""
     square = labels * labels
     return numbers[:square].reshape(labels, labels), numbers[square : square + labels], numbers[square + labels :]
 
 
-def exp_transitions(
-    moves: np.ndarray, start: np.ndarray, end: np.ndarray, legal: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def exp_transitions(transitions: TransitionArrays, is_allowed: TransitionArrays) -> TransitionArrays:
     """e^ of each, 0 where it is not allowed and for padding labels."""
-    width, labels = kernels.padded_labels(len(start)), len(start)
-    result = np.zeros((width, width)), np.zeros(width), np.zeros(width)
-    with np.errstate(over="ignore"):  # a step may go too far: then the cost is no number, and it is made shorter
-        result[0][:labels, :labels] = np.where(legal[0], np.exp(moves), 0.0)
-        result[1][:labels], result[2][:labels] = (
-            np.where(legal[1], np.exp(start), 0),
-            np.where(legal[2], np.exp(end), 0),
+    padding = kernels.padded_labels(len(transitions[1])) - len(transitions[1])
+    with np.errstate(over="ignore"):  # a step that is too long: the search finds the cost infinite and shortens it
+        moves, start, end = (
+            np.pad(np.where(allowed, np.exp(scores), 0.0), (0, padding))
+            for scores, allowed in zip(transitions, is_allowed, strict=True)
         )
-    return result
+    return moves, start, end
 
 
-@contextmanager
-def _worker_pool(threads: int) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
-    """A function that runs jobs with so many threads and returns their results in order."""
-    if threads == 1:
-        yield lambda jobs: [job() for job in jobs]
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield lambda jobs: list(pool.map(lambda job: job(), jobs))
+# --- The model ---
 
-
-TransitionArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 RETRY_HINT = "train it again"
-MIN_CHARACTER_RATE = 0.98  # of the words have one character, where characters are labelled
-NO_TARGET = -1  # asks for nothing
+MIN_CHARACTER_RATE = 0.98  # share of words of one character from which on the text is labeled by character
+NO_TARGET = -1
 
 
 @dataclass(eq=False)
@@ -279,7 +265,7 @@ class CRFModel:
     """A trained CRF tagger and its features.
 
     written    attributes of words
-    legal      (K, K), (K,), (K,) which labels may follow each other, start and end a sentence
+    legal      which labels may follow each other, start and end a sentence
     templates  feature templates; "": defaults for words or characters
     min_count  how often a feature must occur
     l1, l2     regularization: weights of Σ |weight| and Σ weight²
@@ -310,30 +296,27 @@ class CRFModel:
         """Nonzero emission weights, and all transitions, starts and ends."""
         return int(np.count_nonzero(self.weights)) + sum(array.size for array in self._require_trained()[1])
 
-    # -- learning
+    # -- training
 
     def make_problem(self, inputs: Mapping[str, np.ndarray], gold_labels: np.ndarray, threads: int = 1) -> CRFProblem:
-        """The training objective of these sentences. Words without a target are left out of the label sequence, but
-        their neighbors still see them in their features.
-        """
+        """The training objective; words without a target are only features of their neighbors."""
         tokens, lengths = _rows(inputs)
         is_target = gold_labels != NO_TARGET
         if not is_target.any():
             raise InputError("no word has a tag", hint="give words with their tags")
-        index, features = FeatureIndex.fit(
-            parse_templates(self.templates or self._default_templates(tokens)),
-            self.written,
-            tokens,
-            lengths,
-            self.min_count,
-        )
+        templates = self.templates
+        if not templates:
+            table, rows = self.written.attribute_rows(tokens)
+            is_character = table[rows, ATTRIBUTES.index("prefix2")] == NO_FEATURE
+            templates = CHARACTER_TEMPLATES if is_character.mean() >= MIN_CHARACTER_RATE else WORD_TEMPLATES
+        index, features = FeatureIndex.fit(parse_templates(templates), self.written, tokens, lengths, self.min_count)
         if not index.size:
             raise InputError(f"no feature occurs {self.min_count} times", hint="give more examples, or --min-count 1")
         row = np.repeat(np.arange(len(lengths)), lengths)
         target_lengths = np.bincount(row[is_target], minlength=len(lengths)).astype(np.int64)
         features, gold_labels = np.ascontiguousarray(features[is_target]), gold_labels[is_target].astype(np.int64)
         self.numbers = renumber_by_order(features, index.size)
-        features = np.where(features == NO_FEATURE, NO_FEATURE, self.numbers[features])
+        features = self._renumber(features)
         pairs = FeatureLabelPairs.from_examples(features, gold_labels, index.size, self.num_labels)
         self.index, self.offsets, self.labels = index, pairs.offsets, pairs.labels
         return CRFProblem(features, target_lengths, gold_labels, pairs, self.legal, self.l2, threads)
@@ -343,12 +326,7 @@ class CRFModel:
         self.weights = point[: len(self.labels)]
         self.moves = unpack_transitions(point[len(self.labels) :], self.num_labels)
 
-    def _default_templates(self, tokens: np.ndarray) -> str:
-        table, rows = self.written.attribute_rows(tokens)
-        prefixes = table[rows, 3]  # prefix2, which a single character does not have
-        return default_templates(characters=bool((prefixes == NO_FEATURE).mean() >= MIN_CHARACTER_RATE))
-
-    # -- what it says
+    # -- prediction
 
     def logits(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """tag (T, K): emission scores; `moves` has the transitions."""
@@ -366,9 +344,9 @@ class CRFModel:
         index, _ = self._require_trained()
         tokens, lengths = _rows(inputs)
         features = index.lookup(self.written, tokens, lengths)[number]
+        features = features[features != NO_FEATURE]
         contributions = []
-        for feature in features[features != NO_FEATURE].tolist():
-            number = feature if self.numbers is None else int(self.numbers[feature])
+        for feature, number in zip(features.tolist(), self._renumber(features).tolist(), strict=True):
             span = slice(self.offsets[number], self.offsets[number + 1])
             label_weights = np.zeros(kernels.padded_labels(self.num_labels))
             label_weights[self.labels[span]] = self.weights[span]
@@ -383,16 +361,15 @@ class CRFModel:
         return sorted(contributions, key=lambda share: (-abs(share.value), share.field))
 
     def _renumber(self, features: np.ndarray) -> np.ndarray:
-        return (
-            features if self.numbers is None else np.where(features == NO_FEATURE, NO_FEATURE, self.numbers[features])
-        )
+        numbers = self.numbers
+        return features if numbers is None else np.where(features == NO_FEATURE, NO_FEATURE, numbers[features])
 
     def _require_trained(self) -> tuple[FeatureIndex, TransitionArrays]:
         if self.index is None or self.moves is None:
             raise ForebearError("this chain of labels has learned nothing yet", hint="train it, or load what was")
         return self.index, self.moves
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, without zero weights and features that have no others."""
@@ -404,12 +381,10 @@ class CRFModel:
         nonzero = weights != 0
         counts = np.bincount(np.repeat(np.arange(index.size), sizes)[nonzero], minlength=index.size)
         has_weights = counts > 0
-        kept_keys = np.split(has_weights, index.firsts[1:-1])
-        pruned_index = FeatureIndex(
-            index.templates,
-            tuple(keys_of_template[is_kept] for keys_of_template, is_kept in zip(index.keys, kept_keys, strict=True)),
-        )
-        transitions, start, end = (keys_of_template.astype(np.float32) for keys_of_template in moves)
+        kept_by_template = np.split(has_weights, index.firsts[1:-1])
+        keys = (keys[is_kept] for keys, is_kept in zip(index.keys, kept_by_template, strict=True))
+        pruned_index = FeatureIndex(index.templates, tuple(keys))
+        transitions, start, end = (scores.astype(np.float32) for scores in moves)
         return pruned_index.arrays() | {
             "offsets": np.concatenate(([0], np.cumsum(counts[has_weights]))).astype(np.int64),
             "labels": labels[nonzero],
@@ -424,27 +399,14 @@ class CRFModel:
         count = self.num_labels
         shapes: dict[str, Any] = {"moves": (count, count), "start": (count,), "end": (count,)}
         expected_names = {"templates", "keys", "firsts", "offsets", "labels", "weights", *shapes}
-        for problem, names in (
-            ("lacks", expected_names - set(arrays)),
-            ("has, but should not,", set(arrays) - expected_names),
-        ):
-            if names:
-                raise ForebearError(f"the state of a chain of labels {problem} {sorted(names)}", hint=RETRY_HINT)
+        require_names("a chain of labels", arrays, expected_names, hint=RETRY_HINT)
         templates = parse_templates(arrays["templates"].tobytes().decode("utf-8", "replace"))
         index, offsets = load_index(dict(arrays), templates), arrays["offsets"]
         shapes |= {"weights": (len(arrays["labels"]),)}
-        for name, shape in shapes.items():
-            array = arrays[name]
-            if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
-                problem = f"the array {name!r} of the chain of labels holds {array.dtype} {list(array.shape)}"
-                raise ForebearError(f"{problem} instead of finite float32 {list(shape)}", hint=RETRY_HINT)
+        require_finite("the chain of labels", arrays, shapes, hint=RETRY_HINT)
         labels = arrays["labels"]
         is_valid = offsets.shape == (index.size + 1,) and offsets[0] == 0 and (np.diff(offsets) >= 0).all()
-        if (
-            not is_valid
-            or offsets[-1] != len(labels)
-            or (len(labels) and not 0 <= labels.min() <= labels.max() < count)
-        ):
+        if not is_valid or offsets[-1] != len(labels) or not ((labels >= 0) & (labels < count)).all():
             raise ForebearError("the weights of this chain of labels are damaged", hint=RETRY_HINT)
         self.index, self.offsets, self.labels = index, offsets.astype(np.int64), labels.astype(np.uint16)
         self.weights = arrays["weights"].astype(np.float64)

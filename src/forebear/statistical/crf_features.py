@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from unicodedata import category
 
 import numpy as np
@@ -22,22 +23,9 @@ from forebear.errors import ForebearError, InputError
 MAX_AFFIX = 4  # characters of the longest prefix and suffix
 MAX_OFFSET = 8  # words to either side, at most
 MAX_PARTS = 4  # parts of a template, at most
-ATTRIBUTES = (
-    "word",
-    "small",
-    *(f"prefix{n}" for n in range(1, MAX_AFFIX + 1)),
-    *(f"suffix{n}" for n in range(1, MAX_AFFIX + 1)),
-    "shape",
-    "kind",
-)
-MEANINGS = {
-    "word": "the word itself",
-    "small": "the word in small letters",
-    "prefix1": "its first character; prefix2 to prefix4: its first two to four",
-    "suffix1": "its last character; suffix2 to suffix4: its last two to four",
-    "shape": "what kinds of characters follow one another in it: A capitals, a small letters, 0 digits, 字 Han, …",
-    "kind": "one of " + ", ".join(SHAPES),
-}
+AFFIX_SIZES = range(1, MAX_AFFIX + 1)
+AFFIXES = (*(f"prefix{n}" for n in AFFIX_SIZES), *(f"suffix{n}" for n in AFFIX_SIZES))
+ATTRIBUTES = ("word", "small", *AFFIXES, "shape", "kind")  # small: in lowercase; shape: Aa0字; kind: one of SHAPES
 WORD_TEMPLATES = (
     "word[-2] word[-1] word[0] word[1] word[2] word[-1]+word[0] word[0]+word[1] word[-1]+word[1] small[0]"
     " prefix1[0] prefix2[0] prefix3[0] prefix4[0] suffix1[0] suffix2[0] suffix3[0] suffix4[0]"
@@ -89,29 +77,17 @@ def _parse_template(text: str) -> FeatureTemplate:
     return FeatureTemplate(tuple(parts))
 
 
-def default_templates(*, characters: bool) -> str:
-    """Default templates for words, or for texts labeled character by character."""
-    return CHARACTER_TEMPLATES if characters else WORD_TEMPLATES
-
-
 def word_attributes(word: str) -> tuple[str, ...]:
     """The attributes of a word in the order of ATTRIBUTES; "" for affixes longer than the word."""
-    sizes = range(1, MAX_AFFIX + 1)
-    length = len(word)
-    prefixes = (word[:size] if length >= size else "" for size in sizes)
-    suffixes = (word[-size:] if length >= size else "" for size in sizes)
+    sizes = [size if size <= len(word) else 0 for size in AFFIX_SIZES]
+    prefixes, suffixes = (word[:size] for size in sizes), (word[len(word) - size :] for size in sizes)
     kind = SHAPES[int(word_shapes((word,))[0])]
     return (word, word.lower(), *prefixes, *suffixes, shape(word), kind)
 
 
 def shape(word: str) -> str:
     """Character classes in a row, each run once: 1998年 is 0字, iPhone aAa."""
-    result = ""
-    for character in word:
-        char_class = _char_class(character)
-        if char_class != result[-1:]:
-            result += char_class
-    return result
+    return "".join(char_class for char_class, _ in groupby(map(_char_class, word)))
 
 
 def _char_class(character: str) -> str:
@@ -123,9 +99,11 @@ def _char_class(character: str) -> str:
     return "l" if kind[0] in "LM" else character if kind[0] == "P" and character in ".,-'" else kind[0].lower()
 
 
+# --- Attribute values and features as numbers ---
+
 NO_FEATURE = -1  # no feature, no value
-_LOCK = threading.Lock()  # of the rows of unlisted words
-MAX_VALUES = 1 << 62  # different values of a template that a number can tell apart
+_LOCK = threading.Lock()  # guards the rows of words outside the vocabulary
+MAX_VALUES = 1 << 62  # values of a template, so that they fit into 64 bits
 
 
 class WordAttributes:
@@ -147,7 +125,7 @@ class WordAttributes:
                 rows[number, at] = known.setdefault(value, len(known))
         rows[self.size] = 0
         self._rows = rows
-        self._unlisted: dict[int, int] = {}  # number of a word → its row
+        self._unlisted: dict[int, int] = {}  # rows of words outside the vocabulary
 
     def num_values(self) -> list[int]:
         """Number of values of each attribute, including "outside the sentence"."""
@@ -174,13 +152,13 @@ class WordAttributes:
             return row
 
     def attribute_text(self, attribute: int, number: int) -> str:
-        """The text of an attribute value."""
+        """The text of an attribute value; "" outside the sentence."""
         return next((text for text, value_id in self._numbers[attribute].items() if value_id == number), "")
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureIndex:
-    """The features: for each template its sorted values, and the id of the first."""
+    """The features: for each template its sorted values, numbered consecutively."""
 
     templates: tuple[FeatureTemplate, ...]
     keys: tuple[np.ndarray, ...]  # int64, for each template
@@ -249,13 +227,8 @@ class FeatureIndex:
         return str(self.templates[template_id]), parts[::-1]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        template_text = " ".join(map(str, self.templates)).encode()
-        keys = np.concatenate([*self.keys, np.empty(0, np.int64)])
-        return {
-            "templates": np.frombuffer(template_text, np.uint8).copy(),
-            "keys": keys,
-            "firsts": self.firsts.astype(np.int64),
-        }
+        templates = np.frombuffer(" ".join(map(str, self.templates)).encode(), np.uint8).copy()
+        return {"templates": templates, "keys": np.concatenate(self.keys), "firsts": self.firsts.astype(np.int64)}
 
 
 def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray):
@@ -269,8 +242,7 @@ def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tok
         if np.prod([float(sizes[attribute]) for attribute, _ in template.parts]) > MAX_VALUES:
             message = f"the template {template} has more values than numbers can tell apart with so many words"
             raise InputError(message, hint="join fewer parts")
-        values = np.zeros(len(tokens), np.int64)
-        lacking = np.zeros(len(tokens), bool)
+        values, lacking = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), bool)
         for attribute, offset in template.parts:
             value_ids = table[padded[positions + offset], attribute]
             lacking |= value_ids < 0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,19 @@ import numpy as np
 from forebear.data.io.workers import cpu_count
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import hmm as kernels
+from forebear.numerics import require_state
 
 # --- Parameters and inference ---
 
-
-WORK_PER_THREAD = 1 << 16  # products of moves that are worth a thread of their own
+WORK_PER_THREAD = 1 << 16  # minimum products per thread
 
 
 @dataclass(frozen=True, eq=False)
 class HMMParameters:
     """Transition and emission probabilities.
 
-    moves      (S, S) P(next state given this one); the last state is the border, in which every text begins and ends,
-               and
-               which emits `end` only
+    moves      (S, S) P(next state given this one); the last is the border state, in which every text begins and ends
+               and which emits `end` only
     emissions  (V, S) P(token given state)
     end        id that begins and ends every text
     """
@@ -55,14 +55,11 @@ class HMMParameters:
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
-        tokens, lengths, first = self._flatten_rows(rows)
-        logs = _run_threaded(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, output_index=0)
-        return np.split(logs, np.cumsum(lengths)[:-1]) if len(rows) else []
+        return self._by_row(lambda *args: kernels.forward_filter(*args)[0], rows)
 
     def final_states(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, S) P of the state at each row's last token, given the row."""
-        tokens, lengths, first = self._flatten_rows(rows)
-        return _run_threaded(kernels.forward_filter, tokens, lengths, first, self.moves, self.emissions, output_index=1)
+        return self._run(lambda *args: kernels.forward_filter(*args)[1], rows)[0]
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
@@ -72,7 +69,7 @@ class HMMParameters:
         """(B, V) log P of the next token, given the probabilities (B, S) of the states before it."""
         log_probs = np.empty((len(states), self.vocab_size))
         with np.errstate(divide="ignore"):
-            for row, state in zip(log_probs, states, strict=True):  # one by one: a batch changes no bit
+            for row, state in zip(log_probs, states, strict=True):  # one by one: bit-equal for any batch
                 np.log(self.emissions @ (state @ self.moves), out=row)
         return log_probs
 
@@ -81,17 +78,34 @@ class HMMParameters:
 
     def posteriors(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row (n - 1, S), P of each state at each token but the first, given the whole row."""
-        tokens, lengths, first = self._flatten_rows(rows)
-        posteriors = _run_threaded(kernels.state_posteriors, tokens, lengths, first, self.moves, self.emissions)
-        return np.split(posteriors, np.cumsum(lengths)[:-1]) if len(rows) else []
+        return self._by_row(kernels.state_posteriors, rows)
 
     def viterbi(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, the most probable state sequence, without the first token."""
-        tokens, lengths, first = self._flatten_rows(rows)
-        with np.errstate(divide="ignore"):
-            logs = [np.log(table) for table in (first, self.moves, self.emissions)]
-        paths = _run_threaded(kernels.hmm_viterbi, tokens, lengths, *logs)
-        return np.split(paths, np.cumsum(lengths)[:-1]) if len(rows) else []
+        return self._by_row(kernels.hmm_viterbi, rows, use_logs=True)
+
+    def _run(
+        self, kernel: Callable[..., np.ndarray], rows: Sequence[np.ndarray], *, use_logs: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What a kernel computes from slices of the rows, and the number of tokens that it gets of each row."""
+        tokens, lengths, *tables = *self._flatten_rows(rows), self.moves, self.emissions
+        if use_logs:
+            with np.errstate(divide="ignore"):
+                tables = [np.log(table) for table in tables]
+        first, moves, emissions = tables
+
+        def run_slice(rows: slice, span: slice, ends: np.ndarray) -> np.ndarray:
+            return kernel(tokens[span], ends, np.ascontiguousarray(first[rows]), moves, emissions)
+
+        results = map_slices(run_slice, lengths, len(self.moves))
+        return results[0] if len(results) == 1 else np.concatenate(results), lengths
+
+    def _by_row(
+        self, kernel: Callable[..., np.ndarray], rows: Sequence[np.ndarray], *, use_logs: bool = False
+    ) -> list[np.ndarray]:
+        """What a kernel computes for each token but the first, row by row."""
+        results, lengths = self._run(kernel, rows, use_logs=use_logs)
+        return np.split(results, np.cumsum(lengths)[:-1]) if len(rows) else []
 
     def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All tokens but the first of each row, their numbers, and (B, S) the state probabilities before them."""
@@ -108,29 +122,24 @@ class HMMParameters:
         first[first_tokens == self.end] = np.arange(len(self.moves)) == self.border
         return tokens, lengths, first
 
-    # -- drawing by chance
+    # -- sampling
 
     def sample(self, count: int, seed: int, max_length: int = 1 << 20) -> list[tuple[np.ndarray, np.ndarray]]:
         """Sample texts with their states; longer ones are truncated."""
-        rng, state = np.random.default_rng(seed), np.full(count, self.border)
+        rng, state, alive = np.random.default_rng(seed), np.full(count, self.border), np.arange(count)
         moves, emissions = (_cumulative(table) for table in (self.moves, self.emissions.T))
-        tokens, states, alive = [], [], np.arange(count)
+        steps = [np.zeros((3, 0), np.int64)]  # row, token and state of each emission
         for _ in range(max_length):
             state = _sample_columns(moves, state, rng)
             is_inside = state != self.border
             alive, state = alive[is_inside], state[is_inside]
             if not len(alive):
                 break
-            tokens.append((alive, _sample_columns(emissions, state, rng)))
-            states.append(state)
-        if not tokens:
-            return [(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in range(count)]
-        row_ids, emitted, emitting_states = (
-            np.concatenate(columns) for columns in (*zip(*tokens, strict=True), states)
-        )
+            steps.append(np.stack((alive, _sample_columns(emissions, state, rng), state)))
+        row_ids, tokens, states = np.concatenate(steps, axis=1)
         order = np.argsort(row_ids, kind="stable")
         bounds = np.searchsorted(row_ids[order], np.arange(1, count))
-        return list(zip(np.split(emitted[order], bounds), np.split(emitting_states[order], bounds), strict=True))
+        return list(zip(np.split(tokens[order], bounds), np.split(states[order], bounds), strict=True))
 
 
 class HMMDecodingState:
@@ -152,36 +161,24 @@ class HMMDecodingState:
         self.state_probs = self.state_probs[rows]
 
 
-def balanced_slices(lengths: np.ndarray, work: int) -> list[slice]:
-    """Rows in one slice per processor, about equally long; one slice if there is little `work`."""
-    parts = max(1, min(cpu_count(), len(lengths), work // WORK_PER_THREAD))
+def map_slices(function: Callable[[slice, slice, np.ndarray], Any], lengths: np.ndarray, num_states: int) -> list[Any]:
+    """Call the function in threads, on about equally long slices of the rows.
+
+    It receives the slice of the rows, that of their tokens, and the ends of the rows counted from the first token. Rows
+    are independent, so the result is bit-equal for any number of threads.
+    """
     ends = np.cumsum(lengths)
-    bounds = np.searchsorted(ends, np.arange(1, parts) * (ends[-1] / parts)) + 1 if parts > 1 else []
-    starts = np.concatenate(([0], bounds, [len(lengths)])).astype(np.int64)
-    return [slice(*pair) for pair in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
-
-
-def _run_threaded(
-    kernel: Callable[..., Any],
-    tokens: np.ndarray,
-    lengths: np.ndarray,
-    first: np.ndarray,
-    *tables: np.ndarray,
-    output_index=None,
-) -> np.ndarray:
-    """Run a kernel on slices of the rows in threads; rows are independent, so the result is bit-equal."""
-    ends = np.cumsum(lengths)
-
-    def run_slice(rows: slice) -> np.ndarray:
-        begin, end = (int(ends[row - 1]) if row else 0 for row in (rows.start, rows.stop))
-        result = kernel(tokens[begin:end], ends[rows] - begin, np.ascontiguousarray(first[rows]), *tables)
-        return result if output_index is None else result[output_index]
-
-    parts = balanced_slices(lengths, len(tokens) * len(tables[0]))
-    if len(parts) == 1:
-        return run_slice(parts[0])
-    with ThreadPoolExecutor(len(parts)) as threads:
-        return np.concatenate(list(threads.map(run_slice, parts)))
+    num_tokens = int(ends[-1]) if len(ends) else 0
+    parts = max(1, min(cpu_count(), len(lengths), num_tokens * num_states // WORK_PER_THREAD))
+    bounds = np.searchsorted(ends, np.arange(1, parts) * (num_tokens / parts)) + 1
+    slices = []
+    for first, last in pairwise((0, *bounds.tolist(), len(lengths))):
+        begin, end = (int(ends[row - 1]) if row else 0 for row in (first, last))
+        slices.append((slice(first, last), slice(begin, end), ends[first:last] - begin))
+    if parts == 1:
+        return [function(*slices[0])]
+    with ThreadPoolExecutor(parts) as threads:
+        return list(threads.map(function, *zip(*slices, strict=True)))
 
 
 def _cumulative(shares: np.ndarray) -> np.ndarray:
@@ -196,9 +193,9 @@ def _sample_columns(cumulative_sums: np.ndarray, row_ids: np.ndarray, rng: np.ra
     return np.searchsorted(cumulative_sums, row_ids + rng.random(len(row_ids)), side="right") % width
 
 
-TRANSITION_SMOOTHING = 0.01  # how much of `smoothing` is taken from moves: there are far fewer of them than of words
-MAX_TOKENS = 1 << 31  # of which what is expected, in units of 2^-32, is sure to fit into 64 bits
-MAX_UNSEEN_MASS = 0.5  # of what all states share, the most that is left to words which were never seen
+TRANSITION_SMOOTHING = 0.01  # share of `smoothing` that transitions get: there are far fewer of them than of words
+MAX_TOKENS = 1 << 31  # so that expected counts, in units of 2^-32, fit into 64 bits
+MAX_UNSEEN_MASS = 0.5  # maximum share of unseen words in the shared distribution
 
 
 def validate_hmm(states: int, smoothing: float) -> None:
@@ -225,6 +222,7 @@ class HMMModel:
 
     heads = ("next",)
     is_pseudo_likelihood = False  # scores are factors of the probability of a row
+    max_length = None  # rows may have any length
 
     def __init__(
         self, *, states: int, vocabulary: int, end: int, never: Iterable[int] = (), smoothing: float = 0.05
@@ -246,18 +244,13 @@ class HMMModel:
     def vocab_size(self) -> int:
         return len(self.predictable)
 
-    @property
-    def max_length(self) -> None:
-        """None: rows may have any length."""
-        return
-
-    # -- learning
+    # -- training
 
     def prepass(self, counts: np.ndarray) -> None:
         """Set the token counts of the whole training text."""
         if int(np.sum(counts)) >= MAX_TOKENS:
-            what = f"{int(np.sum(counts)):,} tokens are more than can be counted in parts of 2^-32"
-            raise InputError(what, hint=f"learn from fewer than {MAX_TOKENS:,}: give a part of the text")
+            message = f"{int(np.sum(counts)):,} tokens are more than can be counted in parts of 2^-32"
+            raise InputError(message, hint=f"learn from fewer than {MAX_TOKENS:,}: give a part of the text")
         self.counts = np.where(self.predictable, np.asarray(counts, np.int64), 0)
         self._parameters = None
 
@@ -267,7 +260,7 @@ class HMMModel:
         moves, _ = self._uniform_tables()
         moves[:-1] *= rng.exponential(1.0, (self.states, self.states + 1))
         words = self._shared_distribution()[:, None] * rng.exponential(1.0, (self.vocab_size, self.states))
-        words[self.counts == 0] = 0.0  # what is not there will not be learned
+        words[self.counts == 0] = 0.0
         self._moves, self._words = _normalize(moves, 1), _normalize(words, 0, self._uniform_tables()[1])
         self._expected_moves, self._expected_words = self._zero_expectations()
         self.iterations, self._parameters = 0, None
@@ -278,20 +271,15 @@ class HMMModel:
         if not len(lengths):
             return 0.0
         self._check(np.asarray(tokens), lengths, targets)
-        tables, ends = self.finalize(), np.cumsum(lengths)
+        tables = self.finalize()
 
-        def expect_slice(rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            begin, end = (int(ends[row - 1]) if row else 0 for row in (rows.start, rows.stop))
+        def expect_slice(rows: slice, span: slice, ends: np.ndarray) -> tuple[np.ndarray, ...]:
             expectations = self._zero_expectations() if rows.start else (self._expected_moves, self._expected_words)
-            losses = kernels.baum_welch(
-                targets[begin:end], ends[rows] - begin, tables.moves, tables.emissions, *expectations
-            )
+            losses = kernels.baum_welch(targets[span], ends, tables.moves, tables.emissions, *expectations)
             return losses, *expectations
 
-        parts = balanced_slices(lengths, len(targets) * self.states)
-        with ThreadPoolExecutor(len(parts)) as threads:
-            results = list(threads.map(expect_slice, parts))
-        for _, moves, words in results[1:]:  # whole numbers: in whatever order, their sum is the same
+        results = map_slices(expect_slice, lengths, self.states)
+        for _, moves, words in results[1:]:  # integers: their sum does not depend on the order
             self._expected_moves += moves
             self._expected_words += words
         return float(np.concatenate([losses for losses, *_ in results]).sum())
@@ -299,7 +287,7 @@ class HMMModel:
     def update(self) -> None:
         """M step: new parameters from the expected counts, which are cleared."""
         tables = self.finalize()
-        if self.smoothing:  # the share of each that came from a state's own table
+        if self.smoothing:  # only the share of each count that belongs to a state's own table
             moves = self._expected_moves * _ratio(self._own_moves(), tables.moves)
             words = self._expected_words[:, :-1] * _ratio(self._own_words(), tables.emissions[:, :-1])
         else:
@@ -321,8 +309,8 @@ class HMMModel:
         allowed = (targets >= 0) & (targets < self.vocab_size)
         allowed[allowed] = self.predictable[targets[allowed]]
         if not allowed.all():
-            what = f"the text holds the id {targets[~allowed][0]}, which this model never predicts"
-            raise InputError(what, hint="prepare the text with the tokenizer of this run")
+            message = f"the text holds the id {targets[~allowed][0]}, which this model never predicts"
+            raise InputError(message, hint="prepare the text with the tokenizer of this run")
 
     # -- tables
 
@@ -362,16 +350,16 @@ class HMMModel:
         total, once = int(counts.sum()), max(1, np.count_nonzero(counts == 1))
         if not total:
             return _normalize(unseen.astype(np.float64), 0) if unseen.any() else np.zeros(self.vocab_size)
-        unseen_mass = (
-            min(MAX_UNSEEN_MASS, once / (total + once) / self.smoothing) if self.smoothing and unseen.any() else 0.0
-        )
+        unseen_mass = 0.0
+        if self.smoothing and unseen.any():
+            unseen_mass = min(MAX_UNSEEN_MASS, once / (total + once) / self.smoothing)
         return (1 - unseen_mass) * counts / total + unseen_mass * unseen / max(1, np.count_nonzero(unseen))
 
     def _zero_expectations(self) -> tuple[np.ndarray, np.ndarray]:
-        many = self.states + 1
-        return np.zeros((many, many), np.int64), np.zeros((self.vocab_size, many), np.int64)
+        size = self.states + 1
+        return np.zeros((size, size), np.int64), np.zeros((self.vocab_size, size), np.int64)
 
-    # -- what it says
+    # -- prediction
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
@@ -384,7 +372,7 @@ class HMMModel:
     def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
         return self.finalize().start_decoding(rows, room)
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state without the expected counts of an unfinished epoch."""
@@ -392,13 +380,7 @@ class HMMModel:
         return {"moves": self._moves, "words": self._words, "counts": self.counts, "iterations": iterations}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        expected = {
-            "moves": ((self.states + 1, self.states + 1), np.float64),
-            "words": ((self.vocab_size, self.states), np.float64),
-            "counts": ((self.vocab_size,), np.int64),
-            "iterations": ((1,), np.int64),
-        }
-        _check_arrays(arrays, expected, f"a hidden Markov model of {self.states} states")
+        require_state(f"hidden Markov model of {self.states} states", arrays, self.arrays())
         self._moves, self._words, self.counts = arrays["moves"], arrays["words"], arrays["counts"]
         self._expected_moves, self._expected_words = self._zero_expectations()
         self.iterations, self._parameters = int(arrays["iterations"][0]), None
@@ -408,11 +390,10 @@ class HMMModel:
         return {"told_moves": self._expected_moves, "told_words": self._expected_words}
 
     def load_training_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        expected = {name: (array.shape, np.int64) for name, array in self.training_state().items()}
-        _check_arrays(arrays, expected, f"what is expected of {self.states} states")
+        require_state(f"hidden Markov model of {self.states} states", arrays, self.training_state())
         self._expected_moves, self._expected_words = arrays["told_moves"].copy(), arrays["told_words"].copy()
 
-    # -- what is to be known of it
+    # -- metadata
 
     @property
     def num_parameters(self) -> int:
@@ -435,26 +416,9 @@ class HMMModel:
 def _normalize(counts: np.ndarray, axis: int, fallback: np.ndarray | None = None) -> np.ndarray:
     """Normalize along an axis; lines without counts keep their values in `fallback`."""
     total = counts.sum(axis=axis, keepdims=True)
-    normalized = counts / np.where(total > 0, total, 1.0)
+    normalized = _ratio(counts, total)
     return normalized if fallback is None else np.where(total > 0, normalized, fallback)
 
 
 def _ratio(numerators: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return numerators / np.where(totals > 0, totals, 1.0)
-
-
-def _check_arrays(
-    arrays: Mapping[str, np.ndarray], expected: Mapping[str, tuple[tuple[int, ...], Any]], model_name: str
-) -> None:
-    """Raise for a missing, extra or misshapen array."""
-    for problem, names in (
-        ("lacks", expected.keys() - arrays.keys()),
-        ("has, but should not,", arrays.keys() - expected.keys()),
-    ):
-        if names:
-            raise ForebearError(f"the state of {model_name} {problem} {sorted(names)}")
-    for name, (shape, kind) in expected.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype != kind:
-            message = f"{array.dtype} {list(array.shape)} instead of {np.dtype(kind)} {list(shape)}"
-            raise ForebearError(f"the array {name!r} of {model_name} is {message}")

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain, takewhile
 from typing import Any
 
 import numpy as np
 
 from forebear.data.unicode import SHAPES, word_shapes
 from forebear.errors import ForebearError, InputError
+from forebear.numerics import require_names, softmax
 from forebear.statistical.hmm import HMMDecodingState, HMMParameters
 from forebear.statistical.linear import FitReport
 
 # --- Tags of unknown words by spelling, learned from rare words ---
 
-
-MAX_RARE_COUNT = 10  # words seen more often than this are unlike those that nobody has seen
-MAX_AFFIX = {True: 8, False: 3}  # letters at the end that are looked at, and at the beginning
-PRIOR_COUNT = 2.0  # so many words with a longer ending outweigh all that is known of the shorter one
-MIN_AFFIX_WORDS = 2  # words that must share an ending before it says anything
-PREFIX_WEIGHT = 1.0  # of what the beginning says, beside the ending
+MAX_RARE_COUNT = 10  # more frequent words do not resemble unknown words
+MAX_SUFFIX, MAX_PREFIX = 8, 3  # letters
+PRIOR_COUNT = 2.0  # words whose evidence weighs as much as the prior from the shorter affix
+MIN_AFFIX_WORDS = 2  # words that must share an affix
+PREFIX_WEIGHT = 1.0  # exponent of the prefix's evidence beside the suffix's
+NUM_LENGTHS = 4  # word lengths that are told apart: one character, two, three, and more
+SHAPE_COUNT = len(SHAPES) * NUM_LENGTHS
 
 
 class SuffixTagModel:
-    """P(tag given the spelling of a word), from suffixes smoothed by shorter ones (TnT, Brants 2000), and prefixes
-    alike. The shortest context is the word's shape: capitals, digits, number of characters.
+    """P(tag given the spelling of a word), from suffixes and prefixes smoothed by shorter ones (TnT, Brants 2000).
+
+    The shortest context is the word's shape: capitals, digits, number of characters.
 
     words   training words
     counts  (words, K) how often each occurs with each tag
@@ -36,75 +41,65 @@ class SuffixTagModel:
         rare_ids = np.flatnonzero((frequencies > 0) & (frequencies <= MAX_RARE_COUNT))
         if not len(rare_ids):
             rare_ids = np.flatnonzero(frequencies)
-        tag_counts = np.minimum(counts[rare_ids], 1.0)  # each word once: what nobody has seen is met once too
+        tag_counts = np.minimum(counts[rare_ids], 1.0)  # each word counts once, as an unknown word occurs
         self.tags = counts.shape[1]
         self.usual = (tag_counts.sum(axis=0) + 0.5) / (tag_counts.sum() + 0.5 * self.tags)
         rare_words = [words[number] for number in rare_ids.tolist()]
-        self._ends, self._begins = (
-            _AffixTree(rare_words, tag_counts, self.usual, at_end=at_end) for at_end in (True, False)
-        )
+        self._suffixes = _AffixTree(rare_words, tag_counts, self.usual, is_suffix=True)
+        self._prefixes = _AffixTree(rare_words, tag_counts, self.usual, is_suffix=False)
 
     def tag_probs(self, words: Sequence[str]) -> np.ndarray:
         """(n, K) P(tag given the word)."""
-        logs = np.log(self._ends.tag_probs(words)) + PREFIX_WEIGHT * np.log(self._begins.tag_probs(words))
-        logs -= PREFIX_WEIGHT * np.log(self._begins.shape_probs(words))  # which both have in common
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
-        return shares / shares.sum(axis=1, keepdims=True)
+        suffix_probs, _ = self._suffixes.tag_probs(words)
+        prefix_probs, shape_probs = self._prefixes.tag_probs(words)
+        # The shape is evidence of both, and counts once.
+        logs = np.log(suffix_probs) + PREFIX_WEIGHT * np.log(prefix_probs) - PREFIX_WEIGHT * np.log(shape_probs)
+        return softmax(logs)
 
 
 class _AffixTree:
     """Tree of suffixes or prefixes: the parent of each is one letter shorter, and the roots are word shapes."""
 
-    def __init__(self, words: Sequence[str], counts: np.ndarray, prior: np.ndarray, *, at_end: bool) -> None:
-        self.at_end, self.longest = at_end, MAX_AFFIX[at_end]
-        self._numbers: dict[tuple[int, str], int] = {}
-        keys, shapes = [self._affixes(word) for word in words], _shapes(words)
-        affix_counts: dict[tuple[int, str], int] = {}
-        for shape, word_affixes in zip(shapes, keys, strict=True):
-            for key in word_affixes:
-                affix_counts[shape, key] = affix_counts.get((shape, key), 0) + 1
-        frequent = sorted(
-            (key for key, many in affix_counts.items() if many >= MIN_AFFIX_WORDS), key=lambda key: (len(key[1]), key)
-        )
-        self._numbers = {key: number for number, key in enumerate(frequent, start=SHAPE_COUNT)}
-        probs = np.zeros((SHAPE_COUNT + len(frequent), counts.shape[1]))
-        for line, shape, word_affixes in zip(counts, shapes, keys, strict=True):
-            probs[shape] += line
-            for key in word_affixes:
-                if (number := self._numbers.get((shape, key))) is not None:
-                    probs[number] += line
-        parent_keys = [(shape, key[1:] if at_end else key[:-1]) for shape, key in frequent]
+    def __init__(self, words: Sequence[str], counts: np.ndarray, prior: np.ndarray, *, is_suffix: bool) -> None:
+        self.is_suffix = is_suffix
+        keys = [self._keys(shape, word) for shape, word in zip(_shapes(words), words, strict=True)]
+        frequencies = Counter(chain.from_iterable(keys))
+        frequent = [key for key, count in frequencies.items() if count >= MIN_AFFIX_WORDS and key[1]]
+        frequent.sort(key=lambda key: (len(key[1]), key))
+        self._numbers = {(shape, ""): shape for shape in range(SHAPE_COUNT)}
+        self._numbers |= {key: number for number, key in enumerate(frequent, start=SHAPE_COUNT)}
+        self._probs = np.zeros((len(self._numbers), counts.shape[1]))
+        for word_counts, word_keys in zip(counts, keys, strict=True):
+            for key in word_keys:
+                if (number := self._numbers.get(key)) is not None:
+                    self._probs[number] += word_counts
+        parent_keys = [(shape, affix[1:] if is_suffix else affix[:-1]) for shape, affix in frequent]
         parents = np.array([self._numbers.get(key, key[0]) for key in parent_keys], np.int64)
-        sizes = np.array([len(key) for _, key in frequent], np.int64)
-        probs[:SHAPE_COUNT] = _interpolate(probs[:SHAPE_COUNT], prior)
-        for size in range(1, self.longest + 1):
+        sizes = np.array([len(affix) for _, affix in frequent], np.int64)
+        self._interpolate(np.arange(SHAPE_COUNT), prior)
+        for size in range(1, sizes.max(initial=0) + 1):
             level = np.flatnonzero(sizes == size)
-            probs[SHAPE_COUNT + level] = _interpolate(probs[SHAPE_COUNT + level], probs[parents[level]])
-        self._shares = probs
+            self._interpolate(SHAPE_COUNT + level, self._probs[parents[level]])
 
-    def tag_probs(self, words: Sequence[str]) -> np.ndarray:
-        """(n, K) of each word's longest known affix."""
+    def _interpolate(self, nodes: np.ndarray, prior: np.ndarray) -> None:
+        """Replace the counts of these nodes by relative frequencies with a prior of PRIOR_COUNT observations."""
+        counts = self._probs[nodes]
+        self._probs[nodes] = (counts + PRIOR_COUNT * prior) / (counts.sum(axis=1, keepdims=True) + PRIOR_COUNT)
+
+    def tag_probs(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """(n, K) of each word's longest known affix, and of its shape alone."""
+        shapes = _shapes(words)
         node_ids = []
-        for shape, word in zip(_shapes(words), words, strict=True):
-            number = shape
-            for key in self._affixes(word):
-                child = self._numbers.get((shape, key))
-                if child is None:
-                    break
-                number = child
-            node_ids.append(number)
-        return self._shares[np.array(node_ids, np.int64)]
+        for shape, word in zip(shapes, words, strict=True):
+            numbers = map(self._numbers.get, self._keys(shape, word))
+            *_, node = takewhile(lambda number: number is not None, numbers)
+            node_ids.append(node)
+        return self._probs[np.array(node_ids, np.int64)], self._probs[np.array(shapes, np.int64)]
 
-    def shape_probs(self, words: Sequence[str]) -> np.ndarray:
-        return self._shares[np.array(_shapes(words), np.int64)]
-
-    def _affixes(self, word: str) -> list[str]:
-        most = min(self.longest, len(word))
-        return [word[-size:] if self.at_end else word[:size] for size in range(1, most + 1)]
-
-
-NUM_LENGTHS = 4  # of words: one character, two, three, and more
-SHAPE_COUNT = len(SHAPES) * NUM_LENGTHS
+    def _keys(self, shape: int, word: str) -> list[tuple[int, str]]:
+        """The nodes from the shape of a word to its longest affix."""
+        sizes = range(min(MAX_SUFFIX if self.is_suffix else MAX_PREFIX, len(word)) + 1)
+        return [(shape, word[len(word) - size :] if self.is_suffix else word[:size]) for size in sizes]
 
 
 def _shapes(words: Sequence[str]) -> list[int]:
@@ -114,15 +109,12 @@ def _shapes(words: Sequence[str]) -> list[int]:
     ]
 
 
-def _interpolate(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Relative frequencies with a prior of PRIOR_COUNT observations."""
-    return (counts + PRIOR_COUNT * prior) / (counts.sum(axis=1, keepdims=True) + PRIOR_COUNT)
-
+# --- The tagger ---
 
 Arrays = Mapping[str, np.ndarray]
-SPELLING_WEIGHT = 0.5  # how much a word's spelling counts beside where it was seen: as seeing it this often
-MIN_PROB = 1e-300  # what is impossible counts as this rare, so that its logarithm is a number
-MIN_TRANSITION = 1e-12  # of a move's probability, so that no chain that may be is impossible
+SPELLING_WEIGHT = 0.5  # occurrences of a word that its spelling counts as
+MIN_PROB = 1e-300  # floor of probabilities, so that logarithms are finite
+MIN_TRANSITION = 1e-12  # floor of transition probabilities, so that every legal tag sequence is possible
 
 
 class HMMTagger:
@@ -141,6 +133,7 @@ class HMMTagger:
 
     heads = ("tag", "next")
     is_pseudo_likelihood = False
+    max_length = None
 
     def __init__(
         self,
@@ -166,11 +159,7 @@ class HMMTagger:
     def vocab_size(self) -> int:
         return len(self.words)
 
-    @property
-    def max_length(self) -> None:
-        return
-
-    # -- learning
+    # -- training
 
     def fit(
         self,
@@ -199,11 +188,9 @@ class HMMTagger:
         self._transition_counts[:, border] += np.bincount(tags[np.roll(is_start, -1)], minlength=self.tags + 1)
         self._probabilities = None
         tables, moves = self.finalize().states.emissions, self.finalize().states.moves
-        # what people tagged may break the rules of their own scheme
-        loss = -np.log(np.maximum(moves[previous, tags], MIN_PROB)) - np.log(
-            np.maximum(tables[token_ids[has_tag], tags], MIN_PROB)
-        )
-        return FitReport(1, float(loss.mean()), "found")
+        probs = moves[previous, tags], tables[token_ids[has_tag], tags]  # 0 where the tags break their own scheme
+        loss = -sum(np.log(np.maximum(values, MIN_PROB)) for values in probs)
+        return FitReport(1, float(np.mean(loss)), "found")
 
     def finalize(self) -> _TaggerProbabilities:
         if self._probabilities is None:
@@ -212,7 +199,7 @@ class HMMTagger:
             self._probabilities = _TaggerProbabilities(self)
         return self._probabilities
 
-    # -- what it says of tags
+    # -- tags
 
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """(T, K) log P(word given tag), up to a constant per word."""
@@ -231,7 +218,7 @@ class HMMTagger:
             logs = np.log(self.finalize().states.moves)
         return logs[:-1, :-1], logs[-1, :-1], logs[:-1, -1]
 
-    # -- what it says of words
+    # -- words
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
@@ -248,37 +235,26 @@ class HMMTagger:
         row = np.asarray(row, np.int64)
         return np.where(row < self.vocab_size, row, self.unknown)
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The counts, from which everything follows."""
         words, tags = np.nonzero(self._word_counts)
-        state = {
-            "words": words,
-            "tags": tags,
-            "counts": self._word_counts[words, tags],
-            "moves": self._transition_counts,
-        }
+        state = {"words": words, "tags": tags, "counts": self._word_counts[words, tags]}
+        state["moves"] = self._transition_counts
         return {name: np.ascontiguousarray(array) for name, array in state.items()}
 
     def load(self, arrays: Arrays) -> None:
-        names = {"words", "tags", "counts", "moves"}
-        for problem, names_at_fault in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
-            if names_at_fault:
-                raise ForebearError(
-                    f"the state of a hidden Markov model of {self.tags} tags {problem} {sorted(names_at_fault)}"
-                )
-        words, tags, counts = (arrays[name] for name in ("words", "tags", "counts"))
-        is_consistent = arrays["moves"].shape == self._transition_counts.shape and len(words) == len(tags) == len(
-            counts
-        )
+        require_names(f"a hidden Markov model of {self.tags} tags", arrays, ("words", "tags", "counts", "moves"))
+        words, tags, counts, moves = (arrays[name] for name in ("words", "tags", "counts", "moves"))
+        is_consistent = moves.shape == self._transition_counts.shape and len(words) == len(tags) == len(counts)
         if not is_consistent or words.max(initial=0) >= self.vocab_size or tags.max(initial=0) >= self.tags:
             raise ForebearError(f"these counts are not of {self.vocab_size} words and {self.tags} tags")
         self._word_counts = np.zeros((self.vocab_size, self.tags), np.int64)
         self._word_counts[words, tags] = counts
-        self._transition_counts, self._probabilities = arrays["moves"].astype(np.int64), None
+        self._transition_counts, self._probabilities = moves.astype(np.int64), None
 
-    # -- what is to be known of it
+    # -- metadata
 
     @property
     def num_parameters(self) -> int:
@@ -297,16 +273,17 @@ class _TaggerProbabilities:
     def __init__(self, tagger: HMMTagger) -> None:
         counts = tagger._word_counts
         frequencies = counts.sum(axis=1)
-        self._counted, self._often = counts, frequencies
         self._spelling = SuffixTagModel(tagger.words, counts)
-        # P(word): as often as it was seen; what was not, as often as what was seen once tells (Good and Turing)
+        # P(word): relative frequencies, and the Good–Turing mass of unseen words shared evenly by them
         total, once = int(frequencies.sum()), max(1, np.count_nonzero(frequencies == 1))
         word_probs = frequencies / (total + once)
         unseen = frequencies == 0
         unseen[tagger.never] = False
-        unseen[tagger.unknown] = True  # whatever it was seen as, there are more words
+        unseen[tagger.unknown] = True
         word_probs = word_probs + (once / (total + once)) * unseen / np.count_nonzero(unseen)
-        tag_given_word = self._tag_given_word(tagger)
+        spelling_probs = self._spelling.tag_probs(tagger.words)
+        spelling_probs[tagger.unknown] = self._spelling.usual
+        tag_given_word = (counts + SPELLING_WEIGHT * spelling_probs) / (frequencies[:, None] + SPELLING_WEIGHT)
         tag_given_word[tagger.never] = 0.0
         joint = word_probs[:, None] * tag_given_word
         self._of_tags = joint.sum(axis=0)
@@ -315,12 +292,6 @@ class _TaggerProbabilities:
         emissions[tagger.end, -1] = 1.0
         self.states = HMMParameters(_transition_probs(tagger), emissions, tagger.end)
         self._of_unknown = float(word_probs[tagger.unknown])
-
-    def _tag_given_word(self, tagger: HMMTagger) -> np.ndarray:
-        """(V, K) P(tag given word)."""
-        spelling_probs = self._spelling.tag_probs(tagger.words)
-        spelling_probs[tagger.unknown] = self._spelling.usual
-        return (self._counted + SPELLING_WEIGHT * spelling_probs) / (self._often[:, None] + SPELLING_WEIGHT)
 
     @cached_property
     def log_emissions(self) -> np.ndarray:
@@ -345,12 +316,7 @@ def _transition_probs(tagger: HMMTagger) -> np.ndarray:
         unigram_probs = (tag_counts - 1) / max(1.0, total - 1)
     prefers_bigram = bigram_probs > unigram_probs
     unigram_weight = counts[~prefers_bigram].sum() / max(1.0, total)
-    probs = (
-        (1 - unigram_weight) * counts / np.maximum(previous_counts, 1.0)
-        + unigram_weight * tag_counts / max(1.0, total)
-        + MIN_TRANSITION
-    )
-    probs = np.where(previous_counts > 0, probs, tag_counts / max(1.0, total) + MIN_TRANSITION) * np.where(
-        allowed, 1.0, 0.0
-    )
+    bigram_shares, unigram_shares = counts / np.maximum(previous_counts, 1.0), tag_counts / max(1.0, total)
+    probs = (1 - unigram_weight) * bigram_shares + unigram_weight * unigram_shares
+    probs = (np.where(previous_counts > 0, probs, unigram_shares) + MIN_TRANSITION) * allowed
     return probs / probs.sum(axis=1, keepdims=True)

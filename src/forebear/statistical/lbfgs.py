@@ -10,17 +10,15 @@ from typing import Literal
 
 import numpy as np
 
-MAX_STEPS, MAX_MEMORY = (
-    10,
-    1 << 27,
-)  # steps that are remembered, at most, and numbers in all of them; never fewer than 3 steps
-ARMIJO, WOLFE = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of the first slope
-VALUE_NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
+MAX_STEPS, MAX_MEMORY = 10, 1 << 27  # history: steps, and numbers in all of them; at least 3 steps are kept
+ARMIJO, WOLFE = 1e-4, 0.9  # sufficient decrease, and curvature condition
+VALUE_NOISE = 1e-13  # relative rounding noise of a value; below it only the slope decides (Hager & Zhang 2005)
 MAX_HALVINGS = 60
 MIN_NORM = 1e-300
-LOOKBACK = 10  # steps that are looked back on
+LOOKBACK = 10  # steps over which `min_decrease` is measured
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Evaluation = tuple[np.ndarray, float, np.ndarray]  # a point, its value and its gradient
 LBFGSProgressFn = Callable[[int, float], None]
 
 
@@ -51,8 +49,8 @@ def minimize(
 ) -> LBFGSResult:
     """Minimize `function` (value and gradient) from `start` until `is_flat(point, gradient)`.
 
-    The search also stops when LAST steps together decrease the value by less than the fraction `min_decrease` of it. It
-    is deterministic, unless `seconds` ends it.
+    The search also stops when LOOKBACK steps decrease the value by less than the fraction `min_decrease` of it. It is
+    deterministic, unless `seconds` ends it.
     """
     deadline = None if seconds is None else monotonic() + seconds
     search = LBFGSOptimizer(function, start)
@@ -73,10 +71,9 @@ def minimize(
 class LBFGSOptimizer:
     """L-BFGS step by step; its state can be saved and restored.
 
-    memory     maximum number of remembered steps; None: as many as fit
-    curvature  estimated curvature along each component: where they differ by a factor of a thousand, preconditioning
-               saves
-               most steps
+    memory     maximum steps of the history; None: as many as fit
+    curvature  estimated curvature along each component, a preconditioner that saves most steps where components differ
+               by a factor of a thousand
     l1         weight of Σ |component|, which makes many of them 0 (OWL-QN, Andrew & Gao 2007)
     state      of an interrupted search, from `arrays`
     """
@@ -119,7 +116,7 @@ class LBFGSOptimizer:
         }
 
     def recent_decrease(self) -> float:
-        """Decrease of the value over the last LAST steps; infinite before there were so many."""
+        """Decrease of the value over the last LOOKBACK steps; infinite before there were so many."""
         return self.values[0] - self.value if len(self.values) > LOOKBACK else np.inf
 
     @property
@@ -131,7 +128,7 @@ class LBFGSOptimizer:
         """Take one step; False: no decrease is possible at this precision."""
         result = self._next_point()
         while result is None and self.memory:
-            self.memory.clear()  # what was remembered may mislead; the gradient itself does not
+            self.memory.clear()  # restart from steepest descent: the history may mislead
             result = self._next_point()
         if result is None:
             return False
@@ -147,7 +144,7 @@ class LBFGSOptimizer:
         value, gradient = self.function(point)
         return (value + self.l1 * float(np.abs(point).sum()) if self.l1 else value), gradient
 
-    def _next_point(self) -> tuple[np.ndarray, float, np.ndarray] | None:
+    def _next_point(self) -> Evaluation | None:
         slope = self.slope
         direction = _direction(slope, self.memory, self.inverse)
         initial_length = 1.0
@@ -156,12 +153,10 @@ class LBFGSOptimizer:
             initial_length = min(1.0, 1 / max(float(norm), MIN_NORM))
         if not self.l1:
             return _wolfe_search(self.function, self.point, self.value, self.gradient, direction, initial_length)
-        direction[direction * slope >= 0] = 0.0  # only where it is downhill
+        direction[direction * slope >= 0] = 0.0  # descent components only
         return self._orthant_search(slope, direction, initial_length)
 
-    def _orthant_search(
-        self, slope: np.ndarray, direction: np.ndarray, length: float
-    ) -> tuple[np.ndarray, float, np.ndarray] | None:
+    def _orthant_search(self, slope: np.ndarray, direction: np.ndarray, length: float) -> Evaluation | None:
         """A lower point in the same orthant: components that would change sign become 0."""
         signs = np.where(self.point != 0, np.sign(self.point), -np.sign(slope))
         for _ in range(MAX_HALVINGS):
@@ -176,9 +171,7 @@ class LBFGSOptimizer:
 
 
 def pseudo_gradient(point: np.ndarray, gradient: np.ndarray, l1: float) -> np.ndarray:
-    """Pseudo-gradient of a function plus l1 · Σ|x|: the directional derivative of steepest descent; 0 at a minimum in
-    0.
-    """
+    """Pseudo-gradient of a function plus l1 · Σ|x|: the one-sided derivative of steepest descent, or 0."""
     at_zero = np.where(gradient > l1, gradient - l1, np.where(gradient < -l1, gradient + l1, 0.0))
     return np.where(point != 0, gradient + l1 * np.sign(point), at_zero)
 
@@ -187,7 +180,7 @@ def _direction(
     gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]], inverse: np.ndarray | None = None
 ) -> np.ndarray:
     """The L-BFGS direction (two-loop recursion)."""
-    direction, buffer = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
+    direction, buffer = -gradient, np.empty_like(gradient)  # allocating temporaries would take longer than the sums
     coefficients = []
     for change, gradient_change, curvature in reversed(memory):
         coefficients.append(stable_dot(change, direction) / curvature)
@@ -196,22 +189,16 @@ def _direction(
         direction *= inverse
     if memory:
         _, gradient_change, curvature = memory[-1]
-        direction *= curvature / stable_dot(
-            gradient_change, gradient_change if inverse is None else np.multiply(gradient_change, inverse, out=buffer)
-        )
+        scaled = gradient_change if inverse is None else np.multiply(gradient_change, inverse, out=buffer)
+        direction *= curvature / stable_dot(gradient_change, scaled)
     for (change, gradient_change, curvature), coefficient in zip(memory, reversed(coefficients), strict=True):
         direction += np.multiply(change, coefficient - stable_dot(gradient_change, direction) / curvature, out=buffer)
     return direction
 
 
 def _wolfe_search(
-    function: Function,
-    point: np.ndarray,
-    value: float,
-    gradient: np.ndarray,
-    direction: np.ndarray,
-    length: float,
-) -> tuple[np.ndarray, float, np.ndarray] | None:
+    function: Function, point: np.ndarray, value: float, gradient: np.ndarray, direction: np.ndarray, length: float
+) -> Evaluation | None:
     """A point along the direction that satisfies the (approximate) Wolfe conditions, its value and gradient; or None.
 
     The step length is doubled while too short, and bisected once an upper bound is known.
@@ -222,7 +209,7 @@ def _wolfe_search(
         new_point = point + length * direction
         new_value, new_gradient = function(new_point)
         new_slope = stable_dot(new_gradient, direction)
-        is_low = new_value <= value + ARMIJO * length * slope  # and is not where it is no number
+        is_low = new_value <= value + ARMIJO * length * slope  # False where the value is NaN
         if not is_low and not (new_value <= value + VALUE_NOISE * abs(value) and new_slope <= (2 * ARMIJO - 1) * slope):
             upper = length
         elif new_slope < WOLFE * slope:

@@ -19,11 +19,19 @@ from forebear.statistical.ngram.counts import NgramIndex
 CHUNK = 1 << 20  # tokens processed together, so that memory is bounded however many rows there are
 
 
+def row_chunks(lengths: np.ndarray, max_tokens: int) -> Iterator[tuple[slice, slice]]:
+    """Slices of rows and of their concatenated tokens, each of one row or of up to so many tokens."""
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    first = 0
+    while first < len(lengths):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + max_tokens, side="right")) - 1)
+        yield slice(first, last), slice(int(ends[first]), int(ends[last]))
+        first = last
+
+
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """tokens (T,) ids of all rows; lengths (B,) of the rows; segments (T,) 0 in the first text of a pair, 1 in the
-    second.
-    """
+    """Rows of ids: tokens (T,), lengths (B,) of the rows, and segments (T,), 0 and 1 in the texts of a pair."""
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -67,14 +75,9 @@ class TokenRows:
 
     def chunks(self) -> Iterator[TokenRows]:
         """The rows, chunk by chunk."""
-        ends = np.concatenate(([0], np.cumsum(self.lengths)))
-        first = 0
-        while first < len(self.lengths):
-            last = max(first + 1, int(np.searchsorted(ends, ends[first] + CHUNK, side="right")) - 1)
-            tokens = slice(ends[first], ends[last])
+        for rows, tokens in row_chunks(self.lengths, CHUNK):
             segments = None if self.segments is None else self.segments[tokens]
-            yield TokenRows(self.tokens[tokens], self.lengths[first:last], segments)
-            first = last
+            yield TokenRows(self.tokens[tokens], self.lengths[rows], segments)
 
 
 # --- Texts and text pairs ---
@@ -184,7 +187,7 @@ class TextFeatures:
                 found_columns = level.known[found_columns]
                 weight = np.where(found_columns >= 0, self.weights[found_columns], 0)
                 if self.pairs:
-                    weights = np.where(weight > 0, weight, self.weights.max())  # what nobody taught is rare
+                    weights = np.where(weight > 0, weight, self.weights.max())  # unknown n-grams are rare
                     figures[:, 3 * n + space] = np.bincount(found_rows, weights, len(rows))
                 is_kept = weight > 0
                 row_ids.append(found_rows[is_kept])
@@ -192,12 +195,7 @@ class TextFeatures:
                 values.append(weight[is_kept])
         row_id, value = np.concatenate(row_ids), np.concatenate(values)
         value /= np.sqrt(np.bincount(row_id, value.astype(np.float64) ** 2, len(rows)))[row_id]
-        return self._assemble(rows, row_id, np.concatenate(columns), value, figures)
-
-    def _assemble(
-        self, rows: TokenRows, row_id: np.ndarray, column: np.ndarray, value: np.ndarray, figures: np.ndarray
-    ) -> SparseMatrix:
-        """The sparse matrix, with figures after the n-grams."""
+        column = np.concatenate(columns)
         if self.pairs:
             figures = _shared_fractions(figures, rows)
             row_id = np.append(row_id, np.repeat(np.arange(len(rows)), figures.shape[1]))
@@ -208,7 +206,7 @@ class TextFeatures:
         indptr = np.concatenate(([0], np.cumsum(np.bincount(row_id, minlength=len(rows)))))
         return SparseMatrix(indptr, column[order].astype(np.int32), value[order].astype(np.float32), self.width)
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         return self.ngrams.arrays() | {"weights_of_ngrams": self.weights}
@@ -289,9 +287,7 @@ WORD_OFFSETS = (-2, -1, 0, 1, 2)  # tokens around a word that are features
 PAIR_OFFSETS = (-1, 0, 1, 2)  # second tokens of the bigrams that are features
 SHAPE_OFFSETS = (-1, 0, 1)  # tokens whose shapes are features, one by one and all together
 MAX_OFFSET = 2
-LARGE_TAGGED_WORDS = (
-    1 << 17
-)  # words; in larger training sets bigrams that occur once are dropped: as good, twice as fast
+LARGE_TAGGED_WORDS = 1 << 17  # with more words, bigrams that occur once are dropped: as good, twice as fast
 OUTSIDE = -1  # the token of a feature for positions outside the row and for skipped ids
 
 
@@ -331,10 +327,8 @@ class WordFeatures:
 
     @property
     def width(self) -> int:
-        num_shape_features = (
-            0 if self.shapes is None else len(SHAPE_OFFSETS) * len(SHAPES) + len(SHAPES) ** len(SHAPE_OFFSETS)
-        )
-        return self._num_token_features + num_shape_features
+        num_shape_features = len(SHAPE_OFFSETS) * len(SHAPES) + len(SHAPES) ** len(SHAPE_OFFSETS)
+        return self._num_token_features + (0 if self.shapes is None else num_shape_features)
 
     @property
     def _num_token_features(self) -> int:
@@ -344,33 +338,25 @@ class WordFeatures:
     def transform(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
         """A row for each of these tokens."""
         padded, padded_positions = pad_rows(rows, self.pairs.vocabulary - 1, self.skipped)
-        size = self.pairs.vocabulary
+        size, first_pair = self.pairs.vocabulary, len(WORD_OFFSETS) * self.pairs.vocabulary
         matrices = []
         for begin in range(0, len(positions), CHUNK):
             centers = padded_positions[positions[begin : begin + CHUNK]]
             columns = [padded[centers + offset] + number * size for number, offset in enumerate(WORD_OFFSETS)]
             for number, offset in enumerate(PAIR_OFFSETS):
                 pair_ids = self.pairs.find_many(2, padded[centers + offset - 1], padded[centers + offset])
-                columns.append(
-                    np.where(pair_ids < 0, -1, pair_ids + len(WORD_OFFSETS) * size + number * self.pairs.count(2))
-                )
-            columns += self._shape_columns(padded, centers)
+                columns.append(np.where(pair_ids < 0, -1, pair_ids + first_pair + number * self.pairs.count(2)))
+            if self.shapes is not None:
+                shapes = [self.shapes[padded[centers + offset]] for offset in SHAPE_OFFSETS]
+                joint = np.ravel_multi_index(shapes, (len(SHAPES),) * len(SHAPE_OFFSETS))
+                first_shapes = self._num_token_features + len(SHAPES) * np.arange(len(SHAPE_OFFSETS) + 1)
+                columns += [first + shape for first, shape in zip(first_shapes, (*shapes, joint), strict=True)]
             column_table = np.stack(columns, axis=1).astype(np.int32)
             is_present = column_table >= 0
             indptr = np.concatenate(([0], np.cumsum(is_present.sum(axis=1))))
-            matrices.append(
-                SparseMatrix(indptr, column_table[is_present], np.ones(int(indptr[-1]), np.float32), self.width)
-            )
+            values = np.ones(int(indptr[-1]), np.float32)
+            matrices.append(SparseMatrix(indptr, column_table[is_present], values, self.width))
         return stack_rows(matrices, self.width)
-
-    def _shape_columns(self, padded: np.ndarray, centers: np.ndarray) -> list[np.ndarray]:
-        """Columns of the shapes around each word: one by one, and jointly."""
-        if self.shapes is None:
-            return []
-        shapes = [self.shapes[padded[centers + offset]] for offset in SHAPE_OFFSETS]
-        joint = np.ravel_multi_index(shapes, (len(SHAPES),) * len(SHAPE_OFFSETS))
-        single = [self._num_token_features + number * len(SHAPES) + shape for number, shape in enumerate(shapes)]
-        return [*single, self._num_token_features + len(SHAPE_OFFSETS) * len(SHAPES) + joint]
 
     def feature(self, column: int) -> FeatureName:
         """Description of a column: one or two tokens and the offset of the last, or shapes."""
@@ -386,10 +372,8 @@ class WordFeatures:
         if number < len(WORD_OFFSETS):
             return FeatureName((clipped_token(token, size - 1),), f"{WORD_OFFSETS[number]:+d}")
         number, pair = divmod(column - len(WORD_OFFSETS) * size, self.pairs.count(2))
-        both = divmod(int(self.pairs.sorted_keys(2)[pair]), size)
-        return FeatureName(
-            (clipped_token(both[0], size - 1), clipped_token(both[1], size - 1)), f"{PAIR_OFFSETS[number]:+d}"
-        )
+        tokens = (clipped_token(token, size - 1) for token in divmod(int(self.pairs.sorted_keys(2)[pair]), size))
+        return FeatureName(tuple(tokens), f"{PAIR_OFFSETS[number]:+d}")
 
     def arrays(self) -> dict[str, np.ndarray]:
         return self.pairs.arrays()

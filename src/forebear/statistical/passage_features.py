@@ -20,8 +20,8 @@ from forebear.statistical.feature_matrix import (
 from forebear.statistical.linear_features import FeatureName, TokenRows, clipped_token, pad_rows
 
 STOP, MARK = SHAPES.index("stop"), SHAPES.index("mark")
-LOOK_BEFORE, LOOK_AFTER = 15, 10  # tokens around a stretch in which words of the question are looked for
-TIE_TOLERANCE = 1e-9  # sums over other rows before it differ in their last bits
+LOOK_BEFORE, LOOK_AFTER = 15, 10  # tokens around a stretch that are searched for words of the question
+TIE_TOLERANCE = 1e-9  # equal scores differ in their last bits, as they come from cumulative sums
 PART_KINDS = ("sentence", "clause", "stretch without words of the question")
 FIGURES_OF_EACH = (
     "share of the question in or around the", "the same, compared with the best",
@@ -31,10 +31,11 @@ FIGURES_OF_EACH = (
     "ends the", "ends the best", "ends, compared with the best, the",
 )  # fmt: skip
 PART_FIGURES = tuple(f"{what} {kind}" for kind in PART_KINDS for what in FIGURES_OF_EACH)
-NEIGHBOR_OFFSETS = (-1, 0, 1)  # whose tokens are features too, counted from the token
-WINDOWS = (3, 10, 30)  # tokens to either side in which words of the question are looked for
+NEIGHBOR_OFFSETS = (-1, 0, 1)  # tokens that are features
+WINDOWS = (3, 10, 30)  # tokens to either side that are searched for words of the question
 MAX_QUESTION_WORDS = 300  # words of questions that are features together with the look of a token
 EDGES = ("", ", which ends a clause", ", which begins a clause", ", which is a clause")
+CLAUSE_FIGURES = ("begins the clause", "ends the clause")
 NUM_LOOKS = len(SHAPES) * len(EDGES)  # how a token is written, and whether it begins or ends a clause
 FIGURES = (
     "outside the passage", "the row's first token", "the passage's first token", "the passage's last token",
@@ -55,9 +56,9 @@ FIGURES = (
 class PassageFeatures:
     """Features of each token of a (question, passage) row, including the first token, which stands for "no answer".
 
-    weights  (V,) rarity of each id in the training rows, from 0 to 1; 0: ignored
-    asking   (A,) the most frequent ids of questions, combined with the look of tokens: "when" with digits
-    shapes   (V + 1,) word shape of each id
+    weights         (V,) rarity of each id in the training rows, from 0 to 1; 0: ignored
+    question_words  (A,) the most frequent ids of questions, combined with the look of tokens: "when" with digits
+    shapes          (V + 1,) word shape of each id
     """
 
     weights: np.ndarray
@@ -83,24 +84,17 @@ class PassageFeatures:
     def transform(self, rows: TokenRows) -> ColumnStack:
         """Neighbor tokens, figures, and combinations of question words with looks."""
         words, figures, question_parts = [], [np.zeros((0, len(FIGURES)), np.float32)], []
-        vocab_size = len(self.weights) + 1
+        vocab_size, width = len(self.weights) + 1, len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
         for chunk in (part for part in rows.chunks() if len(part.tokens)):
             padded, positions = pad_rows(chunk, vocab_size - 1, self.skipped)
-            columns = np.stack(
-                [padded[positions + at] + number * vocab_size for number, at in enumerate(NEIGHBOR_OFFSETS)], axis=1
-            )
+            neighbors = [padded[positions + at] + number * vocab_size for number, at in enumerate(NEIGHBOR_OFFSETS)]
+            columns = np.stack(neighbors, axis=1).ravel().astype(np.int32)
             indptr = np.arange(len(positions) + 1) * len(NEIGHBOR_OFFSETS)
-            values = np.ones(columns.size, np.float32)
-            words.append(
-                SparseMatrix(indptr, columns.ravel().astype(np.int32), values, len(NEIGHBOR_OFFSETS) * vocab_size)
-            )
-            figures.append(self._chunk(chunk))
+            words.append(SparseMatrix(indptr, columns, np.ones(columns.size, np.float32), width))
+            figures.append(self._figures(chunk))
             question_parts.append(self._question_features(chunk, figures[-1]))
-        word_matrix, question_matrix = (
-            stack_rows(words, len(NEIGHBOR_OFFSETS) * vocab_size),
-            stack_repeated_rows(question_parts, len(self.question_words) * NUM_LOOKS),
-        )
-        return ColumnStack((word_matrix, DenseMatrix(np.concatenate(figures)), question_matrix))
+        question_matrix = stack_repeated_rows(question_parts, len(self.question_words) * NUM_LOOKS)
+        return ColumnStack((stack_rows(words, width), DenseMatrix(np.concatenate(figures)), question_matrix))
 
     def feature(self, column: int) -> FeatureName:
         number, token = divmod(column, len(self.weights) + 1)
@@ -111,9 +105,8 @@ class PassageFeatures:
             return FeatureName((), FIGURES[column])
         look, question_word = divmod(column - len(FIGURES), len(self.question_words))
         shape, edge = divmod(look, len(EDGES))
-        return FeatureName(
-            (int(self.question_words[question_word]),), f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}"
-        )
+        field = f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}"
+        return FeatureName((int(self.question_words[question_word]),), field)
 
     def _question_features(self, rows: TokenRows, figures: np.ndarray) -> RowRepeat:
         """The frequent question words of each row, for every look of its tokens."""
@@ -121,9 +114,7 @@ class PassageFeatures:
         is_question = (rows.segments == 0) & np.isin(rows.tokens, self.question_words)
         keys = np.unique(row_ids[is_question] * size + np.searchsorted(self.question_words, rows.tokens[is_question]))
         counts = np.bincount(keys // max(1, size), minlength=len(rows))
-        begins_clause, ends_clause = (
-            figures[:, FIGURES.index(f"{what} the clause")] > 0 for what in ("begins", "ends")
-        )
+        begins_clause, ends_clause = (figures[:, FIGURES.index(name)] > 0 for name in CLAUSE_FIGURES)
         looks = self.shapes[rows.tokens] * len(EDGES) + 2 * begins_clause + ends_clause
         keys_of_looks, token_looks = np.unique(row_ids * NUM_LOOKS + looks, return_inverse=True)
         row, look = np.divmod(keys_of_looks, NUM_LOOKS)
@@ -132,29 +123,27 @@ class PassageFeatures:
         first = (np.cumsum(counts) - counts)[row]
         words = keys[np.repeat(first - indptr[:-1], entries) + np.arange(indptr[-1])] % max(1, size)
         columns = (np.repeat(look, entries) * size + words).astype(np.int32)
-        return RowRepeat(
-            SparseMatrix(indptr, columns, np.ones(len(columns), np.float32), size * NUM_LOOKS), token_looks
-        )
+        looks_matrix = SparseMatrix(indptr, columns, np.ones(len(columns), np.float32), size * NUM_LOOKS)
+        return RowRepeat(looks_matrix, token_looks)
 
-    def _chunk(self, rows: TokenRows) -> np.ndarray:
+    def _figures(self, rows: TokenRows) -> np.ndarray:
+        """(T, figures) FIGURES of the tokens."""
         tokens, row_ids = rows.tokens.astype(np.int64), rows.rows()
         in_passage = (rows.segments == 1) & ~np.isin(tokens, self.skipped)
         in_question = (rows.segments == 0) & ~np.isin(tokens, self.skipped)
         size = len(self.weights)
         keys = row_ids * size + tokens
-        question_keys = np.unique(keys[in_question], return_index=True)
-        total = np.bincount(
-            row_ids[in_question][question_keys[1]], self.weights[tokens[in_question][question_keys[1]]], len(rows)
-        )
-        matched = in_passage & np.isin(keys, question_keys[0])
+        question_keys = np.unique(keys[in_question])
+        total = np.bincount(question_keys // size, self.weights[question_keys % size], len(rows))
+        matched = in_passage & np.isin(keys, question_keys)
         weight = np.where(matched, self.weights[tokens], 0) / np.maximum(total, 1e-6)[row_ids]
         with_next = np.append(in_question[:-1] & in_question[1:] & (row_ids[:-1] == row_ids[1:]), False)
-        _, numbers = np.unique(keys, return_inverse=True)  # pairs as numbers of rows' own tokens, which stay small
+        _, numbers = np.unique(keys, return_inverse=True)  # small numbers, so that those of pairs fit into 64 bits
         pairs = numbers * (len(keys) + 1) + np.append(numbers[1:], len(keys))
         is_paired = np.append(in_passage[:-1] & in_passage[1:], False) & np.isin(pairs, pairs[with_next])
-        return self._figures(rows, in_passage, matched, weight, is_paired)
+        return self._figure_table(rows, in_passage, matched, weight, is_paired)
 
-    def _figures(
+    def _figure_table(
         self, rows: TokenRows, in_passage: np.ndarray, matched: np.ndarray, weight: np.ndarray, is_paired: np.ndarray
     ) -> np.ndarray:
         row_ids, positions = rows.rows(), np.arange(len(rows.tokens))
@@ -164,11 +153,8 @@ class PassageFeatures:
         passage_position, passage_length = count[positions] - count[row_starts], count[row_ends] - count[row_starts]
         after_match, before_match = _neighbor_flags(matched, row_ids, 1), _neighbor_flags(matched, row_ids, -1)
         before = _last_flag_before(after_match, positions, row_starts)
-        behind = (
-            len(positions)
-            - 1
-            - _last_flag_before(before_match[::-1], positions, (len(positions) - row_ends)[::-1])[::-1]
-        )
+        mirrored = _last_flag_before(before_match[::-1], positions, (len(positions) - row_ends)[::-1])
+        behind = len(positions) - 1 - mirrored[::-1]
         figure_columns = [
             ~in_passage, positions == row_starts, in_passage & (passage_position == 0),
             in_passage & (passage_position == passage_length - 1),
@@ -177,18 +163,16 @@ class PassageFeatures:
             (before >= row_starts) / (1 + positions - before), (behind < row_ends) / (1 + behind - positions),
         ]  # fmt: skip
         for sums_of in (weight, np.where(is_paired | _neighbor_flags(is_paired, row_ids, 1), weight, 0)):
-            sums = np.concatenate(([0.0], np.cumsum(sums_of)))
+            sums, after = np.concatenate(([0.0], np.cumsum(sums_of))), positions + 1
             figure_columns += [sums[positions] - sums[np.maximum(positions - size, row_starts)] for size in WINDOWS]
-            figure_columns += [
-                sums[np.minimum(positions + 1 + size, row_ends)] - sums[positions + 1] for size in WINDOWS
-            ]
+            figure_columns += [sums[np.minimum(after + size, row_ends)] - sums[after] for size in WINDOWS]
         figure_columns += _part_figures(rows.tokens, row_ids, self.shapes[rows.tokens], in_passage, weight)
         table = np.zeros((len(positions), len(FIGURES)), np.float32)
         for column, figures in enumerate(figure_columns):
             table[:, column] = figures if column < 2 else np.where(in_passage, figures, 0)
         return table
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         is_asking = np.zeros(len(self.weights), np.uint8)
@@ -212,7 +196,7 @@ class PassageFeatures:
 def _neighbor_flags(flags: np.ndarray, row_ids: np.ndarray, shift: int) -> np.ndarray:
     """The flag of the previous (1) or next (-1) token in the same row."""
     result = np.roll(flags, shift) & (np.roll(row_ids, shift) == row_ids)
-    result[: max(shift, 0)] = False  # the roll comes round; one row alone would meet itself
+    result[: max(shift, 0)] = False  # np.roll wraps around
     result[len(result) + min(shift, 0) :] = False
     return result
 
@@ -273,28 +257,24 @@ class PassageParts:
     def having(self, tokens: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """(P,) total weight of the distinct tokens of each part."""
         positions = np.flatnonzero(weights)
-        _, first = np.unique(
-            self.number[positions] * (int(tokens.max(initial=0)) + 1) + tokens[positions], return_index=True
-        )
-        return np.bincount(self.number[positions][first], weights[positions][first], len(self.rows))
+        keys = self.number[positions] * (int(tokens.max(initial=0)) + 1) + tokens[positions]
+        first = positions[np.unique(keys, return_index=True)[1]]
+        return np.bincount(self.number[first], weights[first], len(self.rows))
 
     def around(self, weights: np.ndarray) -> np.ndarray:
         """(P,) total weight of the tokens near each part, within its row."""
         sums = np.concatenate(([0.0], np.cumsum(weights)))
         part_starts, part_ends = np.flatnonzero(self.begins), np.flatnonzero(self.ends)
-        first_parts, last_parts = (
-            np.searchsorted(self.rows, self.rows),
-            np.searchsorted(self.rows, self.rows, side="right") - 1,
-        )
-        return (
-            sums[np.minimum(part_ends + LOOK_AFTER, part_ends[last_parts]) + 1]
-            - sums[np.maximum(part_starts - LOOK_BEFORE, part_starts[first_parts])]
-        )
+        row_starts = part_starts[np.searchsorted(self.rows, self.rows)]
+        row_ends = part_ends[np.searchsorted(self.rows, self.rows, side="right") - 1]
+        first, last = np.maximum(part_starts - LOOK_BEFORE, row_starts), np.minimum(part_ends + LOOK_AFTER, row_ends)
+        return sums[last + 1] - sums[first]
 
     def figures(self, scores: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray) -> list[np.ndarray]:
         """FIGURES_OF_EACH, from the scores of parts and from the tokens (T,) at which a part may begin and end."""
         firsts = np.flatnonzero(np.diff(self.rows, prepend=-1))
-        best = np.repeat(np.maximum.reduceat(scores, firsts) if len(firsts) else scores, self._counts(firsts))
+        row_best = np.maximum.reduceat(scores, firsts) if len(firsts) else scores
+        best = np.repeat(row_best, np.diff(np.append(firsts, len(self.rows))))
         relative = np.divide(scores, best, out=np.zeros(len(scores)), where=best > 0)
         part_ids = self.number
         is_best = (relative > 1 - TIE_TOLERANCE)[part_ids]
@@ -306,10 +286,6 @@ class PassageParts:
             scores[part_ids], relative, is_best, before[part_ids], behind[part_ids],
             may_begin, may_begin & is_best, may_begin * relative, may_end, may_end & is_best, may_end * relative,
         ]  # fmt: skip
-
-    def _counts(self, firsts: np.ndarray) -> np.ndarray:
-        """Number of parts of each row, given the first part of each."""
-        return np.diff(np.append(firsts, len(self.rows)))
 
 
 def _next_flags(flags: np.ndarray) -> np.ndarray:

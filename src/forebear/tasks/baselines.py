@@ -22,7 +22,6 @@ from forebear.tasks.task import Task
 # After MCTest (Richardson et al. 2013) and SQuAD (Rajpurkar et al. 2016), whose candidates are given choices or
 # constituents of a parse. Here, candidates are the spans between punctuation and words shared with the question.
 
-
 UNIT = re.compile(r"\w+|[^\w\s]")
 WINDOW_UNITS = 20  # units of context on either side
 MAX_ANSWER_UNITS = 12  # units of an answer
@@ -135,10 +134,6 @@ def task_baseline(task: Task, train: Sequence[Any], test: Sequence[Any]) -> Task
         return _commonest_tags(task, train, test)
     if isinstance(task, SequenceTagging):
         return TaskBaseline("no names", 0.0, "every word is outside of everything")
-    return _sliding_window(test)
-
-
-def _sliding_window(test: Sequence[Any]) -> TaskBaseline:
     golds = [[span.text for span in example.answers] for example in test]
     said = [sliding_window_answer(example.question, example.passage)[1] for example in test]
     meaning = "where the question's words are nearest, and nothing learned"

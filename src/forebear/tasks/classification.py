@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
+
+Examples = Sequence[LabeledExample]
 
 Kind = Literal["one", "several", "number"]
 
@@ -43,29 +45,21 @@ class LabelPrediction:
 
 @dataclass(frozen=True)
 class Classification(Task):
-    """Classification of single texts.
-
-    Attributes:
-        labels: Labels in id order; empty for regression.
-        kind: One label, several, or a number.
-        temperature: Calibrated divisor of logits.
-        centre: Mean of numeric labels.
-        spread: Standard deviation of numeric labels; the network predicts standardized numbers.
-        windows: Maximum number of windows of a text that exceeds the maximum length.
-    """
+    """Classification of single texts."""
 
     verb: ClassVar[str] = "classify"
     texts: ClassVar[int] = 1
+    pools_rows: ClassVar[bool] = True
 
-    labels: tuple[str, ...] = ()
-    kind: Kind = "one"
-    temperature: float = 1.0
-    centre: float = 0.0
-    spread: float = 1.0
-    windows: int = 8
+    labels: tuple[str, ...] = ()  # in id order; empty for regression
+    kind: Kind = "one"  # one label, several, or a number
+    temperature: float = 1.0  # calibrated divisor of logits
+    centre: float = 0.0  # mean of numeric labels
+    spread: float = 1.0  # standard deviation of numeric labels; the network predicts standardized numbers
+    windows: int = 8  # maximum number of windows of a text that exceeds the maximum length
 
     @classmethod
-    def from_examples(cls, examples: Sequence[LabeledExample], **options: Any) -> Classification:
+    def from_examples(cls, examples: Examples, **options: Any) -> Classification:
         labels = [example.label for example in examples if example.label is not None]
         if not labels:
             raise InputError("no example has a label", hint="name the column with --label-column")
@@ -73,72 +67,69 @@ class Classification(Task):
             values = np.array(labels, float)
             return cls(kind="number", centre=float(values.mean()), spread=float(values.std()) or 1.0, **options)
         is_multi_label = any(isinstance(label, tuple) for label in labels)
-        counts = Counter(name for label in labels for name in (label if isinstance(label, tuple) else (str(label),)))
-        if (len(counts) < 2 and not is_multi_label) or not counts:
-            message = f"there is only one label: {', '.join(counts) or 'none'}"
+        names = {name for label in labels for name in _label_tuple(label)}
+        if (len(names) < 2 and not is_multi_label) or not names:
+            message = f"there is only one label: {', '.join(names) or 'none'}"
             raise InputError(message, hint="give examples of at least two classes; nothing can be told apart otherwise")
-        return cls(
-            labels=tuple(sorted(counts, key=_natural_sort_key)), kind="several" if is_multi_label else "one", **options
-        )
+        numeric = {name for name in names if name.isascii() and name.isdecimal()}  # sorted by value, before others
+        ordered = (*sorted(numeric, key=lambda name: (int(name), name)), *sorted(names - numeric))
+        return cls(labels=ordered, kind="several" if is_multi_label else "one", **options)
 
     @property
     def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the kind
         return {"one": "accuracy", "several": "micro_f1", "number": "spearman"}[self.kind]
 
     @property
-    def linear_kind(self) -> tuple[str, bool]:
+    def linear_kind(self) -> tuple[str, bool]:  # pyright: ignore[reportIncompatibleVariableOverride] - so does this
         return {"one": "label", "several": "labels", "number": "number"}[self.kind], self.texts == 2
 
-    @property
-    def is_multi_label(self) -> bool:
-        return self.kind == "several"
-
-    @property
-    def pools_rows(self) -> bool:
-        return True
-
-    @property
-    def num_answers(self) -> int:
-        return max(1, len(self.labels))
-
     def encode(
-        self,
-        examples: Sequence[LabeledExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
-        ids, counts = tokenizer.encode_many([example.texts[0] for example in examples])
-        rows, num_truncated, max_tokens = [], 0, input_format.max_text_tokens(1)
-        for index, text in enumerate(np.split(ids, np.cumsum(counts)[:-1])):
-            starts = _window_starts(len(text), max_tokens, self.windows)
-            num_truncated += max(0, len(text) - max_tokens * len(starts))
-            rows += [ExampleRow(index, *input_format.make_row(text[start : start + max_tokens])) for start in starts]
-        grouped = len(rows) > len(examples)
+        ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts[: self.texts]])
+        token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
+        rows, num_truncated = [], 0
+        for index in range(len(examples)):
+            sequences, num_cut = self._sequences(tuple(islice(token_ids, self.texts)), input_format)
+            rows += [ExampleRow(index, *input_format.make_row(*sequence)) for sequence in sequences]
+            num_truncated += num_cut
         return ExampleRows.from_rows(
             rows,
             uses_segments=input_format.segments,
-            grouped=grouped,
+            grouped=len(rows) > len(examples),
             example_targets=self._targets(examples),
             num_truncated=num_truncated,
         )
 
-    def _targets(self, examples: Sequence[LabeledExample]) -> TargetArrays:
-        """The targets of the examples."""
+    def _sequences(
+        self, texts: tuple[np.ndarray, ...], input_format: InputFormat
+    ) -> tuple[list[tuple[np.ndarray, ...]], int]:
+        """The sequences of an example, each of one or two texts, and the number of tokens that none of them holds.
+
+        Windows of a long text are adjacent, or evenly spaced if there would be too many.
+        """
+        (text,), max_tokens = texts, input_format.max_text_tokens(1)
+        count, last_start = -(-len(text) // max_tokens), max(0, len(text) - max_tokens)
+        if count > self.windows:
+            starts = np.linspace(0, last_start, self.windows).round().astype(int).tolist()
+        else:
+            starts = [min(number * max_tokens, last_start) for number in range(max(1, count))]
+        windows = [(text[start : start + max_tokens],) for start in starts]
+        return windows, max(0, len(text) - max_tokens * len(starts))
+
+    def _targets(self, examples: Examples) -> TargetArrays:
         if self.kind == "number":
             values = [np.nan if example.label is None else example.label for example in examples]
             return {"label": ((np.array(values, np.float32) - self.centre) / self.spread).astype(np.float32)}
         label_ids = {label: number for number, label in enumerate(self.labels)}
         if self.kind == "one":
-            return {
-                "label": np.array([label_ids.get(str(example.label), IGNORE_INDEX) for example in examples], np.int64)
-            }
+            ids = [label_ids.get(str(example.label), IGNORE_INDEX) for example in examples]
+            return {"label": np.array(ids, np.int64)}
         targets = np.full((len(examples), len(self.labels)), IGNORE_INDEX, np.int64)
         for row, example in zip(targets, examples, strict=True):
             if example.label is not None:
                 row[:] = 0
-                row[[label_ids[example] for example in _label_tuple(example.label) if example in label_ids]] = 1
+                row[[label_ids[label] for label in _label_tuple(example.label) if label in label_ids]] = 1
         return {"label": targets}
 
     def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
@@ -156,24 +147,19 @@ class Classification(Task):
         )
         return {"label": head}
 
-    def predictions(
-        self, examples: Sequence[LabeledExample], rows: ExampleRows, logits: Logits
-    ) -> list[LabelPrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[LabelPrediction]:
         predictions = []
         for example, scores in zip(examples, logits["label"], strict=True):
             if self.kind == "number":
                 value = float(scores[0]) * self.spread + self.centre
                 predictions.append(LabelPrediction(example.texts, value, {}))
                 continue
-            probabilities = self.probabilities(scores)
-            label_probabilities = dict(zip(self.labels, probabilities.tolist(), strict=True))
-            best = self.labels[int(probabilities.argmax())]
-            predicted = (
-                best
-                if self.kind == "one"
-                else tuple(label for label, probability in label_probabilities.items() if probability > 0.5)
-            )
-            predictions.append(LabelPrediction(example.texts, predicted, label_probabilities))
+            probabilities = dict(zip(self.labels, self.probabilities(scores).tolist(), strict=True))
+            if self.kind == "one":
+                predicted = max(self.labels, key=probabilities.__getitem__)
+            else:
+                predicted = tuple(label for label, probability in probabilities.items() if probability > 0.5)
+            predictions.append(LabelPrediction(example.texts, predicted, probabilities))
         return predictions
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
@@ -191,19 +177,18 @@ class Classification(Task):
         probability = answer.probabilities[predicted[0]] if self.kind == "one" else None
         return Judgment({*expected} == {*predicted}, ",".join(expected), ",".join(predicted), probability)
 
-    def calibrate(self, examples: Sequence[LabeledExample], rows: ExampleRows, logits: Logits) -> Classification:
+    def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> Classification:
         """Fit the temperature to the labels of the dev set."""
         targets = rows.targets["label"]
         supervised = is_supervised(targets)
         if self.kind == "number" or not supervised.any():
             return self
-        temperature = metrics.fit_temperature(np.stack(logits["label"])[supervised], targets[supervised])
-        return replace(self, temperature=temperature)
+        label_logits = np.stack(logits["label"])[supervised]
+        return replace(self, temperature=metrics.fit_temperature(label_logits, targets[supervised]))
 
-    def evaluate(self, examples: Sequence[LabeledExample], answers: Sequence[LabelPrediction]) -> dict[str, Any]:
-        pairs = [(name.label, answer.label) for name, answer in zip(examples, answers, strict=True)]
-        gold = [label for label, _ in pairs if label is not None]
-        predicted_labels = [answer for label, answer in pairs if label is not None]
+    def evaluate(self, examples: Examples, answers: Sequence[LabelPrediction]) -> dict[str, Any]:
+        labeled = metrics.labeled_pairs(examples, answers)
+        gold, predicted_labels = [example.label for example, _ in labeled], [answer.label for _, answer in labeled]
         if self.kind == "number":
             return metrics.regression_metrics(np.array(gold, float), np.array(predicted_labels, float))
         unseen = sorted({name for label in gold for name in _label_tuple(label)} - {*self.labels})
@@ -225,78 +210,33 @@ def _label_tuple(label: Any) -> tuple[str, ...]:
     return label if isinstance(label, tuple) else (str(label),)
 
 
-def _natural_sort_key(label: str) -> tuple[Any, ...]:
-    """Sorts numeric labels by value, before others."""
-    return (0, int(label), label) if label.isascii() and label.isdecimal() else (1, 0, label)
-
-
-def _window_starts(length: int, room: int, most: int) -> list[int]:
-    """Starts of windows in a long text: adjacent, or evenly spaced if there would be too many."""
-    if length <= room:
-        return [0]
-    count = -(-length // room)
-    if count <= most:
-        return [min(number * room, length - room) for number in range(count)]
-    return np.linspace(0, length - room, most).round().astype(int).tolist()
-
-
 # --- Sentence pairs: paraphrase, entailment, question and answer ---
 
-
-ORDERED_PAIR_WORDS = (
-    "entail",
-    "contradict",
-    "neutral",
-    "follow",
-    "蕴",
-    "矛盾",
-    "中立",
-)  # labels of what is not the same both ways
+# In labels of what is not the same both ways.
+ORDERED_PAIR_WORDS = ("entail", "contradict", "neutral", "follow", "蕴", "矛盾", "中立")
 
 
 @dataclass(frozen=True)
 class PairClassification(Classification):
-    """Classification of text pairs by a cross-encoder.
-
-    Attributes:
-        ordered: Whether the relation is asymmetric, as entailment; causal models encode symmetric pairs in both orders.
-    """
+    """Classification of text pairs by a cross-encoder."""
 
     texts: ClassVar[int] = 2
 
+    # Whether the relation is asymmetric, as entailment; causal models encode symmetric pairs in both orders.
     ordered: bool = False
 
     @classmethod
-    def from_examples(cls, examples: Sequence[LabeledExample], **options: Any) -> Classification:
+    def from_examples(cls, examples: Examples, **options: Any) -> Classification:
         labels = {str(example.label).lower() for example in examples}
         ordered = any(word in label for label in labels for word in ORDERED_PAIR_WORDS)
         return super().from_examples(examples, **{"ordered": ordered, **options})
 
-    def encode(
-        self,
-        examples: Sequence[LabeledExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
-    ) -> ExampleRows:
-        ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts])
-        token_ids = np.split(ids, np.cumsum(counts)[:-1])
-        both_orders = input_format.both_orders and not self.ordered
-        rows, num_truncated, max_tokens = [], 0, input_format.max_text_tokens(2)
-        for index in range(len(examples)):
-            first, second = truncate_pair(token_ids[2 * index], token_ids[2 * index + 1], max_tokens)
-            num_truncated += len(token_ids[2 * index]) + len(token_ids[2 * index + 1]) - len(first) - len(second)
-            rows.append(ExampleRow(index, *input_format.make_row(first, second)))
-            if both_orders:
-                rows.append(ExampleRow(index, *input_format.make_row(second, first)))
-        return ExampleRows.from_rows(
-            rows,
-            uses_segments=input_format.segments,
-            grouped=both_orders,
-            example_targets=self._targets(examples),
-            num_truncated=num_truncated,
-        )
+    def _sequences(
+        self, texts: tuple[np.ndarray, ...], input_format: InputFormat
+    ) -> tuple[list[tuple[np.ndarray, ...]], int]:
+        pair = truncate_pair(texts[0], texts[1], input_format.max_text_tokens(2))
+        sequences = [pair, pair[::-1]] if input_format.both_orders and not self.ordered else [pair]
+        return sequences, sum(map(len, texts)) - sum(map(len, pair))
 
 
 def truncate_pair(first: np.ndarray, second: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,11 +11,12 @@ import string
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Literal
 
 import numpy as np
 
+from forebear.data.labeled.examples import is_labeled
 from forebear.data.labeled.tag_schemes import split_tag
 from forebear.data.unicode import CLASS_IDS, MEAN_WORD_LENGTH, code_points, count_classes
 from forebear.errors import InputError
@@ -31,6 +32,7 @@ from forebear.numerics import (
 )
 
 Average = Literal["macro", "micro", "weighted"]
+Sequences = Sequence[Sequence[str]]
 MAX_CONFUSION_CLASSES = 200  # classes up to which the confusion matrix is reported
 
 
@@ -62,18 +64,19 @@ class ClassCounts:
             return float(_ratio((self.f1 * self.num_gold).sum(), self.num_gold.sum()))
         return float(self.f1.mean()) if len(self.f1) else 0.0
 
+    @property
+    def occurs(self) -> np.ndarray:
+        """Whether each class occurs in predictions or gold labels."""
+        return (self.num_predicted + self.num_gold) > 0
+
     def occurring(self) -> ClassCounts:
-        """Only the classes that occur in predictions or gold labels, so that others do not lower the mean."""
-        occurs = (self.num_predicted + self.num_gold) > 0
-        return ClassCounts(self.hits[occurs], self.num_predicted[occurs], self.num_gold[occurs])
+        """Only the classes that occur, so that others do not lower the mean."""
+        return ClassCounts(self.hits[self.occurs], self.num_predicted[self.occurs], self.num_gold[self.occurs])
 
     def to_dict(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        rows = zip(names, self.precision.tolist(), self.recall.tolist(), self.f1.tolist(), self.num_gold.tolist(),
-                      strict=True)  # fmt: skip
-        return {
-            name: {"precision": precision, "recall": recall, "f1": f1, "support": int(support)}
-            for name, precision, recall, f1, support in rows
-        }
+        columns = {"precision": self.precision, "recall": self.recall, "f1": self.f1, "support": self.num_gold}
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return {name: dict(zip(columns, row, strict=True)) for name, row in zip(names, rows, strict=True)}
 
 
 def classification_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
@@ -121,6 +124,11 @@ def regression_metrics(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any
     }
 
 
+def labeled_pairs(examples: Sequence[Any], answers: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """The examples that have a gold answer, each with its prediction."""
+    return [pair for pair in zip(examples, answers, strict=True) if is_labeled(pair[0])]
+
+
 def accuracy(true: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.mean(np.asarray(true) == np.asarray(predicted)))
 
@@ -128,9 +136,8 @@ def accuracy(true: np.ndarray, predicted: np.ndarray) -> float:
 def confusion(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
     """(classes, classes) confusion matrix: rows are gold labels, columns predictions."""
     true, predicted = _validate_ids(true, predicted, num_classes)
-    return np.bincount(true * num_classes + predicted, minlength=num_classes * num_classes).reshape(
-        num_classes, num_classes
-    )
+    cells = np.bincount(true * num_classes + predicted, minlength=num_classes**2)
+    return cells.reshape(num_classes, num_classes)
 
 
 def class_counts_from_ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> ClassCounts:
@@ -163,7 +170,6 @@ def _validate_ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> tupl
 
 # --- Question answering: exact match and F1 as in SQuAD, for Chinese as in CMRC 2018 ---
 
-
 Language = Literal["english", "chinese"]
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -175,24 +181,19 @@ CMRC_HAN = "\u4e00-\u9fa5"
 # comma before a digit and a full stop or apostrophe inside a word; 's and n't are words.
 SEPARATE_PUNCTUATION = r";@#$%&?!\[\](){}<>\"–—―‘"
 CONTRACTION = r"(?:'(?:s|m|d|ll|re|ve)|n't)(?!\w)"
-CLOSING_LOOKAHEAD = (
-    rf"(?=[\])}}>\"'”’\s]*(?:$|[{CMRC_HAN}]))"  # only closing marks until the end or the next Chinese character
-)
+# Only closing marks until the end or the next Chinese character.
+CLOSING_LOOKAHEAD = rf"(?=[\])}}>\"'”’\s]*(?:$|[{CMRC_HAN}]))"
 WORD_CHARACTER = rf"[^\s{CMRC_HAN}{SEPARATE_PUNCTUATION},.']|,(?=\d)|(?<!\.)\.(?!\.|{CLOSING_LOOKAHEAD})|(?<=\w)'(?=\w)"
 WORD = re.compile(
     rf"[{CMRC_HAN}]|{CONTRACTION}|\.\.+|[{SEPARATE_PUNCTUATION}]|(?:(?!{CONTRACTION})(?:{WORD_CHARACTER}))+|[,.']"
 )
 
 
-def answer_scores(
-    golds: Sequence[Sequence[str]], predicted: Sequence[str], language: Language | None = None
-) -> dict[str, Any]:
+def answer_scores(golds: Sequences, predicted: Sequence[str], language: Language | None = None) -> dict[str, Any]:
     """Exact match and F1 (0 to 1) over all questions, and over answerable and unanswerable ones separately.
 
-    Args:
-        golds: Gold answers of each question; empty if unanswerable, which "" then matches.
-        predicted: Predicted answers.
-        language: Whose definition to use; None: Chinese if more than half of the gold text is.
+    An unanswerable question has no gold answers, and "" matches. Without a `language`, the definition for Chinese
+    is used if more than half of the gold text is Chinese.
     """
     if len(golds) != len(predicted):
         raise InputError(f"{len(predicted)} answers to {len(golds)} questions")
@@ -208,13 +209,10 @@ def answer_scores(
     return metrics
 
 
-def best_no_answer_threshold(golds: Sequence[Sequence[str]], predicted: Sequence[str], gaps: Sequence[float]) -> float:
+def best_no_answer_threshold(golds: Sequences, predicted: Sequence[str], gaps: Sequence[float]) -> float:
     """The "no answer" threshold with the best F1; the nearest to 0 if several are.
 
-    Args:
-        golds: Gold answers of each question.
-        predicted: Best candidate of each question.
-        gaps: Margin of "no answer" over that candidate.
+    `predicted` has the best candidate of each question, and `gaps` the margin of "no answer" over it.
     """
     language = answer_language(golds)
     gains = [
@@ -239,7 +237,7 @@ def answer_score(golds: Sequence[str], predicted: str, language: Language) -> tu
     return float(exact), max(f1(gold, predicted) for gold in references)
 
 
-def answer_language(golds: Sequence[Sequence[str]]) -> Language:
+def answer_language(golds: Sequences) -> Language:
     """The language of the gold answers; a Chinese character counts as much as a Latin word."""
     text = "".join(answer for gold in golds for answer in gold)
     _, counts = count_classes(code_points(text, surrogates="keep"), [len(text)])
@@ -295,7 +293,6 @@ def _mean_scores(scores: np.ndarray) -> dict[str, Any]:
 # --- Calibration: reliability, expected calibration error, temperature scaling ---
 #
 # The targets decide what logits (N, C) mean: class ids (N,) for softmax, booleans (N, C) for sigmoid.
-
 
 NUM_BINS = 10
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds for cases that are all right or all wrong
@@ -372,11 +369,9 @@ def probabilities(logits: np.ndarray, *, is_sigmoid: bool = False, temperature: 
 
 def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     """The best temperature within trusted bounds; 1 if there are too few examples."""
-    return (
-        1.0
-        if len(targets) < MIN_CALIBRATION_EXAMPLES
-        else min(max(temperature(logits, targets), MIN_TRUSTED_TEMPERATURE), MAX_TRUSTED_TEMPERATURE)
-    )
+    if len(targets) < MIN_CALIBRATION_EXAMPLES:
+        return 1.0
+    return min(max(temperature(logits, targets), MIN_TRUSTED_TEMPERATURE), MAX_TRUSTED_TEMPERATURE)
 
 
 def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
@@ -398,26 +393,24 @@ def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
         slope, curvature = _loss_derivatives(logits, targets, inverse)
         low, high = (inverse, high) if slope < 0 else (low, inverse)
         step = inverse - slope / curvature if curvature > 0 else low
-        next_inverse = (
-            step if low < step < high else (low * high) ** 0.5
-        )  # Newton's step, or the geometric mean of the bracket
-        if abs(next_inverse - inverse) <= TOLERANCE * inverse:
-            return 1 / next_inverse
-        inverse = next_inverse
+        previous = inverse
+        inverse = step if low < step < high else (low * high) ** 0.5  # Newton's step, or the mean of the bracket
+        if abs(inverse - previous) <= TOLERANCE * previous:
+            break
     return 1 / inverse
 
 
 def _loss_derivatives(logits: np.ndarray, targets: np.ndarray, inverse: float) -> tuple[float, float]:
     """First and second derivative of the log loss with respect to 1/T."""
+    class_probabilities = probabilities(logits * inverse, is_sigmoid=targets.ndim == 2)
     if targets.ndim == 2:
-        class_probabilities = sigmoid(logits * inverse)
-        return float(np.mean(logits * (class_probabilities - targets))), float(
-            np.mean(logits**2 * class_probabilities * (1 - class_probabilities))
-        )
-    class_probabilities = probabilities(logits * inverse)
-    mean = (class_probabilities * logits).sum(1)
-    variance = (class_probabilities * (logits - mean[:, None]) ** 2).sum(1)
-    return float(np.mean(mean - logits[np.arange(len(targets)), targets])), float(np.mean(variance))
+        slope = logits * (class_probabilities - targets)
+        curvature = logits**2 * class_probabilities * (1 - class_probabilities)
+    else:
+        mean = (class_probabilities * logits).sum(1)
+        slope = mean - logits[np.arange(len(targets)), targets]
+        curvature = (class_probabilities * (logits - mean[:, None]) ** 2).sum(1)
+    return float(np.mean(slope)), float(np.mean(curvature))
 
 
 def _validate_logits(logits: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -430,7 +423,6 @@ def _validate_logits(logits: np.ndarray, targets: np.ndarray) -> tuple[np.ndarra
 
 
 # --- Entity F1, lenient (conlleval) and strict (IOBES) ---
-
 
 TAG_LETTERS = "OBIES"
 OUTSIDE_TAG, BEGIN_TAG, INSIDE_TAG, END_TAG, SINGLE_TAG = range(len(TAG_LETTERS))
@@ -447,7 +439,7 @@ class EntitySpans:
     is_whole: np.ndarray  # valid IOBES: from B to E, or S
 
 
-def entity_f1(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Any]:
+def entity_f1(true: Sequences, predicted: Sequences) -> dict[str, Any]:
     """Entity metrics of IOBES sequences (or BIO, without meaningful strict metrics); span and type must both match.
 
     `precision`, `recall`, `f1`, `macro_f1` and `per_kind` follow conlleval and seqeval: an I after O or after another
@@ -462,7 +454,7 @@ def entity_f1(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]])
     codes = np.array([TAG_LETTERS.index(letter) for letter, _ in split_tags], np.int8)
     kind_of = np.array([kind_ids.get(kind or UNNAMED_TYPE, -1) for _, kind in split_tags])
     gold, found = (
-        _entity_boundaries(_flatten_tags(sequences, tag_ids), codes, kind_of) for sequences in (true, predicted)
+        _entity_boundaries(_flatten_tags(sequences, tag_ids, ("O",)), codes, kind_of) for sequences in (true, predicted)
     )
     words = sum(map(len, true))
     lenient = _entity_metrics(_match_counts(gold, found, len(kinds)), kinds)
@@ -470,19 +462,18 @@ def entity_f1(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]])
     return {**lenient, "strict": strict, "sequences": len(true), "words": words}
 
 
-def _flatten_tags(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:
-    """The ids of all tags, with an O before each sequence and one at the end."""
-    tags = chain.from_iterable(chain(("O",), tags) for tags in (*sequences, ()))
-    return np.fromiter(map(numbers.__getitem__, tags), np.int64)
+def _flatten_tags(sequences: Sequences, tag_ids: dict[str, int], border: Sequence[str] = ()) -> np.ndarray:
+    """The ids of all tags, with those of `border` before each sequence and at the end."""
+    tags = chain.from_iterable(chain(border, tags) for tags in (*sequences, ()))
+    return np.fromiter(map(tag_ids.__getitem__, tags), np.int64)
 
 
 def _entity_boundaries(tag_sequence: np.ndarray, codes: np.ndarray, kind_of: np.ndarray) -> EntitySpans:
     code, kind = codes[tag_sequence], kind_of[tag_sequence]
+    is_inside = code == INSIDE_TAG
+    may_continue, may_follow = is_inside | (code == BEGIN_TAG), is_inside | (code == END_TAG)
     continues = np.zeros(len(code), bool)
-    continues[1:] = ((code[:-1] == BEGIN_TAG) | (code[:-1] == INSIDE_TAG)) & (
-        (code[1:] == INSIDE_TAG) | (code[1:] == END_TAG)
-    )
-    continues[1:] &= kind[:-1] == kind[1:]
+    continues[1:] = may_continue[:-1] & may_follow[1:] & (kind[:-1] == kind[1:])
     boundaries = np.flatnonzero(~continues)  # starts of entities and of O tags; the last is the final O
     entity_starts = np.flatnonzero(code[boundaries] != OUTSIDE_TAG)
     first, end = boundaries[entity_starts], boundaries[entity_starts + 1]
@@ -504,50 +495,41 @@ def _match_counts(gold: EntitySpans, predicted: EntitySpans, num_kinds: int) -> 
 
 
 def _entity_metrics(counts: ClassCounts, kinds: Sequence[str]) -> dict[str, Any]:
-    total = ClassCounts(
-        *(np.array([counts_array.sum()]) for counts_array in (counts.hits, counts.num_predicted, counts.num_gold))
-    )
-    occurs = (counts.num_predicted + counts.num_gold) > 0
-    names = [kind for kind, is_present in zip(kinds, occurs, strict=True) if is_present]
+    total = ClassCounts(counts.hits.sum(), counts.num_predicted.sum(), counts.num_gold.sum())
     return {
-        "precision": float(total.precision[0]),
-        "recall": float(total.recall[0]),
-        "f1": float(total.f1[0]),
+        "precision": float(total.precision),
+        "recall": float(total.recall),
+        "f1": float(total.f1),
         "macro_f1": counts.occurring().average_f1("macro"),
-        "entities": int(counts.num_gold.sum()),
-        "per_kind": counts.occurring().to_dict(names),
+        "entities": int(total.num_gold),
+        "per_kind": counts.occurring().to_dict(list(compress(kinds, counts.occurs))),
     }
 
 
 # --- Accuracy of plain tags, such as parts of speech ---
 
 
-def tagging_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Any]:
+def tagging_accuracy(true: Sequences, predicted: Sequences) -> dict[str, Any]:
     """Accuracy of words and of whole sentences, and metrics of each tag."""
     if [*map(len, true)] != [*map(len, predicted)]:
         raise InputError("the predicted sequences of tags are not as long as the true ones")
     names = sorted({*chain.from_iterable(true), *chain.from_iterable(predicted)})
     tag_ids = {name: number for number, name in enumerate(names)}
-    gold, found = (_flatten_tag_ids(sequences, tag_ids) for sequences in (true, predicted))
+    gold, found = (_flatten_tags(sequences, tag_ids) for sequences in (true, predicted))
     counts = ClassCounts(*(np.bincount(ids, minlength=len(names)) for ids in (gold[gold == found], found, gold)))
-    num_exact = sum(
-        tuple(gold_tags) == tuple(predicted_tags) for gold_tags, predicted_tags in zip(true, predicted, strict=True)
-    )
+    num_exact = sum(tuple(tags) == tuple(answer) for tags, answer in zip(true, predicted, strict=True))
     return {
         "accuracy": float((gold == found).mean()) if len(gold) else 0.0,
         "sentence_accuracy": num_exact / len(true) if true else 0.0,
-        "macro_f1": counts.occurring().average_f1("macro") if names else 0.0,
-        "per_kind": counts.occurring().to_dict(names),
+        "macro_f1": counts.average_f1("macro"),
+        "per_kind": counts.to_dict(names),
         "sequences": len(true),
         "words": len(gold),
     }
 
 
 def unknown_word_accuracy(
-    words: Sequence[Sequence[str]],
-    true: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
-    known: Collection[str],
+    words: Sequences, true: Sequences, predicted: Sequences, known: Collection[str]
 ) -> dict[str, Any]:
     """The number of out-of-vocabulary words (not in `known`, the training words), and the accuracy on them."""
     words_with_tags = zip(*(chain.from_iterable(sequence) for sequence in (words, true, predicted)), strict=True)
@@ -557,10 +539,6 @@ def unknown_word_accuracy(
 
 def oov_tagging_accuracy(examples: Sequence[Any], answers: Sequence[Any], known: Collection[str]) -> dict[str, Any]:
     """Accuracy on out-of-vocabulary words of tagged examples; unlabeled examples are ignored."""
-    labeled = [(example, answer) for example, answer in zip(examples, answers, strict=True) if example.tags is not None]
+    labeled = labeled_pairs(examples, answers)
     words, true = [example.words for example, _ in labeled], [example.tags for example, _ in labeled]
     return unknown_word_accuracy(words, true, [answer.tags for _, answer in labeled], known)
-
-
-def _flatten_tag_ids(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:
-    return np.fromiter(map(numbers.__getitem__, chain.from_iterable(sequences)), np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
+
+Examples = Sequence[ChoiceExample]
 
 ABSENT = -1e4  # score of padding choices, where other examples have more
 
@@ -47,87 +50,64 @@ class ChoicePrediction:
 
 @dataclass(frozen=True)
 class MultipleChoice(Task):
-    """Multiple choice with any number of choices.
-
-    Attributes:
-        temperature: Calibrated divisor of scores.
-    """
+    """Multiple choice with any number of choices."""
 
     verb: ClassVar[str] = "choose"
     score: ClassVar[str] = "accuracy"
+    linear_kind: ClassVar[tuple[str, bool]] = ("choice", True)
+    pools_rows: ClassVar[bool] = True
 
-    temperature: float = 1.0
+    temperature: float = 1.0  # calibrated divisor of scores
 
     @classmethod
-    def from_examples(cls, examples: Sequence[ChoiceExample], **options: Any) -> MultipleChoice:
+    def from_examples(cls, examples: Examples, **options: Any) -> MultipleChoice:
         if not any(example.right is not None for example in examples):
             hint = "give the number or the text of the right choice"
             raise InputError("no example says which choice is right", hint=hint)
         return cls(**options)
 
-    @property
-    def pools_rows(self) -> bool:
-        return True
-
-    @property
-    def linear_kind(self) -> tuple[str, bool]:
-        return "choice", True
-
     def encode(
-        self,
-        examples: Sequence[ChoiceExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
-        ids, counts = tokenizer.encode_many([text for one in examples for text in (one.text, *one.choices)])
-        parts = iter(np.split(ids, np.cumsum(counts)[:-1]))
-        made, cut, room = [], 0, input_format.max_text_tokens(2)
+        ids, counts = tokenizer.encode_many([text for example in examples for text in (example.text, *example.choices)])
+        token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
+        rows, num_truncated, max_tokens = [], 0, input_format.max_text_tokens(2)
         for number, example in enumerate(examples):
-            text = next(parts)
-            for choice in (next(parts) for _ in example.choices):
-                first, second = truncate_pair(text, choice, room)
-                cut += len(text) + len(choice) - len(first) - len(second)
-                made.append(ExampleRow(number, *input_format.make_row(first, second)))
-        right = np.array([IGNORE_INDEX if one.right is None else one.right for one in examples], np.int64)
+            text = next(token_ids)
+            for choice in islice(token_ids, len(example.choices)):
+                first, second = truncate_pair(text, choice, max_tokens)
+                num_truncated += len(text) + len(choice) - len(first) - len(second)
+                rows.append(ExampleRow(number, *input_format.make_row(first, second)))
+        right = [IGNORE_INDEX if example.right is None else example.right for example in examples]
         return ExampleRows.from_rows(
-            made,
+            rows,
             uses_segments=input_format.segments,
             grouped=True,
-            example_targets={"choice": right},
-            num_truncated=cut,
+            example_targets={"choice": np.array(right, np.int64)},
+            num_truncated=num_truncated,
         )
 
     def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.heads import ChoiceHead
 
-        how: dict[str, Any] = {"dense": head_spec.dense, "mixture": head_spec.make_mix(), "dropout": head_spec.dropout}
-        return {"choice": ChoiceHead(head_spec.width, head_spec.read, **how)}
+        options: dict[str, Any] = {"dense": head_spec.dense, "dropout": head_spec.dropout}
+        return {"choice": ChoiceHead(head_spec.width, head_spec.read, mixture=head_spec.make_mix(), **options)}
 
-    def predictions(
-        self, examples: Sequence[ChoiceExample], rows: ExampleRows, logits: Logits
-    ) -> list[ChoicePrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[ChoicePrediction]:
         predictions = []
         for example, scores in zip(examples, logits["choice"], strict=True):
             probabilities = softmax((scores - scores.max()).astype(np.float64) / self.temperature)
-            predictions.append(
-                ChoicePrediction(
-                    example.text, example.choices, int(probabilities.argmax()), tuple(probabilities.tolist())
-                )
-            )
+            outcome = int(probabilities.argmax()), tuple(probabilities.tolist())
+            predictions.append(ChoicePrediction(example.text, example.choices, *outcome))
         return predictions
 
-    def calibrate(self, examples: Sequence[ChoiceExample], rows: ExampleRows, logits: Logits) -> MultipleChoice:
+    def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> MultipleChoice:
         """Fit the temperature to the choices of the dev set."""
-        labeled = [
-            (scores, example_scores.right) for example_scores, scores in zip(examples, logits["choice"], strict=True)
-        ]
-        labeled = [(scores, right) for scores, right in labeled if right is not None]
-        scores = np.full((len(labeled), max((len(example_scores) for example_scores, _ in labeled), default=0)), ABSENT)
-        for row, (example_scores, _) in zip(scores, labeled, strict=True):
-            row[: len(example_scores)] = example_scores - example_scores.max()
-        right = np.array([right for _, right in labeled], np.int64)
+        labeled = metrics.labeled_pairs(examples, logits["choice"])
+        scores = np.full((len(labeled), max((len(choice_scores) for _, choice_scores in labeled), default=0)), ABSENT)
+        for row, (_, choice_scores) in zip(scores, labeled, strict=True):
+            row[: len(choice_scores)] = choice_scores - choice_scores.max()
+        right = np.array([example.right for example, _ in labeled], np.int64)
         return replace(self, temperature=metrics.fit_temperature(scores, right))
 
     def judge(self, example: ChoiceExample, answer: ChoicePrediction) -> Judgment:
@@ -135,10 +115,8 @@ class MultipleChoice(Task):
         probability = answer.probabilities[answer.choice]
         return Judgment(example.right == answer.choice, expected, example.choices[answer.choice], probability)
 
-    def evaluate(self, examples: Sequence[ChoiceExample], answers: Sequence[ChoicePrediction]) -> dict[str, Any]:
-        labeled = [
-            (example, answer) for example, answer in zip(examples, answers, strict=True) if example.right is not None
-        ]
+    def evaluate(self, examples: Examples, answers: Sequence[ChoicePrediction]) -> dict[str, Any]:
+        labeled = metrics.labeled_pairs(examples, answers)
         num_right = sum(example.right == answer.choice for example, answer in labeled)
         chance = sum(1 / len(example.choices) for example, _ in labeled)
         count = max(1, len(labeled))

@@ -15,7 +15,6 @@ from forebear.numerics import log_softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
-from forebear.tasks.metrics import answer_scores, best_no_answer_threshold
 from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
+
+Examples = Sequence[QuestionExample]
 
 OVERLAP_DIVISOR = 4  # windows overlap by a fourth or the longest answer, at most by half
 MAX_NEGATIVE_WINDOWS = 2  # training windows without the answer, per example
@@ -45,18 +46,14 @@ class AnswerCandidate:
 
 @dataclass(frozen=True)
 class AnswerPrediction:
-    """The answer to a question: the best candidate, or None if the question seems unanswerable.
-
-    Attributes:
-        is_linear: (text, start probability, end probability) of the tokens in the window of the best candidate.
-    """
+    """The answer to a question: the best candidate, or None if the question seems unanswerable."""
 
     question: str
     passage: str
     best: AnswerCandidate | None
     candidates: tuple[AnswerCandidate, ...]
     no_answer_score: float  # probability of no answer
-    token_table: tuple[tuple[str, float, float], ...]
+    token_table: tuple[tuple[str, float, float], ...]  # token, start and end probability, in the best one's window
 
     @property
     def text(self) -> str:
@@ -85,25 +82,19 @@ class AnswerPrediction:
 
 @dataclass(frozen=True)
 class QuestionAnswering(Task):
-    """Extractive question answering.
-
-    Attributes:
-        longest: Maximum tokens of an answer.
-        unanswered: Whether questions may be unanswerable.
-        threshold: Minimum margin (nats) of "no answer" over the best candidate.
-        top: Number of candidates in a prediction.
-    """
+    """Extractive question answering."""
 
     verb: ClassVar[str] = "answer"
     score: ClassVar[str] = "f1"
+    linear_kind: ClassVar[tuple[str, bool]] = ("span", True)
 
-    longest: int = 30
-    unanswered: bool = False
-    threshold: float = 0.0
-    top: int = 5
+    longest: int = 30  # maximum tokens of an answer
+    unanswered: bool = False  # whether questions may be unanswerable
+    threshold: float = 0.0  # minimum margin (nats) of "no answer" over the best candidate
+    top: int = 5  # candidates in a prediction
 
     @classmethod
-    def from_examples(cls, examples: Sequence[QuestionExample], **options: Any) -> QuestionAnswering:
+    def from_examples(cls, examples: Examples, **options: Any) -> QuestionAnswering:
         answer_lists = [example.answers for example in examples if example.answers is not None]
         if not any(answer_lists):
             raise InputError("no question has an answer", hint="give answers that stand in their passages")
@@ -111,32 +102,20 @@ class QuestionAnswering(Task):
         longest = max(len(span.text) for answers in answer_lists for span in answers)
         return cls(**{"longest": min(longest, 80), "unanswered": not all(answer_lists), **options})
 
-    @property
-    def linear_kind(self) -> tuple[str, bool]:
-        return "span", True
-
     def encode(
-        self,
-        examples: Sequence[QuestionExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
         rows: list[ExampleRow] = []
         num_truncated = 0
-        caching_tokenizer = _CachingTokenizer(tokenizer)
+        encode = lru_cache(maxsize=64)(tokenizer.encode)  # many questions share a passage
         for index, example in enumerate(examples):
-            question = caching_tokenizer.of(example.question).ids
+            question = encode(example.question).ids
             truncated = question[: max(1, input_format.max_text_tokens(2) // 2)]
             num_truncated += len(question) - len(truncated)
-            windows = list(
-                self._windows(index, truncated, caching_tokenizer.of(example.passage), example, input_format)
-            )
+            windows = list(self._windows(index, truncated, encode(example.passage), example, input_format))
             rows += _select_training_windows(windows, index) if is_training else windows
-        return ExampleRows.from_rows(
-            rows, uses_segments=input_format.segments, grouped=False, num_truncated=num_truncated
-        )
+        uses_segments = input_format.segments
+        return ExampleRows.from_rows(rows, uses_segments=uses_segments, grouped=False, num_truncated=num_truncated)
 
     def _windows(
         self,
@@ -152,18 +131,14 @@ class QuestionAnswering(Task):
         while True:
             window = passage.ids[start : start + max_tokens]
             offset = input_format.last_text_start(question, window)
-            has_answer = start <= first and last < start + len(window) and first >= 0
-            targets = (
-                (offset + first - start, offset + last - start)
-                if has_answer
-                else (NO_ANSWER_POSITION, NO_ANSWER_POSITION)
-            )
-            targets = (IGNORE_INDEX, IGNORE_INDEX) if example.answers is None else targets
+            targets = {"start": NO_ANSWER_POSITION, "end": NO_ANSWER_POSITION}
+            if example.answers is None:
+                targets = {"start": IGNORE_INDEX, "end": IGNORE_INDEX}
+            elif start <= first and last < start + len(window) and first >= 0:
+                targets = {"start": offset + first - start, "end": offset + last - start}
             answer_spans = np.full((offset + len(window) + len(input_format.after), 2), IGNORE_INDEX, np.int64)
             answer_spans[offset : offset + len(window)] = passage.spans[start : start + len(window)] or 0
-            yield ExampleRow(
-                number, *input_format.make_row(question, window), {"start": targets[0], "end": targets[1]}, answer_spans
-            )
+            yield ExampleRow(number, *input_format.make_row(question, window), targets, answer_spans)
             if start + max_tokens >= length:
                 return
             start += max(1, max_tokens - min(max_tokens // 2, max(max_tokens // OVERLAP_DIVISOR, self.longest)))
@@ -171,14 +146,12 @@ class QuestionAnswering(Task):
     def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.heads import PointerHead
 
-        options: dict[str, Any] = {"dropout": head_spec.dropout}
         return {
-            name: PointerHead(head_spec.width, mixture=head_spec.make_mix(), **options) for name in ("start", "end")
+            name: PointerHead(head_spec.width, mixture=head_spec.make_mix(), dropout=head_spec.dropout)
+            for name in ("start", "end")
         }
 
-    def predictions(
-        self, examples: Sequence[QuestionExample], rows: ExampleRows, logits: Logits
-    ) -> list[AnswerPrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[AnswerPrediction]:
         predictions = []
         for index, example in enumerate(examples):
             windows = [
@@ -206,50 +179,33 @@ class QuestionAnswering(Task):
                 span = AnswerCandidate(example.passage[start:end], start, float(np.exp(score)))
                 candidates.setdefault((start, end), span)
         ranked = tuple(candidates.values())
-        no_answer_score = min(
-            (float(window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION]) for window in windows),
-            default=0.0,
-        )
+        no_answer_scores = (window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION] for window in windows)
+        no_answer = float(np.exp(min(map(float, no_answer_scores), default=0.0)))
         best = ranked[0] if ranked else None
         table = windows[spans[0][1]].table(example.passage) if spans else ()
-        answer = AnswerPrediction(
-            example.question, example.passage, best, ranked, float(np.exp(no_answer_score)), table
-        )
+        answer = AnswerPrediction(example.question, example.passage, best, ranked, no_answer, table)
         return replace(answer, best=None) if self.unanswered and answer.margin > self.threshold else answer
 
-    def calibrate(self, examples: Sequence[QuestionExample], rows: ExampleRows, logits: Logits) -> QuestionAnswering:
+    def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> QuestionAnswering:
         """Choose the "no answer" threshold with the best F1 on the dev set."""
         forced_answers = replace(self, threshold=np.inf).predictions(examples, rows, logits)
-        labeled = [
-            (example, answer)
-            for example, answer in zip(examples, forced_answers, strict=True)
-            if example.answers is not None
-        ]
+        labeled = metrics.labeled_pairs(examples, forced_answers)
         if not self.unanswered or len(labeled) < metrics.MIN_CALIBRATION_EXAMPLES:
             return self
         golds = [_answer_texts(example) for example, _ in labeled]
-        threshold = best_no_answer_threshold(
-            golds, [answer.text for _, answer in labeled], [answer.margin for _, answer in labeled]
-        )
-        return replace(self, threshold=threshold)
+        predicted, margins = [answer.text for _, answer in labeled], [answer.margin for _, answer in labeled]
+        return replace(self, threshold=metrics.best_no_answer_threshold(golds, predicted, margins))
 
     def judge(self, example: QuestionExample, answer: AnswerPrediction) -> Judgment:
         expected = _answer_texts(example)
-        is_right = answer_scores([expected], [answer.text])["exact_match"] == 1
-        return Judgment(
-            is_right,
-            " | ".join(expected),
-            answer.text,
-            answer.best.probability if answer.best else answer.no_answer_score,
-        )
+        is_right = metrics.answer_scores([expected], [answer.text])["exact_match"] == 1
+        probability = answer.best.probability if answer.best else answer.no_answer_score
+        return Judgment(is_right, " | ".join(expected), answer.text, probability)
 
-    def evaluate(self, examples: Sequence[QuestionExample], answers: Sequence[AnswerPrediction]) -> dict[str, Any]:
-        labeled = [
-            (example, answer) for example, answer in zip(examples, answers, strict=True) if example.answers is not None
-        ]
-        return answer_scores(
-            [_answer_texts(example) for example, _ in labeled], [answer.text for _, answer in labeled]
-        ) | {"examples": len(labeled)}
+    def evaluate(self, examples: Examples, answers: Sequence[AnswerPrediction]) -> dict[str, Any]:
+        labeled = metrics.labeled_pairs(examples, answers)
+        golds = [_answer_texts(example) for example, _ in labeled]
+        return metrics.answer_scores(golds, [answer.text for _, answer in labeled]) | {"examples": len(labeled)}
 
 
 def _answer_texts(example: QuestionExample) -> tuple[str, ...]:
@@ -271,43 +227,28 @@ class _PassageWindow:
             return
         start_positions = positions[np.argsort(-self.start[positions])[:MAX_SPAN_CANDIDATES]]
         end_positions = positions[np.argsort(-self.end[positions])[:MAX_SPAN_CANDIDATES]]
-        spans = (end_positions[None] >= start_positions[:, None]) & (
-            end_positions[None] < start_positions[:, None] + longest
-        )
-        scores = np.where(spans, self.start[start_positions][:, None] + self.end[end_positions][None], -np.inf)
-        for best in np.argsort(-scores, axis=None, kind="stable")[
-            : min(MAX_SPAN_CANDIDATES, np.count_nonzero(spans))
-        ].tolist():
+        starts, ends = start_positions[:, None], end_positions[None]
+        spans = (ends >= starts) & (ends < starts + longest)
+        scores = np.where(spans, self.start[starts] + self.end[ends], -np.inf)
+        count = min(MAX_SPAN_CANDIDATES, np.count_nonzero(spans))
+        for best in np.argsort(-scores, axis=None, kind="stable")[:count].tolist():
             first, last = divmod(best, len(end_positions))
             yield float(scores[first, last]), int(start_positions[first]), int(end_positions[last])
 
     def table(self, passage: str) -> tuple[tuple[str, float, float], ...]:
         is_passage = self.marks[:, 0] != IGNORE_INDEX
-        tokens = zip(
-            self.marks[is_passage].tolist(), np.exp(self.start[is_passage]), np.exp(self.end[is_passage]), strict=True
-        )
-        return tuple(
-            (passage[begin:end], float(start_probability), float(end_probability))
-            for (begin, end), start_probability, end_probability in tokens
-        )
-
-
-class _CachingTokenizer:
-    """A tokenizer with a cache of recent texts, as many questions share a passage."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.of = lru_cache(maxsize=64)(tokenizer.encode)
+        texts = [passage[begin:end] for begin, end in self.marks[is_passage].tolist()]
+        start, end = (np.exp(scores[is_passage]).tolist() for scores in (self.start, self.end))
+        return tuple(zip(texts, start, end, strict=True))
 
 
 def _answer_tokens(passage: TokenEncoding, example: QuestionExample) -> tuple[int, int]:
     """The first and the last token of the first answer; -1 without one."""
     if not example.answers:
         return -1, -1
-    span = example.answers[0]
-    start, end = span.start, span.start + len(span.text)
-    tokens = [
-        index for index, (token_start, token_end) in enumerate(passage.spans) if token_start < end and token_end > start
-    ]
+    start = example.answers[0].start
+    end = start + len(example.answers[0].text)
+    tokens = [index for index, (first, last) in enumerate(passage.spans) if first < end and last > start]
     return (tokens[0], tokens[-1]) if tokens else (-1, -1)
 
 

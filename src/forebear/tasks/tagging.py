@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from forebear.errors import InputError
 from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
-from forebear.tasks.metrics import entity_f1, tagging_accuracy
+from forebear.tasks import metrics
 from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
+Examples = Sequence[TaggedExample]
+
 # --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy twin of nn/crf ---
 #
 # All sequences advance together, word by word, the longest first, so that the unfinished ones are always the first few.
 # K labels · N words of all sequences, concatenated · scores add up: start, emissions, transitions (from, to), end
-
 
 FORBIDDEN, MIN_EMISSION = -1e12, -1e6  # score of forbidden transitions; lower bound of emission scores
 MIN_COMPILED_SIZE = 1 << 24  # transitions of all words; below, loading the compiled kernel takes longer
@@ -63,9 +64,8 @@ def chain_viterbi(
 
 def constrained_viterbi(scores: np.ndarray, lengths: Sequence[int], *allowed: np.ndarray) -> np.ndarray:
     """Viterbi with allowed or forbidden transitions, starts and ends; violates as few as possible if it must."""
-    return chain_viterbi(
-        np.maximum(scores, MIN_EMISSION), lengths, *(np.where(mask, 0.0, FORBIDDEN) for mask in allowed)
-    )
+    costs = (np.where(mask, 0.0, FORBIDDEN) for mask in allowed)
+    return chain_viterbi(np.maximum(scores, MIN_EMISSION), lengths, *costs)
 
 
 def chain_marginals(
@@ -157,35 +157,28 @@ class TagPrediction:
 
 @dataclass(frozen=True)
 class SequenceTagging(Task):
-    """Sequence tagging.
-
-    Attributes:
-        tags: O, and B, I, E, S for each entity type; plain tags as they are.
-        characters: Whether words are single characters, as usual in Chinese data.
-        scheme: Tag scheme of the training examples; "plain": tags that mark no entities, such as parts of speech.
-        crf: Whether tags are decoded by a CRF.
-        segmented: Whether raw Chinese text is segmented into words first.
-    """
+    """Sequence tagging."""
 
     verb: ClassVar[str] = "tag"
+    linear_kind: ClassVar[tuple[str, bool]] = ("tag", False)
 
-    tags: tuple[str, ...] = ("O",)
-    characters: bool = False
-    scheme: str = "IOBES"
-    crf: bool = False
-    segmented: bool = False
+    tags: tuple[str, ...] = ("O",)  # O, and B, I, E, S for each entity type; plain tags as they are
+    characters: bool = False  # whether words are single characters, as usual in Chinese data
+    scheme: str = "IOBES"  # of the training examples; "plain": tags that mark no entities, such as parts of speech
+    crf: bool = False  # whether tags are decoded by a CRF
+    segmented: bool = False  # whether raw Chinese text is segmented into words first
 
     @classmethod
-    def from_examples(cls, examples: Sequence[TaggedExample], **options: Any) -> SequenceTagging:
+    def from_examples(cls, examples: Examples, **options: Any) -> SequenceTagging:
         tag_sequences = [example.tags for example in examples if example.tags is not None]
         if not tag_sequences:
             raise InputError("no sentence has tags", hint="give a file with a word and its tag a line")
-        is_character_level = all(len(word) == 1 for example in examples for word in example.words)
-        options = {
-            "characters": is_character_level,
-            "segmented": not is_character_level and _has_long_words(examples),
-            **options,
-        }
+        words = [word for example in examples for word in example.words]
+        chinese = [word for word in words if has_han(word)]
+        num_long = sum(len(word) > 1 for word in chinese)
+        characters = all(len(word) == 1 for word in words)
+        segmented = not characters and num_long > MIN_LONG_WORD_SHARE * len(chinese)
+        options = {"characters": characters, "segmented": segmented, **options}
         if options.get("scheme") == iobes.PLAIN_SCHEME:
             return cls(**{"tags": tuple(sorted({*chain.from_iterable(tag_sequences)})), **options})
         kinds = sorted({tag.partition("-")[2] for tags in tag_sequences for tag in tags if tag != "O"})
@@ -196,20 +189,11 @@ class SequenceTagging(Task):
 
     @property
     def is_plain(self) -> bool:
-        """Whether tags mark no entities."""
         return self.scheme == iobes.PLAIN_SCHEME
 
     @property
     def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the scheme
         return "accuracy" if self.is_plain else "f1"
-
-    @property
-    def linear_kind(self) -> tuple[str, bool]:
-        return "tag", False
-
-    @property
-    def num_answers(self) -> int:
-        return len(self.tags)
 
     def split_words(self, text: str) -> tuple[str, ...]:
         """Split raw text into the words of this task."""
@@ -217,7 +201,8 @@ class SequenceTagging(Task):
             return tuple(character for character in text if not character.isspace())
         if self.segmented and has_han(text):
             return tuple(_segment_words(text))
-        return tuple(_WORDS.findall(text)) if not has_han(text) else tuple(_split_mixed_text(text))
+        words = _WORDS.findall(text)  # Chinese ones are split into characters
+        return tuple(chain.from_iterable(word if has_han(word) else (word,) for word in words))
 
     def has_tag(self, tags: Iterable[str]) -> bool:
         """Whether all tags, or their entity types in any scheme, are known to the task."""
@@ -226,27 +211,18 @@ class SequenceTagging(Task):
         return {*map(iobes.entity_kind, self.tags)}.issuperset(map(iobes.entity_kind, tags))
 
     def encode(
-        self,
-        examples: Sequence[TaggedExample],
-        tokenizer: Tokenizer,
-        input_format: InputFormat,
-        *,
-        is_training: bool = False,
+        self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
-        needs_spaces = tokenizer.kind == "bytepair"  # its tokens include the preceding space
-        texts = [
-            text for example in examples for text in (_join_words(example.words) if needs_spaces else example.words)
-        ]
-        ids, counts = tokenizer.encode_many(texts)
+        sentences = [example.words for example in examples]
+        if tokenizer.kind == "bytepair":  # its tokens include the preceding space
+            sentences = map(_join_words, sentences)
+        ids, counts = tokenizer.encode_many(list(chain.from_iterable(sentences)))
         fallback_id = tokenizer.unk_id if tokenizer.unk_id is not None else (*input_format.before, 0)[0]
-        word_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
+        fallback = np.array([fallback_id], np.int32)  # of a word without any token
+        word_ids = (token_ids if len(token_ids) else fallback for token_ids in np.split(ids, np.cumsum(counts)[:-1]))
         rows: list[ExampleRow] = []
         for index, example in enumerate(examples):
-            example_words = [next(word_ids) for _ in example.words]
-            example_words = [
-                token_ids if len(token_ids) else np.array([fallback_id], np.int32) for token_ids in example_words
-            ]  # a word without any token
-            rows += self._rows(index, example, example_words, input_format)
+            rows += self._rows(index, example, list(islice(word_ids, len(example.words))), input_format)
         return ExampleRows.from_rows(rows, uses_segments=input_format.segments, grouped=False)
 
     def _rows(
@@ -259,9 +235,7 @@ class SequenceTagging(Task):
         for begin, end, supervised in _word_windows([len(piece) for piece in pieces], max_tokens):
             text = np.concatenate(pieces[begin:end]) if begin < end else np.empty(0, np.int32)
             tokens, segments = input_format.make_row(text)
-            word_offsets = len(input_format.before) + np.cumsum(
-                [0, *map(len, pieces[begin : end - 1])]
-            )  # of the words in the sequence
+            word_offsets = np.cumsum([len(input_format.before), *map(len, pieces[begin : end - 1])])
             answer_spans, target = (np.full(len(tokens), IGNORE_INDEX, np.int64) for _ in range(2))
             for word in supervised:
                 answer_spans[word_offsets[word - begin]] = word
@@ -272,28 +246,23 @@ class SequenceTagging(Task):
         from forebear.nn.crf import CRFLayer
         from forebear.nn.heads import TagHead
 
-        crf = CRFLayer(*self.transitions) if self.crf else None
-        return {
-            "tag": TagHead(
-                head_spec.width, len(self.tags), crf=crf, mixture=head_spec.make_mix(), dropout=head_spec.dropout
-            )
-        }
+        crf, mixture = CRFLayer(*self.transitions) if self.crf else None, head_spec.make_mix()
+        return {"tag": TagHead(head_spec.width, len(self.tags), crf=crf, mixture=mixture, dropout=head_spec.dropout)}
 
     @cached_property
     def transitions(self) -> iobes.TagTransitions:
         """Allowed transitions, start and end tags."""
         return iobes.free_transitions(len(self.tags)) if self.is_plain else iobes.legal_transitions(self.tags)
 
-    def predictions(self, examples: Sequence[TaggedExample], rows: ExampleRows, logits: Logits) -> list[TagPrediction]:
+    def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[TagPrediction]:
         lengths = [len(example.words) for example in examples]
         scores, predictions = np.zeros((sum(lengths), len(self.tags))), []
         starts = [0, *accumulate(lengths)]
         for number, begin in enumerate(starts[:-1]):
             for row in rows.row_range(number) if lengths[number] else ():
-                answer_spans = rows.row_answer_spans(row)
-                scores[begin + answer_spans[answer_spans != IGNORE_INDEX]] = logits["tag"][row][
-                    answer_spans != IGNORE_INDEX
-                ]
+                word_indices = rows.row_answer_spans(row)
+                is_first_token = word_indices != IGNORE_INDEX
+                scores[begin + word_indices[is_first_token]] = logits["tag"][row][is_first_token]
         for first in range(0, len(examples), BATCH_SENTENCES):
             batch = examples[first : first + BATCH_SENTENCES]
             rows_of_batch = slice(starts[first], starts[first + len(batch)])
@@ -315,11 +284,10 @@ class SequenceTagging(Task):
         tags = tuple(self.tags[tag_id] for tag_id in best)
         entities = []
         for first, last, kind in () if self.is_plain else iobes.entity_spans(tags):
-            confidence = float(
-                np.exp(np.mean(np.log(np.maximum(probabilities[range(first, last), best[first:last]], 1e-300))))
-            )
+            by_word = probabilities[range(first, last), best[first:last]]
+            geometric_mean = float(np.exp(np.mean(np.log(np.maximum(by_word, MIN_WEIGHT)))))
             text = "".join(words[first:last] if self.characters else _join_words(words[first:last]))
-            entities.append(EntityPrediction(text, kind, first, last, confidence))
+            entities.append(EntityPrediction(text, kind, first, last, geometric_mean))
         return TagPrediction(words, tags, tuple(entities), self.tags, probabilities, self.is_plain)
 
     def to_source_format(self, answer: TagPrediction) -> TagPrediction:
@@ -342,23 +310,18 @@ class SequenceTagging(Task):
             expected, predicted = (
                 " ".join(f"{row[0]}/{row[column]}" for row in word_tags if row[1] != row[2]) for column in (1, 2)
             )
-            return Judgment(expected == predicted, expected, predicted)
-        expected, predicted = (_entity_text(example.words, tags) for tags in (example.tags or (), answer.tags))
+        else:
+            expected, predicted = (_entity_text(example.words, tags) for tags in (example.tags or (), answer.tags))
         return Judgment(expected == predicted, expected, predicted)
 
-    def evaluate(self, examples: Sequence[TaggedExample], answers: Sequence[TagPrediction]) -> dict[str, Any]:
-        pairs = [
-            (example.tags, answer.tags)
-            for example, answer in zip(examples, answers, strict=True)
-            if example.tags is not None
-        ]
-        metric_fn = tagging_accuracy if self.is_plain else entity_f1
-        metrics = metric_fn([gold for gold, _ in pairs], [predicted for _, predicted in pairs])
-        return metrics | {"examples": len(pairs)}
+    def evaluate(self, examples: Examples, answers: Sequence[TagPrediction]) -> dict[str, Any]:
+        pairs = metrics.labeled_pairs(examples, answers)
+        evaluate_tags = metrics.tagging_accuracy if self.is_plain else metrics.entity_f1
+        values = evaluate_tags([example.tags for example, _ in pairs], [answer.tags for _, answer in pairs])
+        return values | {"examples": len(pairs)}
 
 
 def _entity_text(words: Sequence[str], tags: Sequence[str]) -> str:
-    """The entities of a sentence, as text."""
     spans = iobes.entity_spans(tags)
     return "; ".join(f"{''.join(_join_words(words[first:last]))} {kind}" for first, last, kind in spans)
 
@@ -371,9 +334,8 @@ def _word_windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, r
         begin = int(np.searchsorted(ends, ends[done] - margin)) if ends[-1] > room else 0
         begin = min(max(begin, 0), done)
         end = int(np.searchsorted(ends, ends[begin] + room, side="right")) - 1
-        until = count
-        if end < count:
-            until = max(done + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
+        ahead = max(done + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
+        until = ahead if end < count else count
         if until > end:  # a long word: its context is dropped
             begin, end = done, max(done + 1, int(np.searchsorted(ends, ends[done] + room, side="right")) - 1)
             until = min(until, end)
@@ -391,23 +353,10 @@ def _join_words(words: Sequence[str]) -> Iterator[str]:
         yield word if has_han(previous[-1:]) or has_han(word[:1]) else f" {word}"
 
 
-def _has_long_words(examples: Sequence[TaggedExample]) -> bool:
-    """Whether enough Chinese words have several characters, so that words were tagged, not characters."""
-    chinese = [word for example in examples for word in example.words if has_han(word)]
-    return sum(len(word) > 1 for word in chinese) > MIN_LONG_WORD_SHARE * len(chinese)
-
-
-def _segment_words(text: str) -> Iterator[str]:
+def _segment_words(text: str) -> list[str]:
     """Words of Chinese text: separated by spaces already, as in 我 爱 北京, or found by the segmenter."""
     tokens = text.split()
     chinese = [token for token in tokens if has_han(token)]
     if len(chinese) > 1 and sum(map(len, chinese)) <= MAX_MEAN_WORD_LENGTH * len(chinese):
-        yield from tokens
-    else:
-        yield from (word for word in Segmenter().split(text) if not word.isspace())
-
-
-def _split_mixed_text(text: str) -> Iterator[str]:
-    """Words of mixed text: single Chinese characters, and other words."""
-    for word in _WORDS.findall(text):
-        yield from word if has_han(word) else (word,)
+        return tokens
+    return [word for word in Segmenter().split(text) if not word.isspace()]

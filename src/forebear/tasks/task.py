@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from forebear.data.io.files import ProgressFn
 from forebear.errors import InputError
-from forebear.objectives.batch import TargetArrays
+from forebear.objectives.batch import TargetArrays, token_batches
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.task_batches import ExampleRows
 
@@ -36,25 +37,15 @@ Logits = Mapping[str, Sequence[np.ndarray]]  # head → one array per example (l
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """What heads are built for.
+    """What heads are built for."""
 
-    Attributes:
-        width: Hidden size of the encoder.
-        depth: Number of layers of the encoder.
-        read: Pooling of a sequence.
-        dense: Whether a dense layer precedes the output layer.
-        features: Whether heads read a scalar mix of all layers.
-        dropout: Dropout rate of the head.
-        weights: Class weights.
-    """
-
-    width: int
-    depth: int
-    read: str
-    dense: bool
-    features: bool = False
+    width: int  # hidden size of the encoder
+    depth: int  # layers of the encoder
+    read: str  # pooling of a sequence
+    dense: bool  # whether a dense layer precedes the output layer
+    features: bool = False  # whether heads read a scalar mix of all layers
     dropout: float = 0.0
-    weights: tuple[float, ...] | None = None
+    weights: tuple[float, ...] | None = None  # of the classes
 
     def make_mix(self) -> ScalarMix | None:
         from forebear.nn.encoder import ScalarMix
@@ -74,17 +65,13 @@ class Judgment:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A downstream task. Its fields (labels, for example) are derived from training examples and stored as JSON.
+    """A downstream task. Its fields (labels, for example) are derived from training examples and stored as JSON."""
 
-    Class attributes:
-        verb: The command that runs the task.
-        score: The metric of `evaluate` that selects the best weights; higher is better.
-        texts: Texts per example, where that is fixed.
-    """
-
-    verb: ClassVar[str]
-    score: ClassVar[str]
-    texts: ClassVar[int] = 1
+    verb: ClassVar[str]  # the command that runs the task
+    score: ClassVar[str]  # the metric of `evaluate` that selects the best weights; higher is better
+    linear_kind: ClassVar[tuple[str, bool]]  # the kind of linear baseline for the task, and whether it reads two texts
+    texts: ClassVar[int] = 1  # per example, where that is fixed
+    pools_rows: ClassVar[bool] = False  # whether a text is pooled to one vector; otherwise every token has an output
 
     # Fields of some tasks only; for the others these are plain class attributes with neutral values.
     if TYPE_CHECKING:
@@ -136,24 +123,14 @@ class Task(ABC):
         return self
 
     @property
-    @abstractmethod
-    def linear_kind(self) -> tuple[str, bool]:
-        """The kind of linear baseline for the task, and whether it reads two texts."""
-
-    @property
     def num_answers(self) -> int:
         """The number of classes, where it is fixed."""
-        return 1
+        return max(1, len(self.labels or self.tags))
 
     @property
     def is_multi_label(self) -> bool:
         """Whether an example may have any number of labels."""
-        return False
-
-    @property
-    def pools_rows(self) -> bool:
-        """Whether a text is pooled to one vector; otherwise every token has an output."""
-        return False
+        return self.kind == "several"
 
     @property
     def name(self) -> str:
@@ -175,9 +152,8 @@ def task_class(name: str) -> type[Task]:
 def task_from_json(settings: Mapping[str, Any]) -> Task:
     """The inverse of `Task.to_dict`."""
     fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items() if name != "name"
     }
-    fields.pop("name")
     try:
         return task_class(settings["name"])(**fields)
     except TypeError as error:
@@ -187,13 +163,10 @@ def task_from_json(settings: Mapping[str, Any]) -> Task:
 
 # --- Prediction: packed batches of similar length, logits in the order of the examples ---
 
-
 BATCH_TOKENS = 4096  # tokens per batch: enough to use the processor, little memory
 EXAMPLE_HEADS = ("label",)  # heads with one output per example
 ROW_HEADS = ("choice",)  # heads with one output per sequence
 TOKEN_HEADS = ("tag", "start", "end")  # heads with one output per token; other heads belong to no task
-
-ProgressFn = Callable[[int, int], object]
 
 
 @runtime_checkable
@@ -213,31 +186,25 @@ def predict_logits(model: Model | Scorer, rows: ExampleRows, progress: ProgressF
     """
     rows = rows.per_row()
     score = model.logits if isinstance(model, Scorer) else _network_scorer(model, int(rows.lengths.sum()))
-    example_logits: dict[str, list[Any]] = {}
-    row_logits: dict[str, list[Any]] = {}
+    outputs: dict[str, dict[int, np.ndarray]] = {}  # by example or row
     num_done = 0
-    for batch_examples in _length_batches(rows.example_lengths):
-        batch = rows.make_batch(batch_examples)
-        for name, array in score(batch.inputs).items():
+    longest_first = np.argsort(-rows.example_lengths, kind="stable").tolist()
+    for examples in token_batches(longest_first, lambda example: int(rows.example_lengths[example]), BATCH_TOKENS):
+        row_ids = [row for example in examples for row in rows.row_range(example)]
+        for name, array in score(rows.make_batch(examples).inputs).items():
             if name in EXAMPLE_HEADS:
-                stored = example_logits.setdefault(name, [None] * len(rows))
-                for example, logits in zip(batch_examples, array, strict=True):
-                    stored[example] = logits
+                owners, logits = examples, array
             elif name in ROW_HEADS:
-                stored = example_logits.setdefault(name, [None] * len(rows))
-                counts = [len(rows.row_range(example)) for example in batch_examples]
-                for example, logits in zip(batch_examples, np.split(array, np.cumsum(counts)[:-1]), strict=True):
-                    stored[example] = logits
+                counts = [len(rows.row_range(example)) for example in examples]
+                owners, logits = examples, np.split(array, np.cumsum(counts)[:-1])
             else:
-                stored = row_logits.setdefault(name, [None] * len(rows.lengths))
-                row_ids = [row for example in batch_examples for row in rows.row_range(example)]
-                logits_of_rows = np.split(array, np.cumsum(rows.lengths[row_ids])[:-1])
-                for row, logits in zip(row_ids, logits_of_rows, strict=True):
-                    stored[row] = logits
-        num_done += len(batch_examples)
+                owners, logits = row_ids, np.split(array, np.cumsum(rows.lengths[row_ids])[:-1])
+            outputs.setdefault(name, {}).update(zip(owners, logits, strict=True))
+        num_done += len(examples)
         if progress is not None:
             progress(num_done, len(rows))
-    return {**example_logits, **row_logits, **_crf_scores(model)}
+    in_order = {name: [values[owner] for owner in range(len(values))] for name, values in outputs.items()}
+    return {**in_order, **_crf_scores(model)}
 
 
 def _crf_scores(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
@@ -269,17 +236,3 @@ def _network_scorer(model: Model, tokens: int) -> Callable[[TargetArrays], dict[
             return {name: logits.float().cpu().numpy() for name, logits in model.logits(tensors, heads).items()}
 
     return score
-
-
-def _length_batches(sizes: np.ndarray) -> Iterator[list[int]]:
-    """Numbers of examples, the longest first, about AT_ONCE tokens together."""
-    batch: list[int] = []
-    size = 0
-    for example in np.argsort(-sizes, kind="stable").tolist():
-        if batch and size + int(sizes[example]) > BATCH_TOKENS:
-            yield batch
-            batch, size = [], 0
-        batch.append(example)
-        size += int(sizes[example])
-    if batch:
-        yield batch

@@ -29,29 +29,17 @@ class ExampleRow:
 
 @dataclass(frozen=True, eq=False)
 class ExampleRows:
-    """All sequences of some examples, packed.
+    """All sequences of some examples, packed."""
 
-    Attributes:
-        tokens: (T,) as in a batch.
-        lengths: (B,) as in a batch.
-        segments: (T,) segment id of each token.
-        examples: (B,) rising example number of each sequence; every number from 0 has at least one.
-        targets: As in a batch: per token (T,), sequence (B,) or example (E, …).
-        uses_segments: Whether the encoder gets the segment ids.
-        grouped: Whether heads combine the sequences of an example.
-        num_truncated: Text tokens that no sequence holds.
-        answer_spans: (T, …) what each token stands for, IGNORE_INDEX for nothing; None: not needed.
-    """
-
-    tokens: np.ndarray
-    lengths: np.ndarray
-    segments: np.ndarray
-    examples: np.ndarray
-    targets: TargetArrays
-    uses_segments: bool
-    groups_rows: bool
-    num_truncated: int = 0
-    answer_spans: np.ndarray | None = None
+    tokens: np.ndarray  # (T,) as in a batch
+    lengths: np.ndarray  # (B,) as in a batch
+    segments: np.ndarray  # (T,) segment id of each token
+    examples: np.ndarray  # (B,) rising example number of each sequence; every number from 0 has at least one
+    targets: TargetArrays  # as in a batch: per token (T,), sequence (B,) or example (E, …)
+    uses_segments: bool  # whether the encoder gets the segment ids
+    groups_rows: bool  # whether heads combine the sequences of an example
+    num_truncated: int = 0  # text tokens that no sequence holds
+    answer_spans: np.ndarray | None = None  # (T, …) what each token stands for, or IGNORE_INDEX; None: not needed
 
     @classmethod
     def from_rows(
@@ -72,7 +60,7 @@ class ExampleRows:
             is_per_token = isinstance(values[0], np.ndarray)
             targets[name] = np.concatenate(values).astype(np.int64) if is_per_token else np.array(values, np.int64)
         empty = [np.empty(0, np.int32)]
-        has_spans = all(row.answer_spans is not None for row in row_list)
+        answer_spans = [row.answer_spans for row in row_list if row.answer_spans is not None]
         return cls(
             np.concatenate([row.tokens for row in row_list] or empty).astype(np.int32),
             lengths,
@@ -82,9 +70,7 @@ class ExampleRows:
             uses_segments,
             grouped,
             num_truncated,
-            np.concatenate([row.answer_spans for row in row_list if row.answer_spans is not None])
-            if row_list and has_spans
-            else None,
+            np.concatenate(answer_spans) if answer_spans else None,
         )
 
     def __len__(self) -> int:
@@ -124,8 +110,10 @@ class ExampleRows:
     def make_batch(self, examples: Sequence[int] | np.ndarray) -> Batch:
         """These examples as a batch."""
         row_ids = np.concatenate([np.arange(*self._first_rows[[example, example + 1]]) for example in examples])
-        token_positions = _concat_ranges(self._ends[row_ids], self.lengths[row_ids])
-        inputs = {"tokens": self.tokens[token_positions].astype(np.int64), "lengths": self.lengths[row_ids]}
+        lengths = self.lengths[row_ids]
+        shifts = self._ends[row_ids] - (np.cumsum(lengths) - lengths)  # from the batch to all sequences
+        token_positions = np.repeat(shifts, lengths) + np.arange(int(lengths.sum()))
+        inputs = {"tokens": self.tokens[token_positions].astype(np.int64), "lengths": lengths}
         if self.uses_segments:
             inputs["segments"] = self.segments[token_positions].astype(np.int64)
         if self.groups_rows:
@@ -137,37 +125,17 @@ class ExampleRows:
         return Batch(inputs, targets)
 
 
-def _concat_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """start, start + 1, … for each range."""
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
-
-
-def next_token_targets(batch: Batch) -> np.ndarray:
-    """(T,) the next token, IGNORE_INDEX at the end of a sequence: targets of an auxiliary LM loss."""
-    tokens, ends = batch.inputs["tokens"], np.cumsum(batch.inputs["lengths"]) - 1
-    targets = np.append(tokens[1:], IGNORE_INDEX)
-    targets[ends] = IGNORE_INDEX
-    return targets
-
-
 # --- Training batches: every example once per epoch, in random order ---
-
 
 POOL_BATCHES = 64  # batches sampled together, so that examples of similar length share a batch
 
 
 @dataclass(frozen=True)
 class ExampleEpochs:
-    """Every example once per epoch, in random order.
+    """Every example once per epoch, in random order."""
 
-    Attributes:
-        lm_weight: Weight of the auxiliary LM loss (GPT).
-        length_grouping: Whether the examples of a batch have similar lengths, which saves steps of recurrent networks.
-    """
-
-    lm_weight: float = 0.0
-    length_grouping: bool = False
+    lm_weight: float = 0.0  # of the auxiliary LM loss (GPT)
+    length_grouping: bool = False  # in a batch lengths are similar, which saves steps of recurrent networks
 
     def steps(self, source: ExampleRows, size: int) -> int:
         """The number of batches of about `size` tokens in an epoch; at most one per example."""
@@ -181,9 +149,9 @@ class ExampleEpochs:
         batch = source.make_batch(examples[np.argsort(source.example_lengths[examples], kind="stable")])
         if not self.lm_weight:
             return batch
-        return replace(
-            batch, targets=batch.targets | {"next": next_token_targets(batch)}, weights={"next": self.lm_weight}
-        )
+        next_tokens = np.append(batch.inputs["tokens"][1:], IGNORE_INDEX)
+        next_tokens[np.cumsum(batch.inputs["lengths"]) - 1] = IGNORE_INDEX
+        return replace(batch, targets=batch.targets | {"next": next_tokens}, weights={"next": self.lm_weight})
 
     def check(self, source: ExampleRows) -> None:
         if not len(source):
@@ -222,11 +190,9 @@ def _epoch_order(
     boundaries = np.maximum.accumulate(boundaries - min_bounds) + min_bounds  # each batch has an example of its own
     boundaries = np.minimum(boundaries, len(source) - steps + min_bounds)
     boundaries = np.concatenate(([0], boundaries, [len(source)])).astype(np.int64)
-    return (
-        _group_by_length(source.example_lengths, order, boundaries, [seed, epoch])
-        if group_lengths
-        else (order, boundaries)
-    )
+    if not group_lengths:
+        return order, boundaries
+    return _group_by_length(source.example_lengths, order, boundaries, [seed, epoch])
 
 
 def _group_by_length(
@@ -238,10 +204,8 @@ def _group_by_length(
         last = min(first + POOL_BATCHES, len(boundaries) - 1)
         pool = order[boundaries[first] : boundaries[last]]
         pool = pool[np.argsort(sizes[pool], kind="stable")]
-        pool_batches = np.split(
-            pool, balanced_splits(np.concatenate(([0], np.cumsum(sizes[pool]))), last - first)[1:-1]
-        )
-        batches += [
-            pool_batches[index] for index in np.random.default_rng([*seed, first]).permutation(len(pool_batches))
-        ]
+        splits = balanced_splits(np.concatenate(([0], np.cumsum(sizes[pool]))), last - first)
+        pool_batches = np.split(pool, splits[1:-1])
+        shuffled = np.random.default_rng([*seed, first]).permutation(len(pool_batches))
+        batches += [pool_batches[index] for index in shuffled]
     return np.concatenate(batches), np.cumsum([0, *map(len, batches)])

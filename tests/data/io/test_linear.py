@@ -45,7 +45,7 @@ ENDED = slice(1, 2)  # of the hostile texts, that with an end that denies a matc
 
 
 def modules():
-    return [importlib.import_module(f"forebear.data.{it.name}") for it in pkgutil.iter_modules(forebear.data.__path__)]
+    return [importlib.import_module(it.name) for it in pkgutil.walk_packages(forebear.data.__path__, "forebear.data.")]
 
 
 PATTERNS = sorted(
@@ -66,9 +66,10 @@ def hostile(unit: str, size: int) -> list[str]:
 
 
 def seconds(work, text: str) -> float:
-    began = time.perf_counter()
+    """CPU seconds: other programs on the machine do not count."""
+    start = time.process_time()
     work(text)
-    return time.perf_counter() - began
+    return time.process_time() - start
 
 
 def assert_linear(work, unit: str, which: slice = slice(None)) -> None:
@@ -86,24 +87,26 @@ def assert_a_megabyte_takes_seconds(work, unit: str) -> None:
 
 
 def test_there_are_patterns_to_test():
-    assert len(PATTERNS) > 8
+    assert len(PATTERNS) > 30
 
 
-def found_by(pattern: re.Pattern[str]):
+def found_by(name: str, pattern: re.Pattern[str]):
+    if name.endswith(("ID_NAME", "NUMBERED_NAME")):  # only ever matched with a whole column name
+        return pattern.fullmatch
     return lambda text: sum(1 for _ in pattern.finditer(text))
 
 
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
 def test_every_regular_expression(name, pattern):
     for unit in HOSTILE.values():
-        assert_linear(found_by(pattern), unit)
+        assert_linear(found_by(name, pattern), unit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
 def test_every_regular_expression_on_a_megabyte(name, pattern):
     for unit in HOSTILE.values():
-        assert_a_megabyte_takes_seconds(found_by(pattern), unit)
+        assert_a_megabyte_takes_seconds(found_by(name, pattern), unit)
 
 
 def read_from(path: Path):

@@ -24,7 +24,6 @@ from forebear.data.labeled.tag_schemes import (
     legal_transitions,
     reject_nested_tags,
     repair_tags,
-    scheme_of,
     scheme_violations,
     split_tag,
     to_iobes,
@@ -85,7 +84,7 @@ def test_each_scheme_as_it_is_known(scheme, tags):
     ours = "S-PER B-PER E-PER O B-地名 I-地名 E-地名 S-a-b".split()
     assert from_iobes(ours, scheme) == tags.split()
     assert to_iobes(tags.split(), scheme) == ours
-    assert scheme_of([tags.split(), ["O"]]) == scheme
+    assert detect_scheme([tags.split(), ["O"]]).scheme == scheme
     assert entity_spans(tags.split()) == [(0, 1, "PER"), (1, 3, "PER"), (4, 7, "地名"), (7, 8, "a-b")]
 
 
@@ -164,7 +163,7 @@ def test_faults_are_named_and_mended(scheme, tags, mended, place, reason):
 def test_schemes_are_recognised_over_a_whole_data_set(sequences, scheme, wrong):
     found = detect_scheme([tags.split() for tags in sequences])
     assert (found.scheme, found.num_violations) == (scheme, wrong)
-    assert scheme_of([tags.split() for tags in sequences]) == scheme
+    assert detect_scheme([tags.split() for tags in sequences]).scheme == scheme
 
 
 def test_the_reason_says_why():
@@ -178,7 +177,7 @@ def test_tags_of_something_else_stand_for_themselves():
     found = detect_scheme([["DT", "NN", "VB"]])
     assert (found.scheme, found.num_violations) == ("plain", 0)
     assert found.reason.startswith("DT, NN, VB are no tags of entities")
-    assert scheme_of([["O", "O", "V", "N", "N", "B-PER"]]) == "plain"  # most that say anything
+    assert detect_scheme([["O", "O", "V", "N", "N", "B-PER"]]).scheme == "plain"  # most that say anything
     assert scheme_violations(["DT", "NN"], "plain") == []
     assert to_iobes(["DT", "NN"], "plain") == from_iobes(["DT", "NN"], "plain") == ["DT", "NN"]
     assert repair_tags(["DT", "I-X"], "plain") == (["DT", "I-X"], 0)
@@ -186,7 +185,7 @@ def test_tags_of_something_else_stand_for_themselves():
 
 def test_tags_of_entities_that_break_every_scheme_are_refused():
     with pytest.raises(InputError, match="most of them break every scheme"):
-        scheme_of([["E-X", "E-Y"]])
+        detect_scheme([["E-X", "E-Y"]])
     with pytest.raises(InputError, match="no scheme of tags is called 'IOE2'"):
         scheme_violations(["O"], "IOE2")  # pyright: ignore[reportArgumentType]
 
@@ -200,7 +199,7 @@ def test_nested_tags_are_refused(tag):
         entity_spans,
         scheme_violations,
         repair_tags,
-        lambda tags: scheme_of([tags]),
+        lambda tags: detect_scheme([tags]),
         lambda tags: to_iobes(tags, "BIO"),
     ):
         with pytest.raises(InputError, match="entities inside others"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, split_by_content, split_by_position
+from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, held_out_mask, split_by_position
 from forebear.data.io.ledger import Ledger
 from forebear.errors import ForebearError, InputError
 
@@ -62,19 +62,13 @@ class Corpus:
         try:
             metadata = json.loads((folder / CORPUS_FILE).read_text())
         except (OSError, ValueError) as error:
-            raise InputError(
-                "not a prepared corpus", file=folder, hint="make one with: forebear prepare TEXT --to FOLDER"
-            ) from error
-        if not isinstance(metadata, dict) or metadata.get("format") != CORPUS_FORMAT:
-            found_format = metadata.get("format") if isinstance(metadata, dict) else None
-            raise InputError(
-                f"a corpus of format {found_format!r}; this version reads {CORPUS_FORMAT!r}",
-                file=folder,
-                hint="prepare the text again",
-            )
-        arrays = {
-            name: _map_array(folder / f"{name}.npy", found_format) for name, found_format in metadata["arrays"].items()
-        }
+            hint = "make one with: forebear prepare TEXT --to FOLDER"
+            raise InputError("not a prepared corpus", file=folder, hint=hint) from error
+        found_format = metadata.get("format") if isinstance(metadata, dict) else None
+        if found_format != CORPUS_FORMAT:
+            message = f"a corpus of format {found_format!r}; this version reads {CORPUS_FORMAT!r}"
+            raise InputError(message, file=folder, hint="prepare the text again")
+        arrays = {name: _map_array(folder / f"{name}.npy", known) for name, known in metadata["arrays"].items()}
         corpus = cls(folder, metadata, **{"words": None, "entities": None, **arrays})
         if tokenizer is not None:
             corpus.__dict__["tokenizer"] = tokenizer
@@ -147,16 +141,19 @@ class Corpus:
             raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")
         if not held_out:
             return CorpusSplit(self.all_documents(), Subset(self, np.zeros((0, 2), np.int64)), "nothing")
-        return split_by_content(self, held_out) or split_by_position(self, held_out)
+        is_held_out = held_out_mask(self.hashes, held_out)
+        if is_held_out.all() or not is_held_out.any():
+            return split_by_position(self, held_out)
+        units = document_bounds(self)
+        return CorpusSplit(Subset(self, units[~is_held_out]), Subset(self, units[is_held_out]), "content")
 
 
 def _map_array(path: Path, array_metadata: dict[str, Any]) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ForebearError(
-            "this part of the corpus is missing or damaged", file=path, hint="prepare the text again"
-        ) from error
+        message = "this part of the corpus is missing or damaged"
+        raise ForebearError(message, file=path, hint="prepare the text again") from error
     if array.dtype.str != array_metadata["type"] or list(array.shape) != array_metadata["shape"]:
         expected = f"{array_metadata['type']} {array_metadata['shape']}"
         description = f"holds {array.dtype.str} {list(array.shape)}, the corpus says {expected}"

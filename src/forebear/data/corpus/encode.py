@@ -44,18 +44,25 @@ class DocumentEncoder:
         """The arrays of these documents (or parts of documents), and the ledger of encoding."""
         dropped: list[dict[str, Any]] = []
         ledger = Ledger(on_drop=dropped.append)
+        characters, entities = sum(len(document.text) for document in documents), None
         if (lines := self._encode_lines(documents)) is not None:
             tokens, sizes, num_lines = lines
-            _account_sentences(documents, sum(len(document.text) for document in documents), sizes, ledger)
-            self._account_tokens(documents, [], [], tokens, ledger)  # none of them is without a token
-            return _encoded_shard(documents, num_lines, tokens, None, sizes, dropped, ledger)
-        pieces, lengths, sizes = self._split(documents)
-        _account_sentences(documents, sum(map(len, pieces)), sizes, ledger)
-        try:
-            tokens = self._tokens(documents, pieces, lengths)
-            entities = self._entities(documents, pieces, tokens)
-        except Exception as error:
-            raise self._with_location(error, documents, pieces, lengths) from error
+            pieces, lengths, num_characters = [], num_lines.tolist(), characters  # no line is without a token
+        else:
+            pieces, lengths, sizes = self._split(documents)
+            num_characters = sum(map(len, pieces))
+            try:
+                tokens = self._tokens(documents, pieces, lengths)
+                if self._tells_entities(documents):  # by the source or a dictionary or both
+                    matches = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
+                    entities = entity_flags(tokens, tagged_entities(documents, pieces), matches)
+            except Exception as error:
+                raise self._with_location(error, documents, pieces, lengths) from error
+        stage, num_documents = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
+        num_bytes = sum(document.utf8_size for document in documents)
+        stage.add_in(documents=num_documents, characters=characters, bytes=num_bytes)
+        units = {"characters": num_characters, "bytes": int(sizes.sum()), "sentences": len(sizes)}
+        stage.add_out(documents=num_documents, **units)
         self._account_tokens(documents, pieces, lengths, tokens, ledger)
         if entities is not None:
             ledger.stage("tokens").add_out(entities=int(np.count_nonzero(entities == ENTITY_BEGIN)))
@@ -83,7 +90,11 @@ class DocumentEncoder:
             sentences = split_sentences(document.text, self.sentences)
             pieces += sentences
             lengths.append(len(sentences))
-            sizes.append(_sentence_bytes(document, sentences))
+            sentence_lengths = text_lengths(sentences)
+            if not document.text.isascii():
+                ends = utf8_offsets(np.frombuffer(document.utf8, np.uint8), np.cumsum(sentence_lengths))
+                sentence_lengths = np.diff(ends, prepend=0)
+            sizes.append(sentence_lengths)
         return pieces, lengths, np.concatenate(sizes)
 
     def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> EncodedBatch:
@@ -101,13 +112,6 @@ class DocumentEncoder:
 
     def _tells_entities(self, documents: Sequence[Document]) -> bool:
         return self.entities is not None or any(document.entities is not None for document in documents)
-
-    def _entities(self, documents: Sequence[Document], pieces: list[str], tokens: EncodedBatch) -> np.ndarray | None:
-        """Entity flags of tokens, from the source or a dictionary or both; None without either."""
-        if not self._tells_entities(documents):
-            return None
-        dictionary_spans = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
-        return entity_flags(tokens, tagged_entities(documents, pieces), dictionary_spans)
 
     def _words(self, text: str) -> Sequence[int]:
         """The ends of words in a document without marked words: by segmentation, else by the tokenizer."""
@@ -196,25 +200,6 @@ def _encoded_shard(
         words=tokens.starts,
         entities=entities,
     )
-
-
-def _account_sentences(documents: Sequence[Document], characters: int, sizes: np.ndarray, ledger: Ledger) -> None:
-    """Enters sentence splitting in the ledger: the characters of all sentences, and the bytes of each."""
-    stage, num_documents = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
-    stage.add_in(
-        documents=num_documents,
-        characters=sum(len(document.text) for document in documents),
-        bytes=sum(document.utf8_size for document in documents),
-    )
-    stage.add_out(documents=num_documents, characters=characters, bytes=int(sizes.sum()), sentences=len(sizes))
-
-
-def _sentence_bytes(document: Document, pieces: list[str]) -> np.ndarray:
-    """The bytes of each of the sentences of a document."""
-    lengths = text_lengths(pieces)
-    if document.text.isascii():
-        return lengths
-    return np.diff(utf8_offsets(np.frombuffer(document.utf8, np.uint8), np.cumsum(lengths)), prepend=0)
 
 
 def document_hash(document: Document) -> int:

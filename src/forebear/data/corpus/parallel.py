@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from forebear.data.corpus.corpus import DROPPED_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, held_out_mask
-from forebear.data.io.atomic import atomic_folder, cache_folder, explain_disk_errors, sync_file, write_json
+from forebear.data.io.atomic import cache_folder, explain_disk_errors, new_folder, sync_file, write_json
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.reader import (
@@ -56,9 +56,8 @@ def first_misaligned_line(source_lengths: Sequence[int], target_lengths: Sequenc
     count, difference = len(shorter), len(longer) - len(shorter)
     if not count:
         return 1
-    distances = np.array(
-        sorted({*range(-MAX_SHIFT, MAX_SHIFT + 1), *range(difference - MAX_SHIFT, difference + MAX_SHIFT + 1)})
-    )
+    shifts = np.arange(-MAX_SHIFT, MAX_SHIFT + 1)
+    distances = np.union1d(shifts, shifts + difference)
     ratio = float(np.median(longer[:count] - shorter))
     cost = np.where(distances == 0, 0.0, np.inf)  # of the best path to each shift
     stayed = np.empty((count, len(distances)), bool)
@@ -99,36 +98,29 @@ class ParallelFormat:
     encoding: str = "utf-8"
     on_bad_bytes: OnBadBytes = "fail"
 
-    def identity(self) -> dict[str, str]:
-        """The part of a cache key: a field that is renamed keeps its old name here."""
-        return asdict(self)
-
     def read_pairs(self, paths: Sequence[str], ledger: Ledger) -> Iterator[Row]:
-        """(line, source, target) of all pairs; rows with an empty side are dropped.
-
-        Raises:
-            InputError: Two files do not have equally many lines, or there are not one or two files.
-        """
+        """(line, source, target) of all pairs of one file, or of two with equally many lines; drops incomplete ones."""
         if len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
             hint = "give the translations as the second file"
             raise InputError("the same file stands for both sides", file=paths[0], hint=hint)
         sources = list(find_sources(paths))
+        stage, name = ledger.stage("read"), sources[0].name
         if len(sources) > 2:
             description = f"{len(sources)} files are no parallel text"
             raise InputError(description, hint="give two files, line by line, or one table or JSONL file")
         if len(sources) == 2 and self.columns:
             description = "--columns means nothing to two files that are read line by line"
-            raise InputError(description, file=sources[0].name, hint="leave it out")
-        first, last = sources[0], sources[-1]
-        rows = self._two_files(first, last, ledger) if len(sources) == 2 else self._one_file(first, ledger)
-        stage, name = ledger.stage("read"), sources[0].name
+            raise InputError(description, file=name, hint="leave it out")
+        if len(sources) == 2:
+            rows = self._two_files(sources[0], sources[1], ledger)
+        else:
+            blocks = TextBlocks(sources[0], self.encoding, self.on_bad_bytes, ledger)
+            form = TextFormat().format_of(sources[0])
+            rows = self._from_jsonl(blocks) if form == "jsonl" else self._from_table(blocks, form)
         for line, *sides in rows:
             source_text, target_text = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in sides)
-            units = {
-                "documents": 1,
-                "characters": len(source_text) + len(target_text),
-                "bytes": utf8_size(source_text) + utf8_size(target_text),
-            }
+            units = {"documents": 1, "characters": len(source_text) + len(target_text)}
+            units["bytes"] = utf8_size(source_text) + utf8_size(target_text)
             stage.add_in(**units)
             if source_text and target_text:
                 stage.add_out(**units)
@@ -138,32 +130,28 @@ class ParallelFormat:
                 ledger.drop("read", reason, file=name, line=line, excerpt=source_text or target_text, **units)
 
     def _two_files(self, source_file: SourceFile, target_file: SourceFile, ledger: Ledger) -> Iterator[Row]:
-        sizes = array("i"), array("i")
-        for line, (source_line, target_line) in enumerate(
-            zip_longest(self._lines(source_file, ledger), self._lines(target_file, ledger)), 1
-        ):
-            for side_sizes, text in zip(sizes, (source_line, target_line), strict=True):
-                if text is not None:
-                    side_sizes.append(len(text))
+        source_sizes, target_sizes = array("i"), array("i")
+        both_lines = zip_longest(self._lines(source_file, ledger), self._lines(target_file, ledger))
+        for line, (source_line, target_line) in enumerate(both_lines, 1):
+            if source_line is not None:
+                source_sizes.append(len(source_line))
+            if target_line is not None:
+                target_sizes.append(len(target_line))
             if source_line is not None and target_line is not None:
                 yield line, source_line, target_line
-        if len(sizes[0]) != len(sizes[1]):
-            raise self._misaligned_error(source_file, target_file, *sizes)
-
-    def _misaligned_error(
-        self, source_file: SourceFile, target_file: SourceFile, source_sizes: Sequence[int], target_sizes: Sequence[int]
-    ) -> InputError:
+        if len(source_sizes) == len(target_sizes):
+            return
         line, shorter = first_misaligned_line(source_sizes, target_sizes), min(len(source_sizes), len(target_sizes))
         if line > shorter - UNSURE:  # all lines fit: the end is missing
             line = shorter + 1
         excerpts = []
         for source in (source_file, target_file):
-            lines = (text for number, text in enumerate(self._lines(source, Ledger()), 1) if number == line)
-            excerpts.append(f"{source.name}: {(next(lines, None) or '(nothing)')[:SUSPICIOUS]!r}")
-        return InputError(
-            f"{source_file.name} has {len(source_sizes):,} lines and {target_file.name} {len(target_sizes):,}: "
-            "they are not parallel. By their "
-            f"lengths, lines seem to part at line {line:,}: {'; '.join(excerpts)}",
+            text = next(islice(self._lines(source, Ledger()), line - 1, None), "")
+            excerpts.append(f"{source.name}: {(text or '(nothing)')[:SUSPICIOUS]!r}")
+        counts = f"{source_file.name} has {len(source_sizes):,} lines and {target_file.name} {len(target_sizes):,}"
+        raise InputError(
+            f"{counts}: they are not parallel. By their lengths, lines seem to part at line {line:,}: "
+            + "; ".join(excerpts),
             file=source_file.name,
             line=line,
             hint="look there for a line that is missing or doubled; both files need a line for each pair",
@@ -172,11 +160,6 @@ class ParallelFormat:
     def _lines(self, source: SourceFile, ledger: Ledger) -> Iterator[str]:
         blocks = TextBlocks(source, self.encoding, self.on_bad_bytes, ledger)
         return (line for _, line, _ in numbered_lines(blocks))
-
-    def _one_file(self, source: SourceFile, ledger: Ledger) -> Iterator[Row]:
-        form = TextFormat().format_of(source)
-        blocks = TextBlocks(source, self.encoding, self.on_bad_bytes, ledger)
-        return self._from_jsonl(blocks) if form == "jsonl" else self._from_table(blocks, form)
 
     def _from_jsonl(self, blocks: TextBlocks) -> Iterator[Row]:
         name = blocks.source.name
@@ -282,16 +265,12 @@ class AlignedFiles:
     def count(self) -> int:
         return self.metadata["pairs"]
 
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger.from_dict(self.metadata["ledger"])
-
 
 def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles:
     """The pairs of these files, read once and cached by their content and format."""
     text = sources_digest(find_sources(paths))
     formats = [TextFormat().format_of(source_file) for source_file in find_sources(paths)]
-    identity = json.dumps([PAIRS_FORMAT, text, reading.identity(), formats])
+    identity = json.dumps([PAIRS_FORMAT, text, asdict(reading), formats])  # a renamed field would need its old name
     folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):
         if not (folder / METADATA_FILE).is_file():
@@ -301,7 +280,7 @@ def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles
 
 def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) -> None:
     ledger, count = Ledger(), 0
-    with atomic_folder(folder) as temp_folder:
+    with new_folder(folder, may_exist=True) as temp_folder:
         source_path, target_path = (temp_folder / name for name in SIDE_FILES)
         with open(source_path, "w", encoding="utf-8") as sources, open(target_path, "w", encoding="utf-8") as targets:
             for _, source, target in reading.read_pairs(paths, ledger):
@@ -317,7 +296,6 @@ def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) 
 
 
 # --- Tokenizers of source and target ---
-
 
 TARGET_TOKENIZER_FILE = "target-tokenizer.json"
 
@@ -418,7 +396,6 @@ class ParallelSubset:
         return self.source.num_bytes + self.target.num_bytes
 
     def select(self, numbers: np.ndarray) -> ParallelSubset:
-        """The pairs with these indices."""
         source, target = (Subset(side.corpus, side.units[numbers]) for side in (self.source, self.target))
         return ParallelSubset(source, target, self.lines[numbers], self.files)
 
@@ -426,7 +403,6 @@ class ParallelSubset:
         return self if count >= len(self) else self.select(np.arange(count))
 
     def texts(self) -> tuple[list[str], list[str]]:
-        """The original texts of the sources and the targets."""
         assert self.files is not None
         sides = []
         for path in self.files.paths:
@@ -438,10 +414,7 @@ class ParallelSubset:
 
 @dataclass(frozen=True, eq=False)
 class ParallelCorpus:
-    """The corpora of source and target.
-
-    `pair_rows` (n, 3) are the documents of each pair in both corpora, and its line in the files.
-    """
+    """The corpora of source and target."""
 
     files: AlignedFiles
     source: Corpus
@@ -462,20 +435,19 @@ class ParallelCorpus:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return self.files.ledger
+        return Ledger.from_dict(self.files.metadata["ledger"])
 
     @cached_property
     def pair_rows(self) -> np.ndarray:
+        """(n, 3) the documents of each pair in both corpora, and its line in the files."""
         rows = [_documents_of_lines(corpus, self.files.count) for corpus in (self.source, self.target)]
         lines = np.flatnonzero(np.all([row >= 0 for row in rows], axis=0))
         return np.stack([*(row[lines] for row in rows), lines], axis=1)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        sides = (self.source, self.target)
-        counts = {
-            name: sum(corpus.metadata["counts"][name] for corpus in sides) for name in ("tokens", "bytes", "unknown")
-        }
+        sides = [corpus.metadata["counts"] for corpus in (self.source, self.target)]
+        counts = {unit: sum(side[unit] for side in sides) for unit in ("tokens", "bytes", "unknown")}
         return {"counts": {"documents": len(self.pair_rows), **counts}}
 
     def __len__(self) -> int:
@@ -491,11 +463,10 @@ class ParallelCorpus:
         return self.target.sizes
 
     def all_pairs(self) -> ParallelSubset:
-        source, target = (
-            Subset(corpus, document_bounds(corpus)[self.pair_rows[:, side]])
-            for side, corpus in enumerate((self.source, self.target))
-        )
-        return ParallelSubset(source, target, self.pair_rows[:, 2], self.files)
+        source_rows, target_rows, lines = self.pair_rows.T
+        source = Subset(self.source, document_bounds(self.source)[source_rows])
+        target = Subset(self.target, document_bounds(self.target)[target_rows])
+        return ParallelSubset(source, target, lines, self.files)
 
     def split(self, held_out: float = 0.05) -> CorpusSplit:
         """Splits by the content hash of the source, so that all translations of a text are on one side.

@@ -9,7 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,19 +79,14 @@ def _tokens(numbers: np.ndarray, ends: np.ndarray) -> EncodedBatch:
 
 @dataclass
 class SinglePassText:
-    """A text that was read once: the arrays of its corpus, except for the ids of words.
-
-    text_format, sentences  how it is read
-    max_words               bytes of text at most; the arrays are held in memory
-    ids                     the id of each word by its number, once known; -1: out of vocabulary
-    """
+    """A text that was read once: the arrays of its corpus, except for the ids of words."""
 
     text_format: TextFormat
     sentences: SentenceMode
-    max_bytes: int
+    max_bytes: int  # of text; the arrays are held in memory
     ledger: Ledger = field(default_factory=Ledger)
     dropped: list[dict[str, Any]] = field(default_factory=list)
-    ids: np.ndarray | None = None
+    ids: np.ndarray | None = None  # of each word by its number, once known; -1: out of vocabulary
     _tokenizer: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
     _shards: deque[EncodedShard] = field(default_factory=deque)  # without their ids
     _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards
@@ -104,17 +99,14 @@ class SinglePassText:
         """The texts of these documents, which are encoded as they pass; their reader enters them in its ledger."""
         encoder = DocumentEncoder(self._tokenizer, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
         for run in shards.document_runs(documents):
-            self._append(encoder.encode(run))
+            shard = encoder.encode(run)
+            self.word_counts.count(shard.ids)
+            start, self._num_numbers = self._num_numbers, self._num_numbers + len(shard.ids)
+            if self._num_numbers > len(self._numbers):  # grows in place
+                self._numbers.resize(max(self._num_numbers, len(self._numbers) * 3 // 2), refcheck=False)
+            self._numbers[start : self._num_numbers] = shard.ids
+            self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
             yield from (document.text for document in run)
-
-    def _append(self, shard: EncodedShard) -> None:
-        """Counts the words of a shard and appends their numbers to one array, which grows in place."""
-        self.word_counts.count(shard.ids)
-        start, self._num_numbers = self._num_numbers, self._num_numbers + len(shard.ids)
-        if self._num_numbers > len(self._numbers):
-            self._numbers.resize(max(self._num_numbers, len(self._numbers) * 3 // 2), refcheck=False)
-        self._numbers[start : self._num_numbers] = shard.ids
-        self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
 
     @property
     def word_counts(self) -> WordCounts:
@@ -143,9 +135,6 @@ class SinglePassText:
                 shard = replace(shard, unknown=unknown_bytes)
             yield replace(shard, ids=shard_ids)
         self._numbers, self._tokenizer = self._numbers[:0].copy(), ProvisionalTokenizer()
-
-
-# --- Fingerprints of text files ---
 
 
 @dataclass(frozen=True)
@@ -193,9 +182,6 @@ def fingerprint_sources(paths: Paths, reading: TextFormat) -> SourceFingerprint:
                 with atomic_write(cached) as file:
                     file.write(text.encode())
     return SourceFingerprint(text, forms.hexdigest(), size)
-
-
-# --- Preparing a corpus ---
 
 
 def prepare_corpus(
@@ -251,8 +237,7 @@ def prepare_corpus(
 
             arrays, ledger = _build_arrays(work, paths, encoder, reading, fingerprint, workers, once, report)
             metadata = {"key": key, "text": fingerprint.content_digest, "made_from": made_from}
-            metadata["vocabulary"] = tokenizer.vocab_size
-            finish_corpus(work, target, arrays, ledger, metadata)
+            finish_corpus(work, target, arrays, ledger, {**metadata, "vocabulary": tokenizer.vocab_size})
             atomic.remove_work_folder(work)
         tokenizer.clear_cache()  # its memory is needed for what comes now
         return Corpus.open(target, tokenizer)
@@ -275,19 +260,21 @@ def _build_arrays(
         ledger = Ledger() if single_pass is None else single_pass.ledger
         ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
         if single_pass is not None:
-            encoded = _single_pass_shards(single_pass, encoder.tokenizer, ledger, report)
+            for item in single_pass.dropped:
+                ledger.on_drop(item)
+            encoded = single_pass.shards(encoder.tokenizer.special_roles["unknown"])
         else:
             source_documents = reading.documents_in(find_sources(paths, ledger), ledger)
             is_fast = workers in (None, 1) and encoder.is_fast and reading.format != "tagged"
-            if is_fast and fingerprint.num_bytes <= PROGRESS_BYTES:
+            size = fingerprint.num_bytes
+            if is_fast and size <= PROGRESS_BYTES:
                 encoded = _encode_in_memory(source_documents, encoder, ledger, report)
             else:
-                encoded = _encode_in_shards(
-                    work, fingerprint.num_bytes, workers, source_documents, encoder, ledger, report
-                )
+                encoded = _encode_in_shards(work, size, workers, source_documents, encoder, ledger, report)
         try:
             optional = shards.optional_arrays(work / atomic.SHARDS_FOLDER)
             arrays = merge_shards(work, encoded, optional, encoder.tokenizer, ledger)
+            report(ledger.position)
             if ledger.fingerprint != fingerprint.content_digest:
                 raise InputError("the text changed while it was being read", file=str(paths), hint="run again")
         except InputError:  # nothing of this can be resumed
@@ -305,7 +292,7 @@ def _identity(encoder: DocumentEncoder, reading: TextFormat, fingerprint: Source
     return {
         "format": [CORPUS_FORMAT, shards.SHARD_CHARACTERS, documents.PART_CHARACTERS, sentences.SENTENCE_RULES_VERSION],
         "forebear": __version__,
-        "reading": reading.identity(),
+        "reading": asdict(reading),
         "forms": fingerprint.format_digest,
         "sentences": encoder.sentences,
         "segmenter": encoder.segmenter.describe() if encoder.segmenter else None,
@@ -330,11 +317,9 @@ def _existing_corpus(target: Path, key: str, overwrite: bool) -> Corpus | None:
     is_corrupt_copy = corpus is None and atomic.stored_key(target, CORPUS_FILE) == key
     if overwrite or is_corrupt_copy:  # it is built again
         return None
-    raise InputError(
-        "holds a corpus of other text, or made with another tokenizer or other settings, or a damaged one",
-        file=target,
-        hint="add --overwrite to make it anew, or choose another folder with --to",
-    )
+    message = "holds a corpus of other text, or made with another tokenizer or other settings, or a damaged one"
+    hint = "add --overwrite to make it anew, or choose another folder with --to"
+    raise InputError(message, file=target, hint=hint)
 
 
 def _encode_in_shards(
@@ -366,14 +351,3 @@ def _encode_in_memory(
     for run in shards.document_runs(documents):
         yield encoder.encode(run)
         progress(ledger.position)
-
-
-def _single_pass_shards(
-    once: SinglePassText, tokenizer: Tokenizer, ledger: Ledger, progress: Callable[[int], object]
-) -> Iterator[EncodedShard]:
-    """The shards of text that was read while its tokenizer was trained."""
-    assert ledger.on_drop is not None
-    for item in once.dropped:
-        ledger.on_drop(item)
-    yield from once.shards(tokenizer.special_roles["unknown"])
-    progress(ledger.position)

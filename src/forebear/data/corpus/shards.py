@@ -7,24 +7,17 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from forebear.data.corpus.corpus import (
-    CORPUS_FILE,
-    CORPUS_FORMAT,
-    DROPPED_FILE,
-    LEDGER_FILE,
-    TOKENIZER_FILE,
-    id_dtype,
-)
+from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, LEDGER_FILE, TOKENIZER_FILE, id_dtype
 from forebear.data.corpus.encode import NO_TOKENS_REASON, DocumentEncoder, EncodedShard, combine_hashes
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file, sync_folder, write_json
-from forebear.data.io.documents import Document
+from forebear.data.io.documents import Document, batches_by_size
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.safetensors import NpyAppender
 from forebear.errors import ForebearError, InputError
@@ -81,7 +74,13 @@ def shard_tasks(
     """Documents in runs of a fixed size; runs that are encoded already are skipped."""
     number = -1
     for number, run in enumerate(document_runs(documents)):
-        task = ShardTask(run, _documents_digest(run), folder / f"{number:08}.npz", ledger.position)
+        digest = hashlib.blake2b(digest_size=16)  # of the texts, their boundaries and their locations
+        for document in run:
+            location = f"{document.part} {document.line} {document.file!r}"
+            header = f"{len(document.text)} {location} {document.words} {document.entities}\n"
+            digest.update(header.encode(errors="surrogateescape"))
+            digest.update(document.utf8)
+        task = ShardTask(run, digest.hexdigest(), folder / f"{number:08}.npz", ledger.position)
         if task.is_done():
             on_skip(task.position)
         else:
@@ -92,27 +91,7 @@ def shard_tasks(
 
 
 def document_runs(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    run: list[Document] = []
-    characters = 0
-    for document in documents:
-        run.append(document)
-        characters += len(document.text)
-        if characters >= SHARD_CHARACTERS:
-            yield run
-            run, characters = [], 0
-    if run:
-        yield run
-
-
-def _documents_digest(documents: list[Document]) -> str:
-    """A digest of the texts, their boundaries and their locations."""
-    digest = hashlib.blake2b(digest_size=16)
-    for document in documents:
-        location = f"{document.part} {document.line} {document.file!r}"
-        header = f"{len(document.text)} {location} {document.words} {document.entities}\n"
-        digest.update(header.encode(errors="surrogateescape"))
-        digest.update(document.utf8)
-    return digest.hexdigest()
+    return batches_by_size(documents, lambda document: len(document.text), SHARD_CHARACTERS)
 
 
 def read_shards(folder: Path) -> Iterator[EncodedShard]:
@@ -144,30 +123,12 @@ def optional_arrays(folder: Path) -> set[str]:
 # --- Merging shards into a corpus ---
 
 
-@dataclass
-class DocumentParts:
+class DocumentParts(NamedTuple):
     """Documents or parts of documents, an entry for each in every array."""
 
-    documents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # sentences in each
-    hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
-    continued: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-
-    def concat(self, other: DocumentParts | EncodedShard) -> DocumentParts:
-        names = ("documents", "hashes", "continued")
-        return DocumentParts(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
-
-    def slice(self, start: int, end: int | None) -> DocumentParts:
-        return DocumentParts(self.documents[start:end], self.hashes[start:end], self.continued[start:end])
-
-    def merge_parts(self) -> DocumentParts:
-        """One entry for each document, from those of its parts."""
-        starts = np.flatnonzero(~self.continued)
-        if not len(starts) or len(starts) == len(self.continued):
-            return self
-        borders = [*starts, len(self.continued)]
-        hashes = [combine_hashes(self.hashes[a:b]) for a, b in pairwise(borders)]
-        sentences = np.add.reduceat(self.documents, starts)
-        return DocumentParts(sentences, np.array(hashes, np.uint64), np.zeros(len(starts), bool))
+    documents: np.ndarray  # sentences in each
+    hashes: np.ndarray
+    continued: np.ndarray
 
 
 class SentenceSizes:
@@ -198,9 +159,6 @@ class SentenceSizes:
         self.has_sentence = bool(first[-1] < len(sizes))
         self.array.append(sizes[:-1])
         self.last = sizes[-1:]
-
-    def finish(self) -> None:
-        self.array.append(self.last)
 
 
 def merge_shards(
@@ -237,10 +195,14 @@ def finish_corpus(
             sync_file(file)
         (work / name).rename(folder / name)
     write_json(folder / LEDGER_FILE, ledger.to_dict())
-    write_json(
-        folder / CORPUS_FILE, {"format": CORPUS_FORMAT, **metadata, "counts": _corpus_counts(ledger), "arrays": arrays}
-    )
-    _publish(folder, target)
+    totals = ledger.stage("tokens").outputs
+    units = ["documents", "sentences", "characters", "bytes", "tokens", "unknown", "entities"]
+    counts = {unit: totals[unit] for unit in units if unit != "entities" or unit in totals}
+    write_json(folder / CORPUS_FILE, {"format": CORPUS_FORMAT, **metadata, "counts": counts, "arrays": arrays})
+    if target.exists():  # it is moved into the work folder, which is removed
+        target.rename(work / "replaced")
+    folder.rename(target)
+    sync_folder(target.parent)
 
 
 class _CorpusAssembler:
@@ -259,7 +221,8 @@ class _CorpusAssembler:
         self.arrays = {name: NpyAppender(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
         self.sizes = SentenceSizes(self.arrays["sizes"])
         self.tokens = self.sentences = self.num_parts = 0  # so far
-        self.open_document = DocumentParts()  # the last document of a shard, which may continue in the next one
+        # The last document of a shard, which may continue in the next one.
+        self.open_document = DocumentParts(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))
         self.empty_parts: dict[int, dict[str, Any]] = {}  # locations of parts without tokens, by number
 
     def add(self, shard: EncodedShard) -> None:
@@ -277,37 +240,38 @@ class _CorpusAssembler:
         self.arrays["unknown"].append(shard.unknown)
         self.sizes.add(shard)
         self.tokens += int(shard.sentences.sum())
-        self.empty_parts |= {
-            self.num_parts + item["number"]: {"file": item["file"], "line": item["line"]} for item in shard.silent
-        }
+        for item in shard.silent:
+            self.empty_parts[self.num_parts + item["number"]] = {"file": item["file"], "line": item["line"]}
         first = self.num_parts - len(self.open_document.continued)
         self.num_parts += len(shard.continued)
-        pieces = self.open_document.concat(shard)
+        added = (shard.documents, shard.hashes, shard.continued)
+        pieces = DocumentParts(*map(np.concatenate, zip(self.open_document, added, strict=True)))
         last = int(np.flatnonzero(~pieces.continued)[-1])
-        self._append_documents(pieces.slice(0, last), first)
-        self.open_document = pieces.slice(last, None)
+        self._append_documents(DocumentParts(*(array[:last] for array in pieces)), first)
+        self.open_document = DocumentParts(*(array[last:] for array in pieces))
         self.empty_parts = {number: item for number, item in self.empty_parts.items() if number >= first + last}
 
     def _append_documents(self, pieces: DocumentParts, first: int) -> None:
         """Appends whole documents, whose first part has number `first`; drops those without tokens."""
-        starts, documents, stage = (
-            first + np.flatnonzero(~pieces.continued),
-            pieces.merge_parts(),
-            self.ledger.stage("tokens"),
-        )
+        starts, stage = np.flatnonzero(~pieces.continued), self.ledger.stage("tokens")
+        sentences, hashes = pieces.documents, pieces.hashes
+        if 0 < len(starts) < len(sentences):  # some documents have several parts
+            sentences = np.add.reduceat(sentences, starts)
+            bounds = pairwise([*starts, len(hashes)])
+            hashes = np.array([combine_hashes(hashes[start:end]) for start, end in bounds], np.uint64)
         stage.add_in(documents=len(starts))
-        for number in starts[documents.documents == 0]:
+        has_tokens = sentences > 0
+        for number in first + starts[~has_tokens]:
             self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.empty_parts[int(number)])
-        has_tokens = documents.documents > 0
         stage.add_out(documents=int(has_tokens.sum()))
-        lengths = documents.documents[has_tokens]
+        lengths = sentences[has_tokens]
         self.arrays["documents"].append(self.sentences + np.cumsum(lengths) - lengths)
         self.sentences += int(lengths.sum())
-        self.arrays["hashes"].append(documents.hashes[has_tokens])
+        self.arrays["hashes"].append(hashes[has_tokens])
 
     def finish(self) -> dict[str, dict[str, Any]]:
         self._append_documents(self.open_document, self.num_parts - len(self.open_document.continued))
-        self.sizes.finish()
+        self.arrays["sizes"].append(self.sizes.last)
         self.arrays["sentences"].append(np.array([self.tokens]))
         self.arrays["documents"].append(np.array([self.sentences]))
         return {name: array.finish() for name, array in self.arrays.items()}
@@ -315,17 +279,3 @@ class _CorpusAssembler:
     def close(self) -> None:
         for array in self.arrays.values():
             array.close()
-
-
-def _corpus_counts(ledger: Ledger) -> dict[str, int]:
-    units = ledger.stage("tokens").outputs
-    names = ("documents", "sentences", "characters", "bytes", "tokens", "unknown")
-    return {unit: units[unit] for unit in (*names, *(["entities"] if "entities" in units else []))}
-
-
-def _publish(folder: Path, target: Path) -> None:
-    """Renames the finished folder to `target`; what was there is moved into the work folder first."""
-    if target.exists():
-        target.rename(folder.with_name("replaced"))
-    folder.rename(target)
-    sync_folder(target.parent)

@@ -123,15 +123,6 @@ class CorpusSplit:
     method: Literal["content", "position", "nothing"]
 
 
-def split_by_content(corpus: Corpus, share: float) -> CorpusSplit | None:
-    """A split by content hash; None if all documents would be on one side."""
-    is_held_out = held_out_mask(corpus.hashes, share)
-    if is_held_out.all() or not is_held_out.any():
-        return None
-    units = document_bounds(corpus)
-    return CorpusSplit(Subset(corpus, units[~is_held_out]), Subset(corpus, units[is_held_out]), "content")
-
-
 def held_out_mask(hashes: np.ndarray, share: float) -> np.ndarray:
     """Which of the documents with these content hashes are held out."""
     return hashes < np.uint64(int(share * 2**64))
@@ -144,11 +135,9 @@ def split_by_position(corpus: Corpus, share: float) -> CorpusSplit:
     """
     total = len(corpus.sizes)
     if total < 2:
-        raise InputError(
-            "the text is a single sentence, of which nothing can be held out",
-            hint="give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
-            "can take all of it: --held-out 0",
-        )
+        hint = "give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
+        hint += "can take all of it: --held-out 0"
+        raise InputError("the text is a single sentence, of which nothing can be held out", hint=hint)
     train_bytes = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))
     border = min(_sentences_within(corpus.sizes, train_bytes), total - 1)
     bounds = document_bounds(corpus)

@@ -21,9 +21,6 @@ PLAN = "plan.json"
 SHARDS_FOLDER = "shards"
 
 
-# --- Atomic writes ---
-
-
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A temporary binary file that is renamed to `path` when the block succeeds, and removed when it fails."""
@@ -41,35 +38,21 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that is renamed to `target` when the block succeeds, and removed when it fails.
+def new_folder(target: Path, *, may_exist: bool = False) -> Iterator[Path]:
+    """A temporary folder that becomes `target`, which is empty or missing, when the block succeeds; else removed.
 
-    If `target` exists by then, as another process was faster, it is kept.
+    With `may_exist`, several processes may make the same folder: that of the fastest is kept.
     """
-    temp_path = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temp_path = target.with_name(f".{target.name}.{os.getpid()}.tmp" if may_exist else f".{target.name}.tmp")
     shutil.rmtree(temp_path, ignore_errors=True)
     temp_path.mkdir(parents=True)
     try:
         yield temp_path
-        if not target.exists():
+        if not (may_exist and target.exists()):
             temp_path.rename(target)
             sync_folder(target.parent)
     finally:
         shutil.rmtree(temp_path, ignore_errors=True)
-
-
-@contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `target`, which is empty or missing, when the block succeeds; else removed."""
-    temp_path = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temp_path, ignore_errors=True)
-    temp_path.mkdir(parents=True)
-    try:
-        yield temp_path
-        temp_path.rename(target)
-    finally:
-        shutil.rmtree(temp_path, ignore_errors=True)
-    sync_folder(target.parent)
 
 
 def share_permissions(path: str | os.PathLike[str]) -> None:
@@ -113,9 +96,8 @@ def explain_disk_errors(target: str | os.PathLike[str]) -> Iterator[None]:
             errno.ENOSPC: f"free some space and run again (what is finished is kept), or choose another disk {how}",
             errno.EDQUOT: f"your quota is used up: free some space, or choose another disk {how}",
         }
-        raise ForebearError(
-            error.strerror or str(error), file=path, hint=hints.get(error.errno or 0, elsewhere)
-        ) from error
+        hint = hints.get(error.errno or 0, elsewhere)
+        raise ForebearError(error.strerror or str(error), file=path, hint=hint) from error
 
 
 def cache_folder() -> Path:
@@ -134,7 +116,7 @@ def _work_folder(target: Path) -> Path:
     return target.with_name(target.name + ".part")
 
 
-@contextlib.contextmanager
+@contextmanager
 def lock_work_folder(target: Path) -> Iterator[Path]:
     """The work folder of `target`, locked for this process; the system releases the lock if the process is killed."""
     work = _work_folder(target)

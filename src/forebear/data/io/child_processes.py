@@ -15,7 +15,13 @@ PACKAGE_PARENT = Path(__file__).resolve().parents[3]  # the folder that holds th
 
 def python_command(program: str, *arguments: object) -> list[str]:
     """The command that runs `program` (whose imports are absolute) in a fresh interpreter."""
-    if late := _late_entries():
+    path, package = _search_path(), str(PACKAGE_PARENT)
+    # What PYTHONPATH cannot hold, and the folder of this package if it is the working folder, come last: after the
+    # standard library and installed packages, so that they replace none of them.
+    late = [entry for entry in path if os.pathsep in entry]
+    if package not in map(os.path.realpath, path):
+        late.append(package)
+    if late:
         program = f"import sys; sys.path += {late!r}; {program}"
     return [sys.executable, "-P", "-c", program, *map(str, arguments)]
 
@@ -33,14 +39,3 @@ def _search_path() -> list[str]:
     except FileNotFoundError:  # it was removed: relative entries lead nowhere
         return [path for path in sys.path if os.path.isabs(path)]
     return [os.path.abspath(path) for path in sys.path if path and os.path.realpath(path) != working_folder]
-
-
-def _late_entries() -> list[str]:
-    """Entries that `PYTHONPATH` cannot hold, and the folder of this package if it is the working folder.
-
-    Such entries come last, after the standard library and installed packages, so that they replace none of them.
-    """
-    path = _search_path()
-    package = str(PACKAGE_PARENT)
-    late = [entry for entry in path if os.pathsep in entry]
-    return late if package in map(os.path.realpath, path) else [*late, package]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
 
 PART_CHARACTERS = 1 << 20  # characters: a document longer than two parts is divided
 SPLIT_AFTER = ("\n", "。", ". ", "！", "？", "，", " ")  # best first
@@ -69,6 +71,20 @@ def split_position(text: str, separators: Sequence[str]) -> int:
             # A space starts the next part, as it starts a sentence.
             return PART_CHARACTERS // 2 + position + (1 if separator != " " else 0)
     return PART_CHARACTERS
+
+
+def batches_by_size(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """The items in order, in batches that end with the item that reaches `limit`."""
+    batch: list[Item] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= limit:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
 
 
 def with_continuation(documents: Iterable[Document]) -> Iterator[tuple[Document, bool]]:

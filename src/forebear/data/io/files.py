@@ -69,8 +69,19 @@ def explain_file_errors(name: str) -> Iterator[None]:
 
 def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceFile]:
     """The files of `paths` in a fixed order; other files of folders are entered in the ledger."""
-    patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    expanded = [path for pattern in patterns for path in _expand_path(os.fspath(pattern))]
+    expanded: list[str] = []
+    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        pattern = os.fspath(path)
+        if pattern in STDIN or os.path.lexists(pattern):
+            expanded.append(pattern)
+        elif matches := sorted(glob.glob(pattern, recursive=True)):
+            expanded += matches
+        elif glob.has_magic(pattern):
+            hint = "quote the pattern and check the folder it starts from"
+            raise InputError("nothing matches this pattern", file=pattern, hint=hint)
+        else:
+            hint = "check the spelling; globs like 'texts/**/*.txt' are understood"
+            raise InputError("no such file or folder", file=pattern, hint=hint)
     walk = _FileWalk(ledger if ledger is not None else Ledger(), several=len(expanded) > 1)
     has_files = False
     for path in expanded:
@@ -79,23 +90,6 @@ def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceF
             yield source
     if not has_files:
         raise InputError("there is no file to read", hint="name a text file, a folder, a glob, or - for standard input")
-
-
-def _expand_path(pattern: str) -> list[str]:
-    if pattern in STDIN or os.path.lexists(pattern):
-        return [pattern]
-    if not glob.has_magic(pattern):
-        raise InputError(
-            "no such file or folder",
-            file=pattern,
-            hint="check the spelling; globs like 'texts/**/*.txt' are understood",
-        )
-    matches = sorted(glob.glob(pattern, recursive=True))
-    if not matches:
-        raise InputError(
-            "nothing matches this pattern", file=pattern, hint="quote the pattern and check the folder it starts from"
-        )
-    return matches
 
 
 class _FileWalk:
@@ -110,22 +104,22 @@ class _FileWalk:
 
     def through(self, path: str) -> Iterator[SourceFile]:
         if path in STDIN:
+            if sys.stdin is None:
+                raise InputError("there is no standard input", hint="give it some: forebear … - < FILE")
             if self._is_new(STDIN, path):
-                yield SourceFile(_spool(_standard_input()), "<stdin>")
+                yield SourceFile(_spool(sys.stdin.fileno()), "<stdin>")
             return
         pending: list[Iterator[str]] = [iter([path])]
         while pending:
+            is_named = len(pending) == 1
             if (path := next(pending[-1], "")) == "":
                 pending.pop()
-            elif self._is_folder(path, is_named=len(pending) == 1):
+            elif os.path.isdir(path) and (is_named or not _is_hidden(path)) and self._is_new(_identity(path), path):
                 with explain_file_errors(path):
                     names = sorted(os.listdir(path))
                 pending.append(map(partial(os.path.join, path), names))
             else:
-                yield from self._file(path, is_named=len(pending) == 1)
-
-    def _is_folder(self, path: str, *, is_named: bool) -> bool:
-        return os.path.isdir(path) and (is_named or not _is_hidden(path)) and self._is_new(_identity(path), path)
+                yield from self._file(path, is_named=is_named)
 
     def _file(self, path: str, *, is_named: bool) -> Iterator[SourceFile]:
         """The file as a source, unless there is a reason to skip it; a file that is named by the user is read."""
@@ -174,12 +168,6 @@ def _skip_reason(path: str) -> str:
     return "not a text file by its name" if os.path.splitext(path)[1].lower() in BINARY_SUFFIXES else ""
 
 
-def _standard_input() -> int:
-    if sys.stdin is None:
-        raise InputError("there is no standard input", hint="give it some: forebear … - < FILE")
-    return sys.stdin.fileno()
-
-
 @cache
 def _spool(stream: str | int) -> str:
     """A temporary file with the content of a stream: text is read several times (fingerprint, tokenizer, corpus)."""
@@ -221,7 +209,7 @@ def _has_compressed_magic(magic: bytes) -> bool:
     return magic.startswith((GZIP, ZSTD)) or (magic[1:] == SKIPPABLE and magic[0] >> 4 == 5)
 
 
-def _decompressed(file: Any, magic: bytes) -> Any:
+def _decompressed_stream(file: Any, magic: bytes) -> Any:
     """The file, whose first four bytes are `magic`, or a stream of what it holds if it is gzip or zstd."""
     if magic.startswith(GZIP):
         return gzip.GzipFile(fileobj=file, mode="rb")
@@ -309,10 +297,9 @@ class PeekableStream:
             self._raw = open(self.path, "rb")  # noqa: SIM115
             self.size, magic = os.fstat(self._raw.fileno()).st_size, self._raw.peek(4)[:4]
         except OSError as error:
-            raise InputError(
-                f"cannot be read ({error.strerror})", file=path, hint="check its name and place"
-            ) from error
-        self._file = _decompressed(self._raw, magic)
+            message = f"cannot be read ({error.strerror})"
+            raise InputError(message, file=path, hint="check its name and place") from error
+        self._file = _decompressed_stream(self._raw, magic)
 
     def __enter__(self) -> PeekableStream:
         return self
@@ -367,46 +354,39 @@ class TextBlocks:
     decompressed_bytes: int = 0  # bytes after decompression, so far
 
     def __iter__(self) -> Iterator[str]:
-        decoder = _decoder(self.encoding)
-        digest = hashlib.sha256()
-        first, held_back = True, ""
+        decoder, digest = _decoder(self.encoding), hashlib.sha256()
+        is_first, held_back = True, ""
         with explain_file_errors(self.source.name), open(self.source.path, "rb") as file:
-            stream = _decompressed(_CountingFile(file, self, digest), file.peek(4)[:4])
+            stream = _decompressed_stream(_CountingFile(file, self, digest), file.peek(4)[:4])
             for block in self._decompress(stream):
                 text = held_back + self._decode(decoder, block, final=False)
-                if first and text:
-                    text, first = self._strip_byte_order_mark(text), False
+                if is_first and text:
+                    is_first = False
+                    if text.startswith("\ufeff"):
+                        self.ledger.add_structure("byte order mark", "\ufeff")
+                        text = text[1:]
                 # A carriage return at the end may be half of a line ending: wait for the next block.
                 held_back = "\r" if text.endswith("\r") else ""
-                text = self._normalize_line_ends(text[: len(text) - len(held_back)])
+                text = text[: len(text) - len(held_back)]
+                if "\r" in text and "\r\n" in text:  # searching for one character is much faster than for two
+                    normalized = text.replace("\r\n", "\n")
+                    self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(normalized)))
+                    text = normalized
                 if text:
                     yield text
-        rest = held_back + self._decode(decoder, b"", final=True)
-        if rest:
+        if rest := held_back + self._decode(decoder, b"", final=True):
             yield rest
-        self.ledger.add_source(
-            files=1, bytes=self.compressed_bytes, unpacked=self.decompressed_bytes, digest=digest.digest()
-        )
+        self.ledger.add_source(self.compressed_bytes, self.decompressed_bytes, digest.digest())
 
     def _decompress(self, stream: Any) -> Iterator[bytes]:
         try:
             while block := stream.read(BLOCK):
                 self.decompressed_bytes += len(block)
                 yield block
-        except (EOFError, zlib.error) as error:
-            raise self._corrupt_error(error) from error
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise self._corrupt_error(error) from error  # gzip.BadGzipFile has no errno
-
-    def _corrupt_error(self, error: Exception) -> InputError:
-        return InputError(
-            f"the compressed file is damaged or cut short ({error})",
-            file=self.source.name,
-            byte=self.compressed_bytes,
-            hint="fetch or compress it again; what was read of it is not used",
-        )
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            message = f"the compressed file is damaged or cut short ({error})"
+            hint = "fetch or compress it again; what was read of it is not used"
+            raise InputError(message, file=self.source.name, byte=self.compressed_bytes, hint=hint) from error
 
     def _decode(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
         previous, _DECODING.blocks = getattr(_DECODING, "blocks", None), self
@@ -423,29 +403,13 @@ class TextBlocks:
         offset = self.decompressed_bytes - len(error.object) + error.start
         bad_bytes = error.object[error.start : error.end]
         if self.on_bad_bytes == "fail":
-            raise InputError(
-                f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad_bytes)}",
-                file=self.source.name,
-                byte=offset,
-                hint="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
-            )
+            message = f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad_bytes)}"
+            hint = "name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip"
+            raise InputError(message, file=self.source.name, byte=offset, hint=hint)
         action, replacement = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
         self.ledger.add_structure_count(f"bad bytes {action}", 0, len(bad_bytes) - len(replacement.encode()))
         self.ledger.repair(self.source.name, offset, len(bad_bytes), action)
         return replacement, error.end
-
-    def _strip_byte_order_mark(self, text: str) -> str:
-        if not text.startswith("\ufeff"):
-            return text
-        self.ledger.add_structure("byte order mark", "\ufeff")
-        return text[1:]
-
-    def _normalize_line_ends(self, text: str) -> str:
-        if "\r" not in text or "\r\n" not in text:  # searching for one character is much faster than for two
-            return text
-        normalized = text.replace("\r\n", "\n")
-        self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(normalized)))
-        return normalized
 
 
 class _CountingFile:
@@ -481,6 +445,5 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
             raise LookupError
         return codecs.getincrementaldecoder(encoding)(_HANDLER)
     except LookupError:
-        raise InputError(
-            f"no text encoding is called {encoding!r}", hint="for example utf-8, gb18030, big5, utf-16, latin-1"
-        ) from None
+        hint = "for example utf-8, gb18030, big5, utf-16, latin-1"
+        raise InputError(f"no text encoding is called {encoding!r}", hint=hint) from None

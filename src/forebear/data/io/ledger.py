@@ -40,10 +40,6 @@ class LedgerStage:
     def add_out(self, **units: int) -> None:
         self.outputs.update(units)
 
-    def num_unaccounted(self, unit: str) -> int:
-        """How many of a unit went in and neither came out nor were dropped; 0 if the stage balances."""
-        return self.inputs[unit] - self.outputs[unit] - sum(counts[unit] for counts in self.dropped.values())
-
 
 @dataclass
 class LedgerItems:
@@ -77,23 +73,20 @@ class Ledger:
 
     def stage(self, name: str) -> LedgerStage:
         if name not in self.stages:
-            self.stages[name] = LedgerStage()
-            self.stages = {
-                name_in_order: self.stages[name_in_order] for name_in_order in sorted(self.stages, key=STAGES.index)
-            }
+            stages = self.stages | {name: LedgerStage()}
+            self.stages = {known: stages[known] for known in STAGES if known in stages}
         return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
-        """Enters a dropped item with its reason."""
         self.stage(stage).dropped.setdefault(reason, Counter()).update(units)
         item = {"stage": stage, "reason": reason, "file": file, "line": line, **units, "excerpt": excerpt[:80]}
         self.drops.setdefault(reason, LedgerItems()).add(item)
         if self.on_drop:
             self.on_drop(item)
 
-    def add_structure(self, reason: str, text: str, stage: str = "read") -> None:
-        """Enters characters that belong to the file format, not to a document: blank lines, commas, tags."""
-        self.add_structure_count(reason, len(text), utf8_size(text), stage)
+    def add_structure(self, reason: str, text: str, kept: str = "", stage: str = "read") -> None:
+        """Enters what of `text` is not `kept` in a document, as it belongs to the file format: blank lines, tags."""
+        self.add_structure_count(reason, len(text) - len(kept), utf8_size(text) - utf8_size(kept), stage)
 
     def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
         if characters or bytes:
@@ -111,8 +104,8 @@ class Ledger:
     def quarantine(self, file: str, reason: str) -> None:
         self.skipped_files.setdefault(reason, LedgerItems()).add({"file": file})
 
-    def add_source(self, *, files: int, bytes: int, unpacked: int, digest: bytes) -> None:  # noqa: A002 - the name of the unit
-        self.files.update(files=files, bytes=bytes, unpacked=unpacked)
+    def add_source(self, num_bytes: int, num_decompressed: int, digest: bytes) -> None:
+        self.files.update(files=1, bytes=num_bytes, unpacked=num_decompressed)
         self._digest.update(digest)
 
     @property
@@ -128,11 +121,7 @@ class Ledger:
             stage.outputs.update(other_stage.outputs)
             for reason, counts in other_stage.dropped.items():
                 stage.dropped.setdefault(reason, Counter()).update(counts)
-        for items, other_items in (
-            (self.drops, other.drops),
-            (self.repaired, other.repaired),
-            (self.skipped_files, other.skipped_files),
-        ):
+        for items, other_items in zip(self._items().values(), other._items().values(), strict=True):
             for reason, added in other_items.items():
                 items.setdefault(reason, LedgerItems()).merge(added)
         self.files.update(other.files)
@@ -141,7 +130,7 @@ class Ledger:
         """Raises LedgerError unless every stage balances and gives out exactly what the next one takes in."""
         for name, stage in self.stages.items():
             for unit, taken in stage.inputs.items():
-                if missing := stage.num_unaccounted(unit):
+                if missing := taken - stage.outputs[unit] - sum(counts[unit] for counts in stage.dropped.values()):
                     raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
         for previous, following in pairwise(self.stages):
             given, taken = self.stages[previous].outputs, self.stages[following].inputs
@@ -158,24 +147,24 @@ class Ledger:
                 yield name, f"− {reason}", counts
             yield name, "out", stage.outputs
 
-    def to_dict(self) -> dict[str, Any]:
-        def items_dict(items: dict[str, LedgerItems]) -> dict[str, Any]:
-            return {reason: {"count": entry.count, "examples": entry.examples} for reason, entry in items.items()}
+    def _items(self) -> dict[str, dict[str, LedgerItems]]:
+        """The dropped, repaired and skipped items, by their keys in ledger.json."""
+        return {"dropped": self.drops, "mended_bytes": self.repaired, "files_set_aside": self.skipped_files}
 
-        return {
-            "files": dict(self.files),
-            "stages": {
-                name: {
-                    "taken": dict(stage.inputs),
-                    "given": dict(stage.outputs),
-                    "dropped": {reason: dict(counts) for reason, counts in stage.dropped.items()},
-                }
-                for name, stage in self.stages.items()
-            },
-            "dropped": items_dict(self.drops),
-            "mended_bytes": items_dict(self.repaired),
-            "files_set_aside": items_dict(self.skipped_files),
+    def to_dict(self) -> dict[str, Any]:
+        stages = {
+            name: {
+                "taken": dict(stage.inputs),
+                "given": dict(stage.outputs),
+                "dropped": {reason: dict(counts) for reason, counts in stage.dropped.items()},
+            }
+            for name, stage in self.stages.items()
         }
+        items = {
+            key: {reason: vars(entry).copy() for reason, entry in entries.items()}
+            for key, entries in self._items().items()
+        }
+        return {"files": dict(self.files), "stages": stages, **items}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Ledger:
@@ -187,13 +176,8 @@ class Ledger:
                 Counter(counts["given"]),
                 {reason: Counter(counts) for reason, counts in counts["dropped"].items()},
             )
-        for items, key in (
-            (ledger.drops, "dropped"),
-            (ledger.repaired, "mended_bytes"),
-            (ledger.skipped_files, "files_set_aside"),
-        ):
-            for reason, stored in fields[key].items():
-                items[reason] = LedgerItems(stored["count"], stored["examples"])
+        for key, items in ledger._items().items():
+            items.update({reason: LedgerItems(**stored) for reason, stored in fields[key].items()})
         return ledger
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from forebear.data.entities import ENTITY_TAGS, EntityCollector
@@ -54,28 +54,19 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
         record = parse_json_line(line, name, number)
         text = record_text(record, field, name, number, hint="name the text's field with --field")
         if SURROGATES.search(text):
-            text = _without_surrogates(text, blocks, number)
-        blocks.ledger.add_structure_count(
-            "markup and other fields", len(line + end) - len(text), utf8_size(line + end) - utf8_size(text)
-        )
+            # Lone surrogates from JSON escapes, which UTF-8 cannot hold, are bad bytes.
+            if blocks.on_bad_bytes == "fail":
+                hint = "mend the record, or choose --on-bad-bytes replace or skip"
+                message = "an escape such as \\ud800 spells half a character"
+                raise InputError(message, file=name, line=number, hint=hint)
+            action, replacement = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
+            text, count = SURROGATES.subn(replacement, text)
+            blocks.ledger.repair(name, blocks.decompressed_bytes, count, action)
+        blocks.ledger.add_structure("markup and other fields", line + end, text)
         words = _words(record, text)
         entities = _entities(record, words) if words else None
         document = [Document(text, name, number, words=words, entities=entities, is_record=True)]
         yield from document if words else document_parts(text, name, number, is_record=True)
-
-
-def _without_surrogates(text: str, blocks: TextBlocks, line: int) -> str:
-    """Treats lone surrogates from JSON escapes, which UTF-8 cannot hold, as bad bytes."""
-    if blocks.on_bad_bytes == "fail":
-        raise InputError(
-            "an escape such as \\ud800 spells half a character",
-            file=blocks.source.name,
-            line=line,
-            hint="mend the record, or choose --on-bad-bytes replace or skip",
-        )
-    action, replacement = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
-    blocks.ledger.repair(blocks.source.name, blocks.decompressed_bytes, len(SURROGATES.findall(text)), action)
-    return SURROGATES.sub(replacement, text)
 
 
 def parse_json_line(text: str, file: str, line: int) -> Any:
@@ -153,20 +144,14 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
                     blocks.ledger.add_structure("header", raw)
                     continue
             if column >= len(row):
-                raise InputError(
-                    f"the row has {len(row)} columns, column {column + 1} is wanted",
-                    file=name,
-                    line=number,
-                    hint="mend the row (often a missing quote or delimiter)",
-                )
-            blocks.ledger.add_structure_count(
-                "markup and other fields", len(raw) - len(row[column]), utf8_size(raw) - utf8_size(row[column])
-            )
+                message = f"the row has {len(row)} columns, column {column + 1} is wanted"
+                hint = "mend the row (often a missing quote or delimiter)"
+                raise InputError(message, file=name, line=number, hint=hint)
+            blocks.ledger.add_structure("markup and other fields", raw, row[column])
             yield from document_parts(row[column], name, number)
     except csv.Error as error:
-        raise InputError(
-            f"not well-formed {table_format.upper()}: {error}", file=name, line=first, hint="mend the quoting"
-        ) from error
+        message = f"not well-formed {table_format.upper()}: {error}"
+        raise InputError(message, file=name, line=first, hint="mend the quoting") from error
 
 
 def _column(first: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
@@ -215,12 +200,8 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
             if compounds:
                 word, tag, opens = strip_bracket(word, tag, is_open=collector.compound_start >= 0)
             if not word or not tag:
-                raise InputError(
-                    f"{item!r} is not word/tag",
-                    file=document.file,
-                    line=number,
-                    hint="use --format text for untagged text",
-                )
+                hint = "use --format text for untagged text"
+                raise InputError(f"{item!r} is not word/tag", file=document.file, line=number, hint=hint)
             if pieces and LATIN.match(pieces[-1][-1]) and LATIN.match(word):  # Latin words need a space between them
                 pieces.append(" ")
                 length += 1
@@ -233,7 +214,7 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
             length += len(word)
             ends.append(length)
     text = "".join(pieces)
-    ledger.add_structure_count("tags", len(document.text) - len(text), utf8_size(document.text) - utf8_size(text))
+    ledger.add_structure("tags", document.text, text)
     return Document(text, document.file, document.line, document.part, tuple(ends), tuple(collector.spans))
 
 
@@ -258,7 +239,7 @@ INVISIBLE_CHARS = "\x00 \t\n\r\v\f\u00a0\u3000\ufeff\u200b"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How files are read. These fields are part of a corpus's identity."""
+    """How files are read. These fields, by these names, are part of the keys of corpora and tokenizers in the cache."""
 
     documents: DocumentBoundary = "blank"
     format: FileFormat = "auto"
@@ -270,10 +251,6 @@ class TextFormat:
     def __post_init__(self) -> None:
         for name, choices in (("documents", DocumentBoundary), ("format", FileFormat), ("on_bad_bytes", OnBadBytes)):
             require_choice(f"--{name.replace('_', '-')}", getattr(self, name), get_args(choices))
-
-    def identity(self) -> dict[str, str]:
-        """The part of a corpus's key: a field that is renamed keeps its old name here."""
-        return asdict(self)
 
     def documents_in(self, sources: Iterable[SourceFile], ledger: Ledger) -> Iterator[Document]:
         """All documents of all files, in order. The ledger is complete when the iterator is exhausted."""
@@ -296,7 +273,7 @@ class TextFormat:
         elif form in ("csv", "tsv"):
             documents = read_text_table(blocks, form, self.column)
         else:
-            documents = self._from_text(blocks)
+            documents = self._lines(blocks) if self.documents == "lines" else self._split_at_blank_lines(blocks)
         if form == "tagged":
             documents = (strip_word_tags(document, ledger) for document in documents)
         yield from _account_documents(documents, source, ledger)
@@ -305,10 +282,7 @@ class TextFormat:
     def _marks(self) -> Sequence[str]:
         return ("\n", " ") if self.format == "tagged" else SPLIT_AFTER  # 。/w stays in one piece
 
-    def _from_text(self, blocks: TextBlocks) -> Iterator[Document]:
-        if self.documents != "lines":
-            yield from self._split_at_blank_lines(blocks)
-            return
+    def _lines(self, blocks: TextBlocks) -> Iterator[Document]:
         ends = 0
         for number, line, end in numbered_lines(blocks):
             ends += len(end)
@@ -342,17 +316,12 @@ class TextFormat:
                 line += pending.count("\n", 0, end)
                 pending, part = pending[end:], part + 1
             searched = len(pending.rstrip())
-        text = pending.rstrip("\n") if is_whole_file else _strip_final_blank_lines(pending)
+        # Without blank lines at its end; white space in its last line stays.
+        end = len(pending.rstrip("\n")) if is_whole_file else pending.find("\n", len(pending.rstrip()))
+        text = pending if end < 0 else pending[:end]
         ledger.add_structure("blank lines", pending[len(text) :])
         if text:
             yield Document(text, name, line, part)
-
-
-def _strip_final_blank_lines(text: str) -> str:
-    """The text without blank lines at its end (white space in its last line stays)."""
-    stripped = text.rstrip()
-    newline = text.find("\n", len(stripped))
-    return text if newline < 0 else text[:newline]
 
 
 def _account_documents(documents: Iterable[Document], source: SourceFile, ledger: Ledger) -> Iterator[Document]:

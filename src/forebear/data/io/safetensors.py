@@ -28,8 +28,7 @@ def write_vectors(
 ) -> tuple[int, int]:
     """Writes (n, D) arrays one below the other, atomically; returns (rows, D).
 
-    The number of rows need not be known in advance: the header is written last. `metadata` is for a
-    .safetensors file; .npy has none.
+    The number of rows need not be known in advance: the header is written last. Only .safetensors has `metadata`.
     """
     target, rows, width = Path(file), 0, 0
 
@@ -57,27 +56,20 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
     if not target.is_file():
         raise InputError("there is no such file", file=target, hint="name the file that embed has written")
     try:
-        vectors = (
-            np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _map_vectors(target)
-        )
+        if target.suffix == ".npy":
+            vectors = np.load(target, mmap_mode="r", allow_pickle=False)
+        else:  # the tensor `vectors`, or the only one
+            header, data_start = read_safetensors_header(target)
+            names = [name for name in header if name != "__metadata__"]
+            vectors = map_tensor(target, header[names[0] if len(names) == 1 else NAME], data_start)
     except (ValueError, KeyError, TypeError, EOFError) as error:
-        description = f"is no file of vectors ({error})"
-        raise InputError(
-            description, file=target, hint="write it again, with: forebear embed RUN --in FILE --out …"
-        ) from error
+        hint = "write it again, with: forebear embed RUN --in FILE --out …"
+        raise InputError(f"is no file of vectors ({error})", file=target, hint=hint) from error
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or not vectors.shape[1]:
-        description = (
-            f"holds an array of the shape {vectors.shape} and type {vectors.dtype}, not a row of numbers for each text"
-        )
-        raise InputError(description, file=target, hint="name the file that embed has written")
+        contents = f"an array of the shape {vectors.shape} and type {vectors.dtype}"
+        hint = "name the file that embed has written"
+        raise InputError(f"holds {contents}, not a row of numbers for each text", file=target, hint=hint)
     return vectors
-
-
-def _map_vectors(file: Path) -> np.ndarray:
-    """The tensor `vectors` of a safetensors file, or its only one."""
-    header, data_start = read_safetensors_header(file)
-    names = [name for name in header if name != "__metadata__"]
-    return map_tensor(file, header[NAME if NAME in names else names[0] if len(names) == 1 else NAME], data_start)
 
 
 # --- safetensors: the library reads and writes tensors in memory, these map and stream them ---
@@ -115,11 +107,8 @@ def read_safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
 
 def map_tensor(file: Path, entry: Any, data_start: int) -> np.ndarray:
     """The memory-mapped tensor of an entry of the header; ValueError, KeyError or TypeError if the entry is invalid."""
-    dtype, shape, (begin, end) = (
-        np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]),
-        tuple(entry["shape"]),
-        entry["data_offsets"],
-    )
+    dtype, shape = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]), tuple(entry["shape"])
+    begin, end = entry["data_offsets"]
     if end - begin != math.prod(shape) * dtype.itemsize or min((begin, *shape)) < 0:
         raise ValueError("a tensor is of another size")
     if data_start + end > file.stat().st_size:
@@ -135,9 +124,6 @@ def map_safetensors(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     if [0, *(end for _, end in bounds)] != [*(begin for begin, _ in bounds), file.stat().st_size - data_start]:
         raise ValueError("it is cut short")
     return metadata, {name: np.asarray(map_tensor(file, entry, data_start)) for name, entry in header.items()}
-
-
-# --- Arrays on disk ---
 
 
 class NpyAppender:

@@ -30,7 +30,6 @@ def run_jobs(
     work: Callable[[Job], Result],
     jobs: Iterable[Job],
     count: int,
-    describe: Callable[[Job], str] = str,
     *,
     runs_here: Callable[[Job, float], bool] = lambda job, seconds: False,
 ) -> Iterator[Result]:
@@ -40,9 +39,8 @@ def run_jobs(
 
     Args:
         work: Function of a job; it and the jobs must be picklable.
-        jobs: Jobs, taken when a worker is free.
+        jobs: Jobs, taken when a worker is free; error messages name them by `str`.
         count: Number of processes; with 1, everything runs in this process.
-        describe: Names a job in error messages.
         runs_here: Whether the next job runs in this process, after so many seconds; when it is False for the first
             time, all processes are started.
     """
@@ -62,7 +60,7 @@ def run_jobs(
         while job is not None or busy:
             if job is not None and idle:
                 connection = idle.pop()
-                busy[connection] = describe(job)
+                busy[connection] = str(job)
                 _send(connection, job, workers, busy[connection])
                 job = next(pending, None)
                 continue
@@ -119,10 +117,8 @@ def _receive(connection: Connection, workers: Workers, location: str) -> Any:
 def _worker_died(process: subprocess.Popen[bytes], location: str) -> ForebearError:
     code = process.wait(10)
     cause = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return ForebearError(
-        f"a worker {cause} while working on {location}",
-        hint="often a lack of memory: run again with fewer --workers; finished shards are kept",
-    )
+    hint = "often a lack of memory: run again with fewer --workers; finished shards are kept"
+    return ForebearError(f"a worker {cause} while working on {location}", hint=hint)
 
 
 def serve(pipe: int) -> None:
@@ -131,15 +127,14 @@ def serve(pipe: int) -> None:
     try:
         work = connection.recv()
         while True:
-            connection.send(_answer(work, connection.recv()))
+            job = connection.recv()
+            try:
+                answer = True, work(job)
+            except ForebearError as error:
+                answer = False, error
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller must get it
+                trace = traceback.format_exc()
+                answer = False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{trace}")
+            connection.send(answer)
     except (EOFError, OSError):  # the pipe closed, perhaps while a job was sent; errors of `work` itself are answers
         return
-
-
-def _answer(work: Callable[[Any], Any], job: Any) -> tuple[bool, Any]:
-    try:
-        return True, work(job)
-    except ForebearError as error:
-        return False, error
-    except Exception as error:  # noqa: BLE001 - whatever it is, the caller must get it
-        return False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{traceback.format_exc()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from forebear.data.io.reader import is_column_number
 from forebear.data.labeled.row_to_example import (
     BadRowError,
     ColumnRef,
@@ -28,7 +30,7 @@ MAX_NAMES = 12  # classes or tags that a note lists
 ID_NAME = re.compile(
     r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL
 )
-NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])?[\W_]*", re.DOTALL)
+NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])", re.DOTALL)  # without separators at its end
 
 # Usual column names, normalized; the first one present is taken.
 TEXT_NAMES: Sequence[str] = (
@@ -128,12 +130,8 @@ class ColumnSample:
     @cached_property
     def is_text(self) -> bool:
         """Whether the present values are text: not all numbers, not ids."""
-        return (
-            bool(self.text_values)
-            and not self.numeric_values
-            and not self.is_id
-            and any(isinstance(value, str) for value in self.values)
-        )
+        has_text = bool(self.text_values) and any(isinstance(value, str) for value in self.values)
+        return has_text and not self.numeric_values and not self.is_id
 
     @cached_property
     def list_values(self) -> tuple[list[Any], ...]:
@@ -146,11 +144,9 @@ class ColumnSample:
         if self.is_id or not self.text_values or max(map(len, self.text_values)) > MAX_LABEL_LENGTH:
             return False
         count = len(self.text_values)
-        if self.numeric_values and self.has_decimals:
+        if self.num_distinct <= count / 2 or (self.numeric_values and self.has_decimals):
             return True
-        if count >= 20:
-            return self.num_distinct <= count / 2
-        return self.num_distinct <= count / 2 or (self.mean_length <= max_mean_length / 2) or bool(self.numeric_values)
+        return count < 20 and (self.mean_length <= max_mean_length / 2 or bool(self.numeric_values))
 
 
 def find_column_named(columns: Sequence[ColumnSample], names: Sequence[str]) -> ColumnSample | None:
@@ -171,31 +167,24 @@ def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
         column for column in reversed(columns) if column.may_be_label(max_mean_length) and column.name not in TEXT_NAMES
     ]
 
-    def sort_key(column: ColumnSample) -> tuple[bool, float, float]:
-        return column.num_distinct < 2, column.num_distinct / len(column.text_values), column.mean_length
-
-    return min(candidates, key=sort_key, default=None)
-
-
-def find_text_pair(columns: Sequence[ColumnSample]) -> tuple[ColumnSample, ColumnSample] | None:
-    """Two text columns whose names form a pair: sentence1 and sentence2, text_a and text_b."""
-    texts = [column for column in columns if column.is_text and column.name]
-    by_name = {column.name: column for column in texts}
-    for first, second in PAIR_NAMES:
-        if first in by_name and second in by_name:
-            return by_name[first], by_name[second]
-    for first, second in combinations(texts, 2):
-        differences = [pair for pair in zip(first.name, second.name, strict=False) if pair[0] != pair[1]]
-        if len(first.name) == len(second.name) and differences in ([("1", "2")], [("a", "b")], [("一", "二")]):
-            return first, second
-    return None
+    return min(
+        candidates,
+        key=lambda column: (column.num_distinct < 2, column.num_distinct / len(column.text_values), column.mean_length),
+        default=None,
+    )
 
 
 def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
-    """The text columns: a pair by name, one by name, otherwise all of about the greatest mean length."""
-    if (pair := find_text_pair(columns)) is not None:
-        return list(pair)
+    """The text columns: a pair by name (sentence1, sentence2), one by name, otherwise all of about the same length."""
     texts = [column for column in columns if column.is_text]
+    by_name = {column.name: column for column in texts if column.name}
+    for first, second in PAIR_NAMES:
+        if first in by_name and second in by_name:
+            return [by_name[first], by_name[second]]
+    for first, second in combinations([column for column in texts if column.name], 2):
+        differences = [pair for pair in zip(first.name, second.name, strict=False) if pair[0] != pair[1]]
+        if len(first.name) == len(second.name) and differences in ([("1", "2")], [("a", "b")], [("一", "二")]):
+            return [first, second]
     if (column := find_column_named(texts, TEXT_NAMES)) is not None:
         return [column]
     max_mean_length = max((column.mean_length for column in texts), default=0.0)
@@ -208,7 +197,10 @@ def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
     """Columns with consecutively numbered names: choice1, choice2 …, ending0 …, option_a …, or A, B, C, D."""
     families: dict[str, list[tuple[str, ColumnSample]]] = {}
     for column in columns:
-        if column.name and (match := NUMBERED_NAME.fullmatch(column.name)) and match[2]:
+        end = max(
+            (index for index, character in enumerate(column.name or "", start=1) if character.isalnum()), default=0
+        )
+        if column.name and (match := NUMBERED_NAME.fullmatch(column.name, 0, end)):
             families.setdefault(match[1], []).append((match[2], column))
     for family, members in families.items():
         marks = [mark for mark, _ in members]
@@ -229,24 +221,17 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     known_names = [name for name in names if name in HEADER_NAMES]
     if len(known_names) > 1 or any(name not in HEADER_OR_LABEL_NAMES for name in known_names):
         return True
-    columns = [
-        ColumnSample(index, tuple(row[index] for row in rest if index < len(row))) for index in range(len(cells))
-    ]
-    if any(
-        column.numeric_values and not ColumnSample(0, (cell,)).numeric_values
-        for cell, column in zip(cells, columns, strict=True)
-    ):
-        return True
+    columns = [ColumnSample(i, tuple(row[i] for row in rest if i < len(row))) for i in range(len(cells))]
+    for cell, column in zip(cells, columns, strict=True):
+        if column.numeric_values and not ColumnSample(0, (cell,)).numeric_values:
+            return True
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
     if not looks_like_names or max_mean_length <= 2 * max(map(len, cells)):
         return False
-    return any(
-        cell not in below
-        and column.may_be_label(max_mean_length)
-        and 2 * column.num_distinct <= len(column.text_values)
-        for cell, below, column in zip(cells, values_below, columns, strict=True)
-    )
+    new_names = [column for cell, below, column in zip(cells, values_below, columns, strict=True) if cell not in below]
+    labels = [column for column in new_names if column.may_be_label(max_mean_length)]
+    return any(2 * column.num_distinct <= len(column.text_values) for column in labels)
 
 
 # --- Hints from options, and the notes on detected roles ---
@@ -278,18 +263,17 @@ class ColumnHints:
 
     def locate(self, column: ColumnRef, width: int) -> int:
         """The number of a column in a file without column names."""
-        if str(column).isascii() and str(column).isdecimal() and 1 <= int(column) <= width:
+        if is_column_number(str(column)) and 1 <= int(column) <= width:
             return int(column)
-        raise InputError(
-            f"there is no column {column}; a row has {width}", file=self.file, hint="give its number, counted from 1"
-        )
+        message = f"there is no column {column}; a row has {width}"
+        raise InputError(message, file=self.file, hint="give its number, counted from 1")
 
     def find_column(self, columns: Sequence[ColumnSample], reference: ColumnRef) -> ColumnSample:
         """The column that was asked for, by its name in the file or by its number."""
         for column in columns:
             if column.column == reference or str(column.column) == str(reference):
                 return column
-        number = int(reference) if str(reference).isascii() and str(reference).isdecimal() else 0
+        number = int(reference) if is_column_number(str(reference)) else 0
         if 1 <= number <= len(columns):
             return columns[number - 1]
         names = ", ".join(str(column.column) for column in columns)
@@ -320,29 +304,20 @@ def finish_assignment(
 ) -> FormatGuess:
     """The guess with the column of ids, if there is exactly one, and notes on used and unused columns."""
     used = [column for column, _ in roles]
-    ids = [
-        column.column
-        for column in columns
-        if column not in used and column.name and column.is_id and column.text_values
-        and column.num_distinct == len(column.text_values)
-    ]  # fmt: skip
+    rest = [column for column in columns if column not in used]
+    ids = [column for column in rest if column.name and column.is_id and column.text_values]
+    ids = [column.column for column in ids if column.num_distinct == len(column.text_values)]
     id_column = ids[0] if len(ids) == 1 else None
     description = ", ".join(
         f"{column_name(column)} {'is ' * (index == 0)}{role}" for index, (column, role) in enumerate(roles)
     )
-    unused = [
-        column
-        for column in columns
-        if column not in used and column.column != id_column and not _shares_field(column, used)
-    ]
+
+    def is_nested(name: str) -> bool:  # inside a used field, or a used field is inside it
+        return any(name.startswith(f"{other.column}.") or f"{other.column}".startswith(f"{name}.") for other in used)
+
+    unused = [item for item in rest if item.column != id_column and not is_nested(str(item.column))]
     unused_notes = [f"not used: {', '.join(map(column_name, unused))}"] if unused else []
     return FormatGuess(task, replace(form, name=id_column), [description, *notes, *unused_notes])
-
-
-def _shares_field(column: ColumnSample, used: list[ColumnSample]) -> bool:
-    """Whether a field is inside a used one, or a used one is inside it."""
-    name = str(column.column)
-    return any(name.startswith(f"{other.column}.") or str(other.column).startswith(f"{name}.") for other in used)
 
 
 # --- Roles of tagging, question answering and multiple choice ---
@@ -440,9 +415,7 @@ def assign_choice_columns(columns: list[ColumnSample], hints: ColumnHints, form:
     right = None if right in texts else right
     roles = [(text, "the text") for text in texts]
     roles += [(choices[0], "the choices")] if len(choices) == 1 else [(column, "a choice") for column in choices]
-    form = replace(
-        form, texts=tuple(column.column for column in texts), choices=tuple(column.column for column in choices)
-    )
+    form = replace(form, texts=tuple(text.column for text in texts), choices=tuple(item.column for item in choices))
     if right is None:
         return finish_assignment("choice", columns, form, roles, ["no column looks like the right choice"])
     first, base_note = _detect_first_choice(right, choices)
@@ -479,30 +452,21 @@ def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tu
 
 # --- Roles of classification; choice of the task ---
 
-ASSIGNERS: dict[str, Callable[[list[ColumnSample], ColumnHints, LabeledFormat], FormatGuess | None]] = {
-    "tagging": assign_tagging_columns,
-    "choice": assign_choice_columns,
-    "answering": assign_qa_columns,
+# How the columns of a task are found, and what they are.
+ASSIGNERS: dict[str, tuple[Callable[[list[ColumnSample], ColumnHints, LabeledFormat], FormatGuess | None], str]] = {
+    "tagging": (assign_tagging_columns, "a list of words and a list of tags"),
+    "choice": (assign_choice_columns, "a text and at least two choices"),
+    "answering": (assign_qa_columns, "a question, a passage and an answer"),
 }
 
 
 def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
     """The task and the format with all column roles; the first note names the role of each column."""
-    for task, assign in ASSIGNERS.items():
+    for task, (assign, _) in ASSIGNERS.items():
         if hints.task in (None, task) and (guess := assign(columns, hints, form)) is not None:
             return guess
-    if hints.task in ASSIGNERS:
-        raise _unfit_task_error(columns, hints, form)
-    return _assign_classification_columns(columns, hints, form)
-
-
-def _unfit_task_error(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> InputError:
-    """An error for a task that does not fit the columns, naming one that does."""
-    requirement = {
-        "tagging": "a list of words and a list of tags",
-        "choice": "a text and at least two choices",
-        "answering": "a question, a passage and an answer",
-    }[hints.task or ""]
+    if hints.task not in ASSIGNERS:
+        return _assign_classification_columns(columns, hints, form)
     try:
         likely_task = assign_columns(columns, replace(hints, task=None), form).task
     except InputError:
@@ -511,15 +475,15 @@ def _unfit_task_error(columns: list[ColumnSample], hints: ColumnHints, form: Lab
     if likely_task and likely_task != hints.task:
         hint = f"the likely task is {likely_task}: --task {likely_task}; or {hint}"
     names = ", ".join(str(column.column) for column in columns)
-    return InputError(f"{hints.task} needs {requirement}; the columns are: {names[:300]}", file=hints.file, hint=hint)
+    message = f"{hints.task} needs {ASSIGNERS[hints.task][1]}; the columns are: {names[:300]}"
+    raise InputError(message, file=hints.file, hint=hint)
 
 
 def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
     """Roles for classification of one text or of a text pair."""
     named_columns = hints.find_texts(columns)
-    label = hints.find_label(columns) or find_label_column(
-        [column for column in columns if column not in named_columns]
-    )
+    others = [column for column in columns if column not in named_columns]
+    label = hints.find_label(columns) or find_label_column(others)
     texts = named_columns or find_text_columns([column for column in columns if column is not label])
     if hints.task == "pairs" and len(texts) == 1 and not named_columns:
         rest = [column for column in columns if column.is_text and column not in (label, *texts)]
@@ -528,7 +492,13 @@ def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHin
         raise InputError("no column holds text", file=hints.file, hint="name it with --text-column")
     task = hints.task or {1: "classification", 2: "pairs"}.get(len(texts), "")
     if len(texts) != {"classification": 1, "pairs": 2}.get(task):
-        raise _text_count_error(texts, hints)
+        names = ", ".join(map(column_name, texts)) or "none"
+        message = f"{len(texts)} column{'s' * (len(texts) != 1)} may hold text ({names})"
+        hint = "say which: --text-column, once or twice"
+        if hints.task is not None and (likely_task := {1: "classification", 2: "pairs"}.get(len(texts))):
+            message += f", which does not fit {hints.task}"
+            hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
+        raise InputError(message, file=hints.file, hint=hint)
     roles = list(zip(texts, ["the text"] if len(texts) == 1 else ["the first text", "the second"], strict=True))
     form = replace(form, texts=tuple(text.column for text in texts))
     if label is None:
@@ -537,21 +507,12 @@ def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHin
     return finish_assignment(task, columns, form, [*roles, (label, description)])
 
 
-def _text_count_error(texts: list[ColumnSample], hints: ColumnHints) -> InputError:
-    names = ", ".join(map(column_name, texts)) or "none"
-    message = f"{len(texts)} column{'s' * (len(texts) != 1)} may hold text ({names})"
-    likely_task = {1: "classification", 2: "pairs"}.get(len(texts))
-    if hints.task is not None and likely_task is not None:
-        hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
-        return InputError(f"{message}, which does not fit {hints.task}", file=hints.file, hint=hint)
-    return InputError(message, file=hints.file, hint="say which: --text-column, once or twice")
-
-
 def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat) -> tuple[LabeledFormat, str]:
     """The format with the type of the label (one class, several, a number), and a description."""
     cells, lists = label.text_values, label.list_values
-    if not lists and form.kind in ("tsv", "csv") and cells and all(map(_is_json_list, cells)):
-        lists = tuple(map(parse_json_list, cells))
+    if not lists and form.kind in ("tsv", "csv"):
+        with contextlib.suppress(BadRowError):
+            lists = tuple(map(parse_json_list, cells))
     if hints.multi_label or lists:
         separator = hints.multi_label if isinstance(hints.multi_label, str) else ""
         if not separator and not lists:
@@ -573,11 +534,3 @@ def _describe_classes(labels: Sequence[str], num_rows: int) -> str:
     names = sorted(set(labels))
     count = f"{len(names)} class{'es' * (len(names) != 1)}"
     return f"{count} in the first {num_rows} rows: {list_names(names, MAX_NAMES)}"
-
-
-def _is_json_list(cell: str) -> bool:
-    try:
-        parse_json_list(cell)
-    except BadRowError:
-        return False
-    return True

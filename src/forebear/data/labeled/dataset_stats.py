@@ -30,10 +30,8 @@ MAX_SHOWN_LABELS = 20  # labels
 MIN_ROWS_FOR_LABEL_CHECK = 10  # examples, of which more than half have a label of their own: then those are no labels
 LabelType = Literal["labels", "tags", "right"]
 LABEL_TYPE_TEXT = {
-    "labels": "labels",
-    "tags": "words by kind of tag",
-    "right": "place of the right choice (the first is 1)",
-}
+    "labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,37 +56,21 @@ class TextLengths:
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """Statistics of one split.
-
-    Attributes:
-        count: Number of examples.
-        num_unlabeled: Number of examples without label.
-        balance: Label → number of examples; tagging: entity type → number of words; choice: right choice → number.
-        lengths: Lengths of texts.
-        long_texts: Number of texts above LONG_TEXT characters.
-        duplicates: Examples with exactly the content of an earlier one (for questions: and the same question).
-        contradictions: Duplicates with another label.
-        contradiction_locations: Locations of the first of them.
-        num_repeated_names: Number of ids that several examples share.
-        number_stats: Minimum, mean, maximum and standard deviation of numeric labels.
-        answers: Lengths of gold answers.
-        num_unanswered: Number of unanswerable questions.
-        label_type: What `balance` counts.
-    """
+    """Statistics of one split."""
 
     count: int
     num_unlabeled: int
-    balance: dict[str, int]
+    balance: dict[str, int]  # examples of each label; tagging: words of each entity type; choice: of each right choice
     lengths: TextLengths
-    long_texts: int
-    duplicates: int
-    contradictions: int
-    contradiction_locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]
-    num_repeated_names: int
-    number_stats: dict[str, float] | None = None
-    answers: TextLengths | None = None
-    num_unanswered: int = 0
-    label_type: LabelType = "labels"
+    long_texts: int  # texts above LONG_TEXT characters
+    duplicates: int  # examples with exactly the content of an earlier one (for questions: and the same question)
+    contradictions: int  # duplicates with another label
+    contradiction_locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]  # of the first of them
+    num_repeated_names: int  # ids that several examples share
+    number_stats: dict[str, float] | None = None  # minimum, mean, maximum and standard deviation of numeric labels
+    answers: TextLengths | None = None  # of gold answers
+    num_unanswered: int = 0  # unanswerable questions
+    label_type: LabelType = "labels"  # what `balance` counts
 
     @property
     def num_labeled(self) -> int:
@@ -112,19 +94,13 @@ class DatasetSummary:
         return f"{len(self.balance):,} different labels in {self.num_labeled:,} rows: the label column looks like text"
 
     def to_dict(self) -> dict[str, Any]:
-        contradicting = [[*map(location_dict, pair)] for pair in self.contradiction_locations]
         summary: dict[str, Any] = {
-            "count": self.count,
-            "unlabelled": self.num_unlabeled,
-            "balance": self.balance,
-            "majority": self.majority,
-            "characters": self.lengths.to_dict(),
-            "long": self.long_texts,
-            "duplicates": self.duplicates,
+            "count": self.count, "unlabelled": self.num_unlabeled, "balance": self.balance, "majority": self.majority,
+            "characters": self.lengths.to_dict(), "long": self.long_texts, "duplicates": self.duplicates,
             "contradictions": self.contradictions,
-            "contradicting": contradicting,
+            "contradicting": [[*map(location_dict, pair)] for pair in self.contradiction_locations],
             "repeated_names": self.num_repeated_names,
-        }
+        }  # fmt: skip
         if self.number_stats is not None:
             summary["numbers"] = self.number_stats
         if self.answers is not None:
@@ -136,25 +112,20 @@ class DatasetSummary:
         """Notes for the user, warnings last."""
         unlabeled_text = f", {self.num_unlabeled:,} of them without a label" if self.num_unlabeled else ""
         lengths = self.lengths
-        notes = [
-            f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}; "
-            f"{lengths.median:,.0f} characters in the middle, "
-            f"95 of 100 up to {lengths.p95:,.0f}, the longest {lengths.max_length:,}"
-        ]
+        quantiles = f"{lengths.median:,.0f} characters in the middle, 95 of 100 up to {lengths.p95:,.0f}"
+        examples = f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}"
+        notes = [f"{examples}; {quantiles}, the longest {lengths.max_length:,}"]
         if self.balance and not self.text_label_warning:
             label_counts = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MAX_SHOWN_LABELS]]
             more = f", and {len(self.balance) - MAX_SHOWN_LABELS} more" if len(self.balance) > MAX_SHOWN_LABELS else ""
             notes.append(f"{LABEL_TYPE_TEXT[self.label_type]}: {', '.join(label_counts)}{more}")
         if self.number_stats is not None:
-            notes.append(
-                "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average".format(**self.number_stats)
-            )
+            template = "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average"
+            notes.append(template.format(**self.number_stats))
         if self.answers is not None:
-            lengths = self.answers
-            notes.append(
-                f"answers have {lengths.median:,.0f} characters in the middle, the longest {lengths.max_length:,}; "
-                f"{_count_text(self.num_unanswered, 'question has', 'questions have')} no answer"
-            )
+            quantiles = f"{self.answers.median:,.0f} characters in the middle, the longest {self.answers.max_length:,}"
+            unanswered = _count_text(self.num_unanswered, "question has", "questions have")
+            notes.append(f"answers have {quantiles}; {unanswered} no answer")
         return [*notes, *self.warnings()]
 
     def warnings(self) -> list[str]:
@@ -167,7 +138,13 @@ class DatasetSummary:
             warnings.append(f"{fact}: nothing can be learned from it")
         if label_warning := self.text_label_warning:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
-        warnings += self._similar_labels()
+        elif self.label_type == "labels":  # do some differ only in case or white space?
+            variants: dict[str, list[str]] = {}
+            for label in self.balance:
+                variants.setdefault(" ".join(label.casefold().split()), []).append(label)
+            if similar := [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]:
+                different = join_errors(similar, MAX_SHOWN)
+                warnings.append(f"labels that differ only in case are different labels: {different}")
         rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT]
         if rare and self.label_type != "right" and not label_warning:
             more = f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else ""
@@ -189,15 +166,6 @@ class DatasetSummary:
             size = f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters"
             warnings.append(f"{size}{where}: most models cannot see so far")
         return warnings
-
-    def _similar_labels(self) -> list[str]:
-        """Warnings about labels that differ only in case or white space."""
-        variants: dict[str, list[str]] = {}
-        for label in self.balance if self.label_type == "labels" and not self.text_label_warning else ():
-            variants.setdefault(" ".join(label.casefold().split()), []).append(label)
-        similar = [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]
-        message = f"labels that differ only in case are different labels: {join_errors(similar, MAX_SHOWN)}"
-        return [message] if similar else []
 
 
 def _count_text(count: int, one: str, several: str) -> str:

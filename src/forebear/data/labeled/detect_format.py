@@ -58,7 +58,6 @@ def detect_format(
     """Detect task, format and columns from the first rows of the first file.
 
     Args:
-        paths: Files or folders.
         task: Task to detect columns for; None detects the task.
         text_columns: Names or numbers (from 1) of the text, both texts, question and passage, or the words.
         label_column: Column of the label, the answer, the right choice, or the tags.
@@ -67,8 +66,6 @@ def detect_format(
         number: Whether labels are numbers; None: if they have decimals.
         header: Whether the first row names the columns; None detects it.
         kind: Kind of file; None detects it.
-        encoding: Character encoding of the files.
-        on_bad_bytes: What to do with undecodable bytes.
     """
     if task is not None and task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
@@ -76,9 +73,9 @@ def detect_format(
         raise InputError(f"no kind of file is called {kind!r}", hint=f"choose one of {', '.join(LABELED_FORMATS)}")
     head = FileHead.read(next(find_sources(paths)), encoding, on_bad_bytes)
     file = head.source.name
-    detected_kind, delimiter = (
-        head.detect_kind(task) if kind is None else (kind, head.as_table(is_csv=True)[1] if kind == "csv" else "")
-    )
+    detected_kind, delimiter = head.detect_kind(task) if kind is None else (kind, "")
+    if kind == "csv":
+        delimiter = head.as_table(is_csv=True)[1]
     only_task = ONLY_FOR.get(detected_kind)
     if task is not None and only_task not in (None, task):
         message = f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}"
@@ -88,7 +85,10 @@ def detect_format(
     if detected_kind == "squad":
         return FormatGuess("answering", form, [LABELED_FORMATS["squad"]])
     if detected_kind == "tagged":
-        return _detect_slash_tags(head, form)
+        parts = (token.rpartition("/") for line in head.first_lines for token in line.split())
+        tags = _describe_tags(Counter(tag.partition("]")[0] for _, slash, tag in parts if slash))
+        form = replace(form, texts=(1,), label=2, width=2)
+        return FormatGuess("tagging", form, [f"{LABELED_FORMATS['tagged']}: {tags}"])
     if detected_kind == "conll":
         if kind is None and head.is_prose and any(len(split_cells(line)) > 1 for line in head.first_lines):
             message = "this looks like plain text, whose words have no tags"
@@ -125,13 +125,6 @@ def _detect_conll(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> Fo
         return FormatGuess("tagging", form, [f"{description}, there are no tags"])
     tag_counts = Counter(row[tag - 1].strip() for row in rows if len(row) == width)
     return FormatGuess("tagging", form, [f"{description}, column {tag} the tag ({_describe_tags(tag_counts)})"])
-
-
-def _detect_slash_tags(head: FileHead, form: LabeledFormat) -> FormatGuess:
-    parts = (token.rpartition("/") for line in head.first_lines for token in line.split())
-    tag_counts = Counter(tag.partition("]")[0] for _, slash, tag in parts if slash)
-    description = f"{LABELED_FORMATS['tagged']}: {_describe_tags(tag_counts)}"
-    return FormatGuess("tagging", replace(form, texts=(1,), label=2, width=2), [description])
 
 
 def _describe_tags(tag_counts: Counter[str]) -> str:
@@ -183,8 +176,6 @@ def _detect_table(head: FileHead, hints: ColumnHints, form: LabeledFormat, heade
 
 @dataclass(frozen=True)
 class FileHead:
-    """The beginning of a file."""
-
     source: SourceFile
     text: str
     is_whole: bool
@@ -193,16 +184,12 @@ class FileHead:
     @classmethod
     def read(cls, source: SourceFile, encoding: str, on_bad_bytes: OnBadBytes) -> FileHead:
         blocks = TextBlocks(source, encoding, on_bad_bytes, Ledger())
-        text_blocks: list[str] = []
-        lines = size = 0
-        is_whole = True
+        text, is_whole = "", True
         for block in blocks:
-            if lines > MAX_LINES or size > MAX_CHARACTERS:
+            if text.count("\n") > MAX_LINES or len(text) > MAX_CHARACTERS:
                 is_whole = False
                 break
-            text_blocks.append(block)
-            lines, size = lines + block.count("\n"), size + len(block)
-        text = "".join(text_blocks)
+            text += block
         if not text or text.isspace():
             raise InputError("the file holds nothing", file=source.name, hint="name a file with examples in it")
         if text.count("\0") > len(text) / 10:
@@ -218,7 +205,6 @@ class FileHead:
 
     @property
     def filled_lines(self) -> list[str]:
-        """The first lines that are not blank."""
         return [line for line in self.first_lines if line and not line.isspace()]
 
     def detect_kind(self, task: str | None) -> tuple[LabeledFileKind, str]:
@@ -286,7 +272,10 @@ class FileHead:
         for delimiter in DELIMITERS:
             rows = self.split_rows(delimiter)
             width, count = common_width(rows)
-            if width > 1 and count / len(rows) > best_share and (is_named or _looks_like_table(rows, width)):
+            if width < 2 or count / len(rows) <= best_share:
+                continue
+            # A table rather than prose with commas has a header, or equally many columns in five or more rows.
+            if is_named or is_header(rows[0], rows[1:]) or len(rows) == count >= 5:
                 best_delimiter, best_share = delimiter, count / len(rows)
         return ("csv", best_delimiter or ",") if is_named or best_share >= 0.9 else ("tsv", "\t")
 
@@ -300,11 +289,6 @@ class FileHead:
         except csv.Error as error:
             return rows if not self.is_whole and "end of data" in str(error) else []
         return rows if self.is_whole or strict or len(rows) == 1 else rows[:-1]
-
-
-def _looks_like_table(rows: list[list[str]], width: int) -> bool:
-    """Whether rows are a table rather than prose with commas: a header, or equally many columns in five or more."""
-    return is_header(rows[0], rows[1:]) or (len(rows) >= 5 and all(len(row) == width for row in rows))
 
 
 def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
@@ -324,7 +308,6 @@ def common_width(rows: list[list[str]]) -> tuple[int, int]:
 
 
 def split_cells(line: str) -> list[str]:
-    """The columns of a CoNLL line."""
     return line.split("\t") if "\t" in line else GAP.split(line.strip(" "))
 
 

@@ -78,7 +78,6 @@ def is_labeled(example: Example) -> bool:
 
 
 def example_texts(example: Example) -> tuple[str, ...]:
-    """All texts of an example."""
     match example:
         case LabeledExample():
             return example.texts
@@ -92,13 +91,9 @@ def example_texts(example: Example) -> tuple[str, ...]:
 
 def example_content(example: Example) -> tuple[str, ...]:
     """The content that must not leak. For questions it is the passage: it holds half of the answer."""
-    if isinstance(example, LabeledExample):
-        return example.texts
     if isinstance(example, TaggedExample):
         return example.words
-    if isinstance(example, QuestionExample):
-        return (example.passage,)
-    return example.text, *example.choices
+    return (example.passage,) if isinstance(example, QuestionExample) else example_texts(example)
 
 
 def normalized_content(example: Example) -> str:

@@ -7,13 +7,13 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 from forebear.data.io.files import SourceFile, TextBlocks
-from forebear.data.io.reader import numbered_lines, strip_bracket
+from forebear.data.io.reader import is_column_number, numbered_lines, strip_bracket
 from forebear.data.labeled.examples import Example, ExampleLocation, TaggedExample
 from forebear.data.labeled.row_to_example import (
     ESCAPED_SURROGATE,
@@ -31,14 +31,20 @@ from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
 
 MAX_RECORD_LINES = 10_000  # a quote that stays open longer is taken for an error
-UNCLOSED_QUOTE = "a quote that opens here is never closed"
 
 
 def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example per row. Blank lines and rows of empty cells are skipped; a row of another width is bad."""
     make, faults, file = example_builder(options), options.error_policy, source.name
     plan: _ColumnPlan | None = None
-    for line, row in read_rows(options.open_blocks(source), options.file_format):
+    blocks = options.open_blocks(source)
+    # Tab-separated text is rarely quoted on purpose, and a stray quote would swallow the following rows.
+    rows: Iterable[tuple[int, list[str] | str]] = (
+        (line, text.split("\t")) for line, text, _ in numbered_lines(blocks) if text and not text.isspace()
+    )
+    if options.file_format.kind == "csv":
+        rows = _read_csv_rows(blocks, options.file_format.delimiter)
+    for line, row in rows:
         if not isinstance(row, list):
             faults.skip(line, row)
             continue
@@ -61,26 +67,20 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
             faults.skip(line, str(bad), name)
 
 
-def read_rows(blocks: TextBlocks, form: LabeledFormat) -> Iterator[tuple[int, list[str] | str]]:
-    """(line, cells) of every row that is not blank, or (line, error message)."""
-    if form.kind == "csv":
-        yield from _read_csv_rows(blocks, form.delimiter)
-        return
-    # Tab-separated text is rarely quoted on purpose, and a stray quote would swallow the following rows.
-    for line, text, _ in numbered_lines(blocks):
-        if text and not text.isspace():
-            yield line, text.split("\t")
-
-
 def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
+    """(line, cells) of every row that is not blank, or (line, error message)."""
     csv.field_size_limit(sys.maxsize)
     begin = end = 0  # first and last line of the current record
+
+    def unclosed_quote() -> InputError:
+        hint = "close it, or double the quotes that stand inside a quoted cell"
+        return InputError("a quote that opens here is never closed", file=blocks.source.name, line=begin, hint=hint)
 
     def lines() -> Iterator[str]:
         nonlocal end
         for end, line, ending in numbered_lines(blocks):
             if end - begin > MAX_RECORD_LINES:
-                raise _unclosed_quote_error(blocks, begin)
+                raise unclosed_quote()
             yield line + ending
 
     reader = csv.reader(lines(), delimiter=delimiter, strict=True)
@@ -92,16 +92,11 @@ def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, li
             return
         except csv.Error as error:
             if "end of data" in str(error):  # the rest of the file was read as one cell: there is nothing left to read
-                raise _unclosed_quote_error(blocks, begin) from error
+                raise unclosed_quote() from error
             yield begin, f"not well-formed CSV: {error}"
             continue
         if any(cell and not cell.isspace() for cell in row):
             yield begin, row
-
-
-def _unclosed_quote_error(blocks: TextBlocks, line: int) -> InputError:
-    hint = "close it, or double the quotes that stand inside a quoted cell"
-    return InputError(UNCLOSED_QUOTE, file=blocks.source.name, line=line, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -123,14 +118,18 @@ class _ColumnPlan:
             gap = form.label if form.label < width else 0
         indices: list[int] = []
         for column in form.role_columns():
-            index = _column_index(column, header, width, gap)
+            index = -1  # absent
+            if isinstance(column, int) and column <= width and column != gap:
+                index = column - 1 - (0 < gap < column)
+            elif header is not None and column in header:
+                index = header.index(column)
             is_free = column is None or column in (form.start, form.name) or (column == form.label and not needs_label)
-            if index is None and not is_free:
+            if index < 0 and not is_free:
                 description = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
                 reference = f"called {column!r}" if isinstance(column, str) else f"number {column}"
                 hint = "all files of a task are written alike: mend the file, or name its columns"
                 raise InputError(f"there is no column {reference}; {description}", file=file, line=line, hint=hint)
-            indices.append(-1 if index is None else index)
+            indices.append(index)
         is_label_last = indices[-3] == width - 1
         given_header = first_row if form.header else None
         return cls(width - bool(gap), given_header, itemgetter(*indices), is_label_last and not needs_label)
@@ -144,15 +143,7 @@ class _ColumnPlan:
         return f"the row has {len(row)} column{'s' * (len(row) != 1)}, {self.width} are expected (perhaps {likely})"
 
 
-def _column_index(column: ColumnRef | None, header: list[str] | None, width: int, gap: int) -> int | None:
-    """The index of a column in this file, if present."""
-    if isinstance(column, int):
-        return column - 1 - (0 < gap < column) if column <= width and column != gap else None
-    return header.index(column) if header is not None and column in header else None
-
-
 # --- word/tag lines: `中国/ns 人民/n`, as in the People's Daily corpus ---
-
 
 MIN_TAGGED_SHARE = 0.75  # of the tokens of a tagged file are word/tag; a small file may contain errors
 MAX_TAG_LENGTH, MAX_DISTINCT_TAGS = 20, 500  # a tag is short, and there are few different ones
@@ -243,7 +234,6 @@ def _tag_of(item: str) -> str:
 
 # --- CoNLL: one word and tag per line, blank lines between sentences ---
 
-
 DOCUMENT = "-DOCSTART-"
 # Only these separate columns: a word may itself be other white space, such as the full-width space.
 GAP = re.compile(r"[ \t]+")
@@ -320,7 +310,11 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
             del cells[width:]
         if len(cells) != width:
             message = f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}"
-            raise BadRowError(message + _separator_note(text, width))
+            if "\t" not in text and width == 2:
+                message += " (words that hold spaces need tabs between the columns)"
+            elif "\t" in text and " " in text and len(GAP.split(text.strip(" "))) == width:
+                message += " (its spaces part no columns, as it has tabs)"
+            raise BadRowError(message)
         if form.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_at:
             return None, ""
         word = cells[word_at] or raw_cells[word_at]  # a word may be a space
@@ -347,22 +341,13 @@ def _split_line(text: str, width: int) -> list[str]:
     return [" ", *cells] if is_space_tagged else cells
 
 
-def _separator_note(text: str, width: int) -> str:
-    """An explanation for a line with too few or too many columns because of tabs and spaces."""
-    if "\t" in text:
-        is_mixed = " " in text and len(GAP.split(text.strip(" "))) == width
-        return " (its spaces part no columns, as it has tabs)" if is_mixed else ""
-    return " (words that hold spaces need tabs between the columns)" if width == 2 else ""
-
-
 def _column_number(column: ColumnRef) -> int:
-    if isinstance(column, int) or (column.isascii() and column.isdecimal() and column != "0"):
+    if isinstance(column, int) or (is_column_number(column) and column != "0"):
         return int(column) - 1
     raise InputError(f"no column of words and tags is called {column!r}", hint="give its number, counted from 1")
 
 
 # --- JSON: one object per line, or an array of objects ---
-
 
 JSON_WHITESPACE = re.compile(r"[ \t\n\r]*")
 LONE_SURROGATE_MESSAGE = "an escape such as \\ud800 spells half a character"
@@ -384,11 +369,12 @@ def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Examp
             options.error_policy.skip(line, str(bad), name)
 
 
+@dataclass(frozen=True)
 class BrokenRecord:
     """An invalid record: not JSON, not an object, or with lone surrogates."""
 
-    def __init__(self, reason: str, record: Any = None) -> None:
-        self.reason, self.record = reason, record
+    reason: str
+    record: Any = None
 
     def repair(self, on_bad_bytes: str) -> Any:
         """The record with lone surrogates replaced or removed, as `on_bad_bytes` says; BadRowError if impossible."""
@@ -484,7 +470,6 @@ def json_field(record: dict[str, Any], column: ColumnRef | None) -> Any:
 
 # --- SQuAD's JSON (1.1 and 2.0), also used by CMRC 2018 and others ---
 
-
 SQUAD_HINT = 'SQuAD\'s form is expected: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 
 
@@ -501,8 +486,13 @@ def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
     make = example_builder(options)
     for passage, question in _iter_questions(content, source.name):
         name = str(question["id"]) if question.get("id") is not None else None
+        answers = question.get("answers")
+        if question.get("is_impossible") is True:
+            answers = []
+        elif answers == [] and "is_impossible" not in question and options.labels == "optional":
+            answers = None  # test files of SQuAD 1.1 have an empty list without that mark
         try:
-            values = [question.get("question"), passage, _question_answers(question, options), None]
+            values = [question.get("question"), passage, answers, None]
             if has_surrogate_escapes and has_surrogates(values):
                 values = repair_surrogates(values, options.on_bad_bytes)
             yield make(values, ExampleLocation(source.name, None, name))
@@ -524,15 +514,6 @@ def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, An
             passage = require_type(paragraph, dict, "a paragraph").get("context")
             for question in require_type(paragraph.get("qas"), list, "qas"):
                 yield passage, require_type(question, dict, "a question")
-
-
-def _question_answers(question: dict[str, Any], options: LabeledReadOptions) -> Any:
-    """The raw answers of a question; [] for questions that SQuAD 2.0 marks as impossible."""
-    if question.get("is_impossible") is True:
-        return []
-    answers = question.get("answers")
-    # Test files of SQuAD 1.1 have an empty list without that mark.
-    return None if answers == [] and "is_impossible" not in question and options.labels == "optional" else answers
 
 
 def is_squad(content: Any) -> bool:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, Literal, get_args
 
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks
@@ -23,7 +24,6 @@ from forebear.data.labeled.examples import (
 from forebear.errors import InputError, list_names
 
 # --- File formats (stored in runs, so that later files are read alike) and bad rows ---
-
 
 TASKS = ("classification", "pairs", "answering", "tagging", "choice")
 
@@ -50,38 +50,21 @@ ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may be a 
 
 @dataclass(frozen=True)
 class LabeledFormat:
-    """The format of a labeled file.
-
-    Attributes:
-        kind: Kind of file, one of LABELED_FORMATS.
-        texts: Columns (fields) of the text, the two texts, question and passage, or the words.
-        label: Column of the label, the answer, the right choice, or the tags; None: there is none.
-        answer: Type of label: one class, several classes (possibly none), or a number.
-        separator: Separator of several labels in a cell of a table; "": the cell is a JSON list.
-        start: Column of the offset of an answer in its passage; None: the answer has it, or it is searched.
-        choices: One field that holds a list, or one column per choice.
-        first: Index of the first choice in the label column: 0, 1 or A; "": the right choice is spelled out.
-        name: Column of the example ids.
-        header: Whether the first row names the columns.
-        width: Number of columns without a header.
-        delimiter: Delimiter of a CSV table.
-        comments: Whether lines that start with # before a sentence are comments, as in CoNLL-U.
-        encoding: Character encoding.
-    """
+    """The format of a labeled file; columns are those of a table or the fields of a JSON object."""
 
     kind: LabeledFileKind
-    texts: tuple[ColumnRef, ...] = ()
-    label: ColumnRef | None = None
-    answer: Answer = "one"
-    separator: str = ""
-    start: ColumnRef | None = None
-    choices: tuple[ColumnRef, ...] = ()
-    first: str = "0"
-    name: ColumnRef | None = None
-    header: bool = False
-    width: int = 0
-    delimiter: str = ","
-    comments: bool = False
+    texts: tuple[ColumnRef, ...] = ()  # of the text, the two texts, question and passage, or the words
+    label: ColumnRef | None = None  # of the label, the answer, the right choice, or the tags; None: there is none
+    answer: Answer = "one"  # type of label: one class, several classes (possibly none), or a number
+    separator: str = ""  # of several labels in a cell of a table; "": the cell is a JSON list
+    start: ColumnRef | None = None  # of an answer's offset in its passage; None: the answer has it, or it is searched
+    choices: tuple[ColumnRef, ...] = ()  # one field that holds a list, or one column per choice
+    first: str = "0"  # what the label column calls the first choice: 0, 1 or A; "": the right one is spelled out
+    name: ColumnRef | None = None  # of the example ids
+    header: bool = False  # whether the first row names the columns
+    width: int = 0  # number of columns without a header
+    delimiter: str = ","  # of a CSV table
+    comments: bool = False  # whether lines that start with # before a sentence are comments, as in CoNLL-U
     encoding: str = "utf-8"
 
     def role_columns(self) -> tuple[ColumnRef | None, ...]:
@@ -115,7 +98,9 @@ class LabeledFormat:
         if "kind" not in settings:
             hint = f"one of {', '.join(get_args(LabeledFileKind))}"
             raise InputError("the form of the data does not say its kind", hint=hint)
-        return cls(**{name: tuple(value) if name in tuple_fields else value for name, value in settings.items()})
+        values: dict[str, Any] = dict(settings)
+        values |= {name: tuple(values[name]) for name in tuple_fields & values.keys()}
+        return cls(**values)
 
 
 def _is_column_ref(value: object) -> bool:
@@ -215,7 +200,6 @@ class LabeledReadOptions:
 
 # --- Answers, and where they are in their passages ---
 
-
 START_KEYS = ("answer_start", "start", "offset")
 ParsedAnswer = tuple[str, int | None]  # an answer and its offset, if the file has one
 
@@ -238,15 +222,13 @@ def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswe
     if not isinstance(value, list):
         raise BadRowError(f"the answer is {shorten_value(value)}, which is no text")
     starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
-    return [parse_answer(answer, answer_start) for answer, answer_start in zip(value, starts, strict=True)]
-
-
-def parse_answer(answer: Any, start: Any = None) -> ParsedAnswer:
-    """One answer of a list: a text, or an object with text and start."""
-    if isinstance(answer, dict):
-        start = next((answer[key] for key in START_KEYS if key in answer), start)
-        answer = answer.get("text")
-    return cell_text(answer, "answer"), _parse_start(start)
+    answers: list[ParsedAnswer] = []
+    for answer, answer_start in zip(value, starts, strict=True):
+        if isinstance(answer, dict):
+            answer_start = next((answer[key] for key in START_KEYS if key in answer), answer_start)
+            answer = answer.get("text")
+        answers.append((cell_text(answer, "answer"), _parse_start(answer_start)))
+    return answers
 
 
 def _parse_start(value: Any) -> int | None:
@@ -309,8 +291,8 @@ make_labeled: Callable[[tuple[str, ...], Label, ExampleLocation], LabeledExample
 
 def example_builder(options: LabeledReadOptions) -> ExampleBuilder:
     """A function that builds an example from the values of one row, or raises BadRowError."""
-    builders = {"answering": _question_builder, "tagging": _tagged_builder, "choice": _choice_builder}
-    return builders.get(options.task, _text_builder)(options)
+    builders = {"answering": _build_question, "tagging": _build_tagged, "choice": _build_choice}
+    return partial(builders[options.task], options) if options.task in builders else _text_builder(options)
 
 
 def _text_builder(options: LabeledReadOptions) -> ExampleBuilder:
@@ -333,7 +315,8 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
     """A function that parses the label of a cell or JSON value."""
     if options.labels == "absent":
         return lambda value: None
-    parse = {"one": _parse_class, "several": _parse_labels, "number": _parse_number}[options.file_format.answer]
+    parsers = {"one": lambda value, form: label_text(value), "several": _parse_labels, "number": _parse_number}
+    parse = parsers[options.file_format.answer]
     cache: dict[str, Label] = {}
 
     def read(value: Any) -> Label:
@@ -377,10 +360,6 @@ def label_text(value: Any) -> str | None:
     raise BadRowError(f"the label is {shorten_value(value)}, which is not one label")
 
 
-def _parse_class(value: Any, form: LabeledFormat) -> str | None:
-    return label_text(value)
-
-
 def _parse_number(value: Any, form: LabeledFormat) -> float | None:
     if (text := label_text(value)) is None:
         return None
@@ -417,61 +396,51 @@ def parse_json_list(cell: str) -> list[Any]:
     return value
 
 
-def _tagged_builder(options: LabeledReadOptions) -> ExampleBuilder:
-    def make(values: Sequence[Any], place: ExampleLocation) -> TaggedExample:
-        words, tags = values[0], values[1]
-        if not isinstance(words, list | str) or not words:
-            list_fault = f"the words are {shorten_value(words)}, which is no list"
-            raise BadRowError(list_fault if words else "there are no words")
-        words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
-        if not tags or options.labels == "absent":
-            if options.labels == "wanted":
-                raise BadRowError("there are no tags")
-            return TaggedExample(words, None, place)
-        if not isinstance(tags, list) or len(tags) != len(words):
-            count = len(tags) if isinstance(tags, list) else shorten_value(tags)
-            raise BadRowError(f"there are {len(words)} words, but the tags are {count}")
-        tag_texts = tuple(map(label_text, tags))
-        if None in tag_texts:
-            raise BadRowError(f"word {tag_texts.index(None) + 1} has no tag")
-        if options.known_labels is not None:
-            _check_known(filter(None, tag_texts), options.known_labels, "tag")
-        return TaggedExample(words, tuple(filter(None, tag_texts)), place)
-
-    return make
+def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], place: ExampleLocation) -> TaggedExample:
+    words, tags = values[0], values[1]
+    if not isinstance(words, list | str) or not words:
+        list_fault = f"the words are {shorten_value(words)}, which is no list"
+        raise BadRowError(list_fault if words else "there are no words")
+    words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
+    if not tags or options.labels == "absent":
+        if options.labels == "wanted":
+            raise BadRowError("there are no tags")
+        return TaggedExample(words, None, place)
+    if not isinstance(tags, list) or len(tags) != len(words):
+        count = len(tags) if isinstance(tags, list) else shorten_value(tags)
+        raise BadRowError(f"there are {len(words)} words, but the tags are {count}")
+    tag_texts = tuple(map(label_text, tags))
+    if None in tag_texts:
+        raise BadRowError(f"word {tag_texts.index(None) + 1} has no tag")
+    if options.known_labels is not None:
+        _check_known(filter(None, tag_texts), options.known_labels, "tag")
+    return TaggedExample(words, tuple(filter(None, tag_texts)), place)
 
 
-def _question_builder(options: LabeledReadOptions) -> ExampleBuilder:
-    def make(values: Sequence[Any], place: ExampleLocation) -> QuestionExample:
-        question, passage = cell_text(values[0], "question"), cell_text(values[1], "passage")
-        if options.labels == "absent":
-            return QuestionExample(question, passage, None, place)
+def _build_question(options: LabeledReadOptions, values: Sequence[Any], place: ExampleLocation) -> QuestionExample:
+    question, passage = cell_text(values[0], "question"), cell_text(values[1], "passage")
+    answers = None
+    if options.labels != "absent":
         answers = parse_answers(values[2], values[3], options.labels == "optional")
-        if answers is None:
-            if options.labels == "wanted":
-                raise BadRowError("nobody has said what the answer is")
-            return QuestionExample(question, passage, None, place)
-        spans, repairs = locate_answers(passage, answers)
-        for reason in repairs:
-            options.error_policy.repair(place.line, reason, place.name)
-        return QuestionExample(question, passage, spans, place)
-
-    return make
+    if answers is None:
+        if options.labels == "wanted":
+            raise BadRowError("nobody has said what the answer is")
+        return QuestionExample(question, passage, None, place)
+    spans, repairs = locate_answers(passage, answers)
+    for reason in repairs:
+        options.error_policy.repair(place.line, reason, place.name)
+    return QuestionExample(question, passage, spans, place)
 
 
-def _choice_builder(options: LabeledReadOptions) -> ExampleBuilder:
+def _build_choice(options: LabeledReadOptions, values: Sequence[Any], place: ExampleLocation) -> ChoiceExample:
     form = options.file_format
-    texts, columns = len(form.texts), len(form.choices)
-
-    def make(values: Sequence[Any], place: ExampleLocation) -> ChoiceExample:
-        text = "\n".join([cell_text(value) for value in values[:texts]])
-        choices, marks = parse_choices(list(values[texts : texts + columns]))
-        right = values[texts + columns]
-        if options.labels == "absent" or (options.labels == "optional" and (right is None or right == "")):
-            return ChoiceExample(text, choices, None, place)
-        return ChoiceExample(text, choices, _parse_right_choice(right, choices, marks, form.first), place)
-
-    return make
+    num_texts, end = len(form.texts), len(form.texts) + len(form.choices)
+    text = "\n".join([cell_text(value) for value in values[:num_texts]])
+    choices, marks = parse_choices(list(values[num_texts:end]))
+    right = values[end]
+    if options.labels == "absent" or (options.labels == "optional" and (right is None or right == "")):
+        return ChoiceExample(text, choices, None, place)
+    return ChoiceExample(text, choices, _parse_right_choice(right, choices, marks, form.first), place)
 
 
 def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, get_args
 from unicodedata import normalize
 
@@ -41,10 +41,8 @@ from forebear.errors import InputError, require_choice
 __all__ = ["TASKS", "FormatGuess", "LabeledFormat", "RejectedRow", "detect_format", "format_like", "read_examples"]
 
 READERS: dict[str, Callable[[SourceFile, LabeledReadOptions], Iterator[Example]]] = {
-    "tsv": readers.read_table,
-    "csv": readers.read_table,
-    "jsonl": readers.read_json,
-    "json": readers.read_json,
+    **dict.fromkeys(("tsv", "csv"), readers.read_table),
+    **dict.fromkeys(("jsonl", "json"), readers.read_json),
     "squad": readers.read_squad,
     "conll": readers.read_conll,
     "tagged": readers.read_slash_tags,
@@ -66,23 +64,16 @@ def read_examples(
     """Read the examples of all files in order, lazily.
 
     Args:
-        paths: Files or folders.
-        task: Task of the examples.
-        form: Format of the files.
         labels: wanted: a row without label is bad; optional: its label is None; absent: labels are not read.
         on_bad_rows: fail: the first bad row raises InputError; skip: it is recorded in `bad`.
         bad: Receives the skipped rows.
         repaired: Receives repaired rows, such as answers with a wrong offset.
         known: Allowed labels (classification, pairs) or tags; a row with any other is bad.
-        on_bad_bytes: What to do with undecodable bytes.
     """
     check_format(task, form)
-    for option, value, choices in (
-        ("labels", labels, get_args(LabelPolicy)),
-        ("on-bad-rows", on_bad_rows, get_args(OnBadRows)),
-        ("on-bad-bytes", on_bad_bytes, get_args(OnBadBytes)),
-    ):
-        require_choice(f"--{option}", value, choices)
+    require_choice("--labels", labels, get_args(LabelPolicy))
+    require_choice("--on-bad-rows", on_bad_rows, get_args(OnBadRows))
+    require_choice("--on-bad-bytes", on_bad_bytes, get_args(OnBadBytes))
     if known is not None and task in ("answering", "choice"):
         raise ValueError(f"{task} has no labels that could be known")
     if labels == "wanted" and form.label is None and form.kind != "squad":
@@ -117,31 +108,18 @@ MIN_MISMATCH_SHARE = 0.002  # of words in another Unicode form; fewer are not re
 
 @dataclass(frozen=True)
 class LabeledSource:
-    """Labeled files and how to read them: everything that determines the examples of a run.
-
-    Attributes:
-        task: Task of the examples.
-        train: Training file.
-        form: Format of the files.
-        dev: Dev file; without one, a share of the training file is held out by content.
-        test: Test file.
-        dev_share: Share of examples held out as dev set, without a dev file.
-        on_bad_rows: fail, or skip and report.
-        on_bad_tags: Tags that violate their scheme: fail, or repair and count.
-        part: Share of the training examples to use, for learning curves.
-        test_share: Share of examples held out as test set, without a test file.
-    """
+    """Labeled files and how to read them: everything that determines the examples of a run."""
 
     task: str
     train: str
     form: LabeledFormat
     dev: str | None = None
     test: str | None = None
-    dev_share: float = 0.1
-    on_bad_rows: str = "fail"
-    on_bad_tags: str = "fail"
-    part: float = 1.0
-    test_share: float = 0.0
+    dev_share: float = 0.1  # of examples held out by content as dev set, without a dev file
+    on_bad_rows: str = "fail"  # or skip and report
+    on_bad_tags: str = "fail"  # tags that violate their scheme; or repair and count
+    part: float = 1.0  # share of the training examples to use, for learning curves
+    test_share: float = 0.0  # of examples held out as test set, without a test file
 
     def split_paths(self) -> dict[str, str]:
         paths = {"train": self.train, "dev": self.dev, "test": self.test}
@@ -158,8 +136,7 @@ class LabeledSource:
         return cls(form=LabeledFormat.from_dict(settings["form"]), **values)
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each file."""
-        return {split: file_digest(Path(path)) for split, path in self.split_paths().items()}
+        return {split: file_digest(path) for split, path in self.split_paths().items()}
 
 
 def labeled_source(
@@ -198,7 +175,11 @@ def read_labeled(source: LabeledSource) -> LabeledData:
         splits[split] = _read_split(path, source, labels, notes)
     scheme = _convert_and_split(splits, source, notes)
     if not splits["dev"]:
-        raise _no_dev_error(source, splits["train"])
+        message = "there are too few different examples to hold some out, by which the best weights are chosen"
+        hint = "give more examples, or a file of them with --dev"
+        if warning := summarize_dataset(splits["train"]).text_label_warning:
+            message, hint = warning, "name the column of the labels with --label-column"
+        raise InputError(message, file=source.train, hint=hint)
     metadata: dict[str, Any] = {}
     for split, examples in splits.items():
         if examples:
@@ -216,7 +197,15 @@ def read_labeled(source: LabeledSource) -> LabeledData:
 
 def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
     """Convert tags to IOBES, hold out dev and test examples, and return the tag scheme."""
-    scheme = _convert_to_iobes(splits, source, notes) if source.task == "tagging" else ""
+    train_scheme = ""
+    if source.task == "tagging":
+        guess = tag_schemes.detect_scheme(example.tags for example in splits["train"] if example.tags is not None)
+        notes.append(f"tags are read as {guess.scheme}: {guess.reason}")
+        train_scheme = guess.scheme
+        for split, path in source.split_paths().items():
+            is_train = split == "train"
+            scheme = train_scheme if is_train else _detect_file_scheme(splits[split], path, train_scheme, notes)
+            splits[split] = _convert_tags(splits[split], path, scheme, source, notes)
     share = source.test_share if source.test is None else 0.0
     if source.dev is None or share:
         split = split_examples(splits["train"], dev=source.dev_share if source.dev is None else 0.0, test=share)
@@ -226,7 +215,7 @@ def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, note
     if source.part < 1:
         num_kept = max(2, round(source.part * len(splits["train"])))
         splits["train"] = sorted(splits["train"], key=_content_hash)[:num_kept]
-    return scheme
+    return train_scheme
 
 
 def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -> SplitLeakage | None:
@@ -236,21 +225,13 @@ def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -
     """
     source = LabeledSource.from_dict(metadata["source"])
     try:
-        is_unchanged = os.path.isfile(source.train) and file_digest(Path(source.train)) == metadata["digests"]["train"]
+        if not os.path.isfile(source.train) or file_digest(source.train) != metadata["digests"]["train"]:
+            return None
     except OSError:  # no longer readable
-        is_unchanged = False
-    if not is_unchanged:
         return None
     splits: dict[str, list[Any]] = {"train": _read_split(source.train, source, "wanted", []), "dev": [], "test": []}
     _convert_and_split(splits, source, [])
     return split_leakage(splits["train"], examples)
-
-
-def _no_dev_error(source: LabeledSource, examples: list[Any]) -> InputError:
-    if warning := summarize_dataset(examples).text_label_warning:
-        return InputError(warning, file=source.train, hint="name the column of the labels with --label-column")
-    message = "there are too few different examples to hold some out, by which the best weights are chosen"
-    return InputError(message, file=source.train, hint="give more examples, or a file of them with --dev")
 
 
 def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: list[Any]) -> list[str]:
@@ -276,10 +257,9 @@ def count_form_mismatches(data: LabeledData) -> list[str]:
         share = mismatches.total() / max(1, sum(len(example.words) for example in examples))
         if share >= MIN_MISMATCH_SHARE:
             words = ", ".join(word for word, _ in mismatches.most_common(MAX_NAMED))
-            notes.append(
-                f"{split}: {share:.1%} of the words ({mismatches.total():,}, such as {words}) are in the training "
-                "examples in another form: a run whose tokenizer was trained with --normalise nfkc reads both alike"
-            )
+            count = f"{share:.1%} of the words ({mismatches.total():,}, such as {words})"
+            remedy = "a run whose tokenizer was trained with --normalise nfkc reads both alike"
+            notes.append(f"{split}: {count} are in the training examples in another form: {remedy}")
     return notes
 
 
@@ -293,8 +273,6 @@ HASHED_FIELDS: dict[type[Example], tuple[str, ...]] = {
 
 
 def _content_hash(example: Example) -> bytes:
-    import hashlib
-
     kind, *names = HASHED_FIELDS[type(example)]
     values = [getattr(example, name) for name in names]
     if isinstance(example, QuestionExample) and example.answers is not None:
@@ -316,16 +294,6 @@ def _read_split(path: str, source: LabeledSource, labels: LabelPolicy, notes: li
     if not examples:
         raise InputError("holds no example", file=path, hint="give a file with at least a few examples")
     return examples
-
-
-def _convert_to_iobes(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
-    """Convert the tags of all splits to IOBES; return the scheme of the training examples."""
-    guess = tag_schemes.detect_scheme(example.tags for example in splits["train"] if example.tags is not None)
-    notes.append(f"tags are read as {guess.scheme}: {guess.reason}")
-    for split, path in source.split_paths().items():
-        scheme = guess.scheme if split == "train" else _detect_file_scheme(splits[split], path, guess.scheme, notes)
-        splits[split] = _convert_tags(splits[split], path, scheme, source, notes)
-    return guess.scheme
 
 
 def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:

@@ -44,10 +44,7 @@ class SplitLeakage:
     description: str = "text"
 
     def to_dict(self) -> dict[str, Any]:
-        locations = [
-            {"test": location_dict(test_location), "train": location_dict(train_location)}
-            for test_location, train_location in self.locations
-        ]
+        locations = [{"test": location_dict(test), "train": location_dict(train)} for test, train in self.locations]
         counts = {"count": self.count, "exact": self.num_exact, "folded": self.num_normalized}
         return {"of": self.description, **counts, "places": locations}
 
@@ -69,7 +66,6 @@ def location_dict(location: ExampleLocation) -> dict[str, Any]:
 
 
 def format_location(location: ExampleLocation) -> str:
-    """A location as file:line and id."""
     position = f"{location.file or ''}:{location.line}" if location.line is not None else location.file or "an example"
     return f"{position} {location.name}" if location.name is not None else position
 

@@ -53,11 +53,6 @@ class TagTransitions(NamedTuple):
     may_end: np.ndarray
 
 
-def scheme_of(sequences: Iterable[Sequence[str]]) -> AnyScheme:
-    """The tag scheme of these sequences, preferably all of a file."""
-    return detect_scheme(sequences).scheme
-
-
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
     """The scheme with the fewest violations (the simplest on ties); plain if the tags mark no entities."""
     # Whether a tag is valid depends on its neighbors alone, and there are few distinct trigrams.
@@ -78,33 +73,24 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
     }
     fewest = min(num_violations.values())
     if fewest * 2 > total:
-        examples = ", ".join(sorted(other_tags)[:5])
-        raise InputError(
-            f"these are not tags of entities: {examples or 'most of them break every scheme'}",
-            hint="tag each word O, or with B, I, E or S and a kind, as in B-PER",
-        )
+        examples = ", ".join(sorted(other_tags)[:5]) or "most of them break every scheme"
+        hint = "tag each word O, or with B, I, E or S and a kind, as in B-PER"
+        raise InputError(f"these are not tags of entities: {examples}", hint=hint)
     best_schemes: list[Scheme] = [scheme for scheme in get_args(Scheme) if num_violations[scheme] == fewest]
     count_text = f"{fewest} of {total} tags break it" if fewest else "no tag breaks it"
     alike = f"; {', '.join(best_schemes)} fit alike, and it is the simplest"
-    return SchemeGuess(
-        best_schemes[0], fewest, count_text + (alike if len(best_schemes) > 1 else ", fewer than any other")
-    )
+    reason = count_text + (alike if len(best_schemes) > 1 else ", fewer than any other")
+    return SchemeGuess(best_schemes[0], fewest, reason)
 
 
 def to_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     """Convert tags to IOBES; plain tags stay; InputError for tags that violate the scheme."""
-    if scheme == PLAIN_SCHEME:
-        return list(tags)
-    _reject_violations(tags, scheme)
-    return _expected_tags(tags, "IOBES")
+    return _convert_tags(tags, scheme, "IOBES")
 
 
 def from_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     """Convert IOBES tags to a scheme; InputError for tags that violate IOBES."""
-    if scheme == PLAIN_SCHEME:
-        return list(tags)
-    _reject_violations(tags, "IOBES")
-    return _expected_tags(tags, scheme)
+    return _convert_tags(tags, "IOBES", scheme)
 
 
 def scheme_labels(labels: Sequence[str], scheme: AnyScheme) -> list[str]:
@@ -218,12 +204,9 @@ def _is_tag(tag: str) -> bool:
 
 
 def _nesting_error(message: str, file: str | None = None, line: int | None = None) -> InputError:
-    return InputError(
-        f"{message}: entities inside others cannot be learned with one tag a word",
-        file=file,
-        line=line,
-        hint="keep one entity for each word, the outermost or the innermost, or make a data set for each layer",
-    )
+    hint = "keep one entity for each word, the outermost or the innermost, or make a data set for each layer"
+    message += ": entities inside others cannot be learned with one tag a word"
+    return InputError(message, file=file, line=line, hint=hint)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -261,11 +244,14 @@ def _expected_tags(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     return [_expected_tag(*trigram, scheme) for trigram in _tag_trigrams(tags)]
 
 
-def _reject_violations(tags: Sequence[str], scheme: AnyScheme) -> None:
-    if violations := scheme_violations(tags, scheme):
+def _convert_tags(tags: Sequence[str], source: AnyScheme, target: AnyScheme) -> list[str]:
+    if PLAIN_SCHEME in (source, target):
+        return list(tags)
+    if violations := scheme_violations(tags, source):
         index, reason = violations[0]
         more = f" (and {len(violations) - 1} more faults)" if len(violations) > 1 else ""
         raise InputError(f"word {index + 1}: {reason}{more}", hint="mend the tags, or have them repaired")
+    return _expected_tags(tags, target)
 
 
 def _violation_reason(tags: Sequence[str], index: int, scheme: AnyScheme) -> str:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from forebear.data.segmentation import Segmenter
-from forebear.data.tokenizers.tokenizer_json import TokenizerSpec, bpe_model, build_tokenizer_spec, make_normalizer
+from forebear.data.tokenizers.tokenizer_json import (
+    SpecSettings,
+    TokenizerSpec,
+    bpe_model,
+    build_tokenizer_spec,
+    make_normalizer,
+)
 from forebear.data.tokenizers.word_level import segment_boundaries, split_at
 from forebear.data.unicode import replace_surrogates
 
@@ -58,21 +64,14 @@ def train_bpe(
 
 
 def bpe_spec(
-    vocabulary: Mapping[str, int],
-    merges: Sequence[Sequence[str]],
-    *,
-    specials: Mapping[str, str],
-    normalise: Sequence[str] = (),
-    facts: Mapping[str, Any],
+    vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], **settings: Unpack[SpecSettings]
 ) -> TokenizerSpec:
     """The specification of a GPT-2 tokenizer with these merges."""
     by_id = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
     return build_tokenizer_spec(
         bpe_model(by_id, merges, unk_token=None, affix=""),
         kind="bytepair",
-        specials=specials,
-        normalise=normalise,
         pre_tokenizer=pre_tokenizer(),
         decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        facts=facts,
+        **settings,
     )

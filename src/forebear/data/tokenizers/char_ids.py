@@ -75,25 +75,16 @@ class CharIds:
 
     def truncated_ids(self) -> np.ndarray:
         """The ids of vocabulary entries that are truncated."""
-        max_bytes = self.longest - NUM_WORD_MARKERS
         special = set(self._roles.values())  # not in texts
-        candidates = (
-            token_id
-            for token_id, token in enumerate(self._tokens)
-            if len(token) * 4 > max_bytes and token_id not in special
-        )
-        return np.array(
-            [token_id for token_id in candidates if len(self._tokens[token_id].encode("utf-8", "replace")) > max_bytes],
-            np.int64,
-        )
+        truncated = [i for i, token in enumerate(self._tokens) if self._is_truncated(token) and i not in special]
+        return np.array(truncated, np.int64)
 
     def truncated_words(self) -> list[str]:
-        """Out-of-vocabulary words that were truncated."""
-        return [
-            word
-            for word in list(self._numbers)
-            if len(word.encode("utf-8", "replace")) > self.longest - NUM_WORD_MARKERS
-        ]
+        return [word for word in list(self._numbers) if self._is_truncated(word)]
+
+    def _is_truncated(self, word: str) -> bool:
+        max_bytes = self.longest - NUM_WORD_MARKERS
+        return len(word) * 4 > max_bytes and len(word.encode("utf-8", "replace")) > max_bytes
 
     def _table(self) -> np.ndarray:
         with _LOCK:
@@ -133,12 +124,8 @@ def truncation_stats(spelling: CharIds, tokens: Sequence[str], ids: np.ndarray) 
         counts += np.bincount(ids[start : start + BLOCK_TOKENS], minlength=len(tokens))
     most_frequent = truncated[np.argsort(-counts[truncated], kind="stable")][:MAX_EXAMPLES]
     examples = [{"word": tokens[number], "tokens": int(counts[number])} for number in most_frequent.tolist()]
-    stats = {
-        "longest": spelling.longest - NUM_WORD_MARKERS,
-        "words": len(truncated),
-        "tokens": int(counts[truncated].sum()),
-    }
-    return stats | {"examples": examples}
+    stats = {"longest": spelling.longest - NUM_WORD_MARKERS, "words": len(truncated)}
+    return stats | {"tokens": int(counts[truncated].sum()), "examples": examples}
 
 
 # --- Out-of-vocabulary words for character-level networks ---
@@ -147,10 +134,7 @@ def truncation_stats(spelling: CharIds, tokens: Sequence[str], ids: np.ndarray) 
 def oov_ids(
     tokenizer: Tokenizer, spelling: CharIds, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """Token ids of texts in which each unknown word has its own id instead of `unk_id`.
-
-    Words are normalized as the vocabulary is, for example lowercased.
-    """
+    """Token ids of texts in which each unknown word, normalized as the vocabulary is, has its own id."""
     if tokenizer.unk_id is None or not (ids == tokenizer.unk_id).any():
         return ids
     oov_aware_ids, ends = ids.astype(np.int64), np.cumsum(counts)

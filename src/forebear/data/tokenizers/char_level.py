@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Unpack
 
 import numpy as np
 
 from forebear.data.tokenizers.tokenizer_json import (
+    SpecSettings,
     TokenizerSpec,
     bpe_model,
     build_tokenizer_spec,
@@ -29,20 +30,11 @@ def count_characters(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]
     return Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
 
 
-def char_spec(
-    tokens: Sequence[str], *, specials: Mapping[str, str], normalise: Sequence[str], facts: Mapping[str, Any]
-) -> TokenizerSpec:
+def char_spec(tokens: Sequence[str], **settings: Unpack[SpecSettings]) -> TokenizerSpec:
     """The specification of a character tokenizer with these tokens in id order: BPE without merges."""
-    model = bpe_model({token: i for i, token in enumerate(tokens)}, (), unk_token=specials.get("unknown"), affix=None)
-    return build_tokenizer_spec(
-        model,
-        kind="characters",
-        specials=specials,
-        normalise=normalise,
-        pre_tokenizer=None,
-        decoder={"type": "Fuse"},
-        facts=facts,
-    )
+    vocabulary, unk_token = {token: i for i, token in enumerate(tokens)}, settings["specials"].get("unknown")
+    model = bpe_model(vocabulary, (), unk_token=unk_token, affix=None)
+    return build_tokenizer_spec(model, kind="characters", pre_tokenizer=None, decoder={"type": "Fuse"}, **settings)
 
 
 class CharacterTable:

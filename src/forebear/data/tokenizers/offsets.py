@@ -72,10 +72,9 @@ def utf8_widths(codes: np.ndarray) -> np.ndarray:
 
 def utf8_offsets(data: np.ndarray, characters: np.ndarray) -> np.ndarray:
     """Byte offsets of these characters in a UTF-8 text."""
-    continuation_bytes = np.flatnonzero((data & 0xC0) == 0x80)  # UTF-8 continuation bytes
-    return characters + np.searchsorted(
-        continuation_bytes - np.arange(len(continuation_bytes)), characters, side="right"
-    )
+    continuation_bytes = np.flatnonzero((data & 0xC0) == 0x80)
+    num_before = continuation_bytes - np.arange(len(continuation_bytes))  # characters before each of them
+    return characters + np.searchsorted(num_before, characters, side="right")
 
 
 def unknown_bytes(texts: Sequence[str], is_unknown: np.ndarray, counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -15,11 +15,8 @@ from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 # --- Pretokens by character classes ---
 
-
-NUL_CODE, SURROGATE_CODE = (
-    0,
-    0xD800,
-)  # separators inside one string: NUL if no text has it, otherwise a surrogate, which none has
+# Separators inside one string: NUL if no text has it, otherwise a surrogate, which none has.
+NUL_CODE, SURROGATE_CODE = 0, 0xD800
 # Characters above which compiled loops save more time than loading them takes; less if numba is loaded already.
 COMPILE_AFTER, COMPILE_AFTER_IF_LOADED = 1 << 22, 1 << 20
 NO_BOUNDARIES = np.zeros(0, np.int64)
@@ -70,9 +67,8 @@ class PretokenIndex:
         codes = code_points(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
         ends = np.cumsum(text_lengths(texts) + 1)
         is_boundary = None if boundary_fn is None else boundary_fn(codes)
-        units, numbers, new_pretokens = self.look_up(
-            codes, ends - 1, NO_BOUNDARIES if boundaries is None else boundaries, is_boundary
-        )
+        boundaries = NO_BOUNDARIES if boundaries is None else boundaries
+        units, numbers, new_pretokens = self.look_up(codes, ends - 1, boundaries, is_boundary)
         return PretokenLookup(units, numbers, np.searchsorted(units, ends), new_pretokens)
 
     def look_up(
@@ -94,19 +90,16 @@ class PretokenIndex:
         if self._compiled is None and worth_compiling(self._seen):
             self._compile()
         num_before = len(self)
-        if self._compiled is None:
-            begins, numbers = self._by_names(codes, gaps, boundaries, is_boundary)
-            new_pretokens = list(self._known)[num_before:] if len(self._known) > num_before else []
-        else:
-            begins, numbers = self._by_loops(codes, gaps, boundaries, is_boundary)
-            new_pretokens = self.texts(num_before)
+        find = self._by_names if self._compiled is None else self._by_loops
+        begins, numbers = find(codes, gaps, boundaries, is_boundary)
+        new_pretokens = self.texts(num_before)
         self.characters += sum(map(len, new_pretokens))
         return begins, numbers, new_pretokens
 
     def texts(self, first: int = 0) -> list[str]:
         """The pretokens by id, from `first` on."""
         if self._compiled is None:
-            return list(self._known)[first:]
+            return list(self._known)[first:] if first < len(self._known) else []
         ends = self._compiled.ends[first : len(self) + 1]
         text = self._compiled.codes[ends[0] : ends[-1]].tobytes().decode("utf-32-le")
         return [text[begin:end] for begin, end in pairwise((ends - ends[0]).tolist())]
@@ -189,11 +182,10 @@ class WhitespaceWords:
     """
 
     def __init__(self, gaps: str, seen: int = 0) -> None:
-        codes = [ord(gap) for gap in gaps]
+        codes = list(map(ord, gaps))
         assert " " in gaps
         assert max(codes) <= MAX_GAP_CODE
-        self._gaps = np.zeros(256, bool)
-        self._gaps[codes] = True
+        self._gaps = np.isin(np.arange(256), codes)
         self._others = gaps.replace(" ", "")
         self._known: dict[str, int] = {}
         self._compiled: Any = None
@@ -213,16 +205,13 @@ class WhitespaceWords:
         """The words of these texts; their starts only with `units`."""
         num_before = len(self)
         numbers, ends, begins = self._find_words(texts, units)
-        return PretokenLookup(begins, numbers, ends, self._new_words(num_before))
+        return PretokenLookup(begins, numbers, ends, self.texts(num_before))
 
     def look_up_bytes(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
         """The words of UTF-8 texts separated by gaps that end at `ends`; None while a dictionary is as fast."""
         num_before = len(self)
         word_ids = self.number_bytes(data, ends)
-        return None if word_ids is None else PretokenLookup(NO_BOUNDARIES, *word_ids, self._new_words(num_before))
-
-    def _new_words(self, num_before: int) -> list[str]:
-        return self.texts(num_before) if len(self) > num_before else []
+        return None if word_ids is None else PretokenLookup(NO_BOUNDARIES, *word_ids, self.texts(num_before))
 
     def number_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the words of these texts, and their cumulative number per text."""
@@ -230,12 +219,9 @@ class WhitespaceWords:
 
     def number_bytes(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The same for UTF-8 texts; None while a dictionary is as fast."""
-        if not self._use_compiled([data]):
-            return None
-        return self._by_bytes(_padded_array(data), ends)[:2]
+        return self._by_bytes(_padded_array(data), ends)[:2] if self._use_compiled([data]) else None
 
     def word_ids(self, texts: Sequence[str]) -> np.ndarray:
-        """The ids of the words of these texts."""
         if not self._use_compiled(texts):
             return self._by_names(texts, False)[0]
         return self._by_bytes(_utf8_array(" ".join(texts)), NO_BOUNDARIES)[0]
@@ -262,6 +248,8 @@ class WhitespaceWords:
 
     def texts(self, first: int = 0) -> list[str]:
         """The words by id, from `first` on."""
+        if first >= len(self):
+            return []
         return list(self._known)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
 
     def gather(self, separator: str) -> str:
@@ -278,16 +266,14 @@ class WhitespaceWords:
             names = list(self._known)
             return text_lengths(names), text_lengths([name.encode() for name in names])
         ends = self._compiled.ends[: len(self) + 1]
-        continuation_bytes = np.flatnonzero(
-            (self._compiled.codes[: ends[-1]] & 0xC0) == 0x80
-        )  # UTF-8 continuation bytes
+        continuation_bytes = np.flatnonzero((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)  # of UTF-8
         sizes = np.diff(ends) - 1
         return sizes - np.diff(np.searchsorted(continuation_bytes, ends)), sizes
 
     def sorted_ids(self) -> np.ndarray:
         """The ids of all words in text order."""
         if self._compiled is None:
-            return np.array(sorted(range(len(self._known)), key=list(self._known).__getitem__), np.int64)
+            return _text_order(list(self._known))
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.pretokens import word_prefixes_kernel
 
@@ -295,12 +281,11 @@ class WhitespaceWords:
         compile_kernel(word_prefixes_kernel)(self._compiled.codes, self._compiled.ends, first, second)
         order = np.argsort(first, kind="stable")
         _sort_ties(order, lambda indices: np.lexsort((second[indices], first[indices])), first)
-        names = self.texts_of  # ties of more than sixteen bytes are rare: sorted one by one
-        _sort_ties(order, lambda indices: np.array(_argsort_texts(names(indices)), np.int64), first, second)
+        # Ties of more than sixteen bytes are rare: sorted one by one.
+        _sort_ties(order, lambda indices: _text_order(self.texts_of(indices)), first, second)
         return order
 
     def texts_of(self, numbers: np.ndarray) -> list[str]:
-        """The words with these ids."""
         if self._compiled is None:
             words = list(self._known)
             return [words[number] for number in numbers.tolist()]
@@ -318,11 +303,9 @@ class WhitespaceWords:
 
         self._compiled = empty_word_table()
         if self._known:
-            gap_table = np.zeros(256, bool)
-            gap_table[ord(" ")] = True
-            self._compiled, *_ = number_words(
-                self._compiled, _utf8_array(" ".join(self._known)), gap_table, NO_BOUNDARIES
-            )
+            is_space = np.arange(256) == ord(" ")
+            known_words = _utf8_array(" ".join(self._known))
+            self._compiled, *_ = number_words(self._compiled, known_words, is_space, NO_BOUNDARIES)
         self._known = {}
 
     def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -337,7 +320,6 @@ class WhitespaceWords:
         return numbers, upto, begins
 
     def _replace_gaps(self, text: str) -> str:
-        """Replace all gap characters by spaces."""
         for gap in self._others:
             text = text.replace(gap, " ")
         return text
@@ -372,12 +354,11 @@ def _sort_ties(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *key
         order[tied] = tied_order[sort(tied_order)]
 
 
-def _argsort_texts(names: list[str]) -> list[int]:
-    return sorted(range(len(names)), key=names.__getitem__)
+def _text_order(names: list[str]) -> np.ndarray:
+    return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
 def _word_offsets(text: str, row: list[str]) -> list[int]:
-    """The offset of each of these words in a text."""
     offsets, position = [], 0
     for word in row:
         while text[position] == " ":

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from forebear.data.tokenizers import bpe, wordpiece
 from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -18,6 +18,7 @@ ACCEPTED_HINT = (
     "accepted are tokenizer.json, BERT's vocab.txt (a token a line), ERNIE's vocab.txt (token, tab, id), GPT-2's "
     "encoder.json + vocab.bpe or vocab.json + merges.txt, and a folder that has one of these"
 )
+FETCH_AGAIN = "take the file from its publisher again"
 DEFAULT_PARTS = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None}
 IGNORED_PARTS = {"truncation": None, "padding": None, "post_processor": None}  # irrelevant to plain text
 LINE_END = "\n</w>"  # the only end-of-text token of GPT (2018)
@@ -105,14 +106,15 @@ def _from_json(spec: Any, file: Path) -> Tokenizer:
         rust_tokenizer(spec, specials=False)  # the library's own check of the whole
         tokenizer = Tokenizer(spec, file=file)
         if any(not isinstance(i, int) or not 0 <= i < tokenizer.vocab_size for i in tokenizer.special_roles.values()):
-            _raise_corrupt(file, f"its roles name ids outside 0 to {tokenizer.vocab_size - 1}")
+            message = f"its roles name ids outside 0 to {tokenizer.vocab_size - 1}"
+            raise InputError(message, file=file, hint=FETCH_AGAIN)
         tokenizer.encode_many(["a 中 !"])
         tokenizer.decode(tokenizer.encode("a 中 !").ids)
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - the library raises bare Exception, a mangled blueprint anything
         message = f"a tokenizer.json that cannot be used: {type(error).__name__}: {error}"
-        raise InputError(message, file=file, hint="take the file from its publisher again") from None
+        raise InputError(message, file=file, hint=FETCH_AGAIN) from None
     return tokenizer
 
 
@@ -125,15 +127,11 @@ def _infer_model_type(model: dict[str, Any]) -> str:
     return "WordPiece" if "continuing_subword_prefix" in model or "max_input_chars_per_word" in model else "WordLevel"
 
 
-def _raise_corrupt(file: Path, message: str) -> NoReturn:
-    raise InputError(message, file=file, hint="take the file from its publisher again")
-
-
 def _infer_metadata(spec: TokenizerSpec, file: Path) -> dict[str, Any]:
     model = spec["model"]
     kind = KIND_OF_MODEL.get(model["type"])
     if kind is None:
-        _raise_corrupt(file, f"a tokenizer of unknown type {model.get('type')!r}")
+        raise InputError(f"a tokenizer of unknown type {model.get('type')!r}", file=file, hint=FETCH_AGAIN)
     if kind == "bytepair" and "ByteLevel" not in json.dumps([spec["pre_tokenizer"], spec["normalizer"]]):
         kind = "merges"  # BPE over characters, as in SentencePiece: encodes and decodes, but is not GPT-2's
     vocabulary = model["vocab"]
@@ -147,10 +145,8 @@ def _infer_metadata(spec: TokenizerSpec, file: Path) -> dict[str, Any]:
 
 def _special_roles(tokens: Any) -> dict[str, str]:
     """Role → token, for the known special-token names in the vocabulary."""
-    tokens_of_roles = {
-        role: next((name for name in names if name in tokens), None) for role, names in SPECIAL_TOKEN_NAMES.items()
-    }
-    return {role: token for role, token in tokens_of_roles.items() if token is not None}
+    known_names = {role: [name for name in names if name in tokens] for role, names in SPECIAL_TOKEN_NAMES.items()}
+    return {role: names[0] for role, names in known_names.items() if names}
 
 
 # -- BERT and ERNIE
@@ -210,8 +206,7 @@ def _has_capital(token: str) -> bool:
 
 def _gpt2_spec(encoder: Path, merges_file: Path) -> TokenizerSpec:
     vocabulary = _parse_json(encoder, _read_text(encoder))
-    is_valid = isinstance(vocabulary, dict) and all(type(i) is int for i in vocabulary.values())
-    if not is_valid:
+    if not isinstance(vocabulary, dict) or not all(type(i) is int for i in vocabulary.values()):
         raise InputError("not a vocabulary: wanted one object of token: id", file=encoder, hint=ACCEPTED_HINT)
     merges = []
     for number, line in enumerate(_read_text(merges_file).split("\n"), 1):

@@ -7,9 +7,10 @@ where that is certain and leave the rest to longer pretokens; the reference is `
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,15 +40,12 @@ CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】
 
 
 class PretokenRule(NamedTuple):
-    """Where a text may be split: a class for each code point, and optionally further boundaries.
+    """Where a text may be split: a class for each code point, and optionally further boundaries."""
 
-    `gaps` are the only separators of pretokens, if the rule needs nothing else.
-    """
-
-    classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
+    classes: np.ndarray  # (0x110000,) CLASS_RUN, CLASS_GAP or CLASS_SINGLE
     extra_cuts: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a pretoken starts
     words: WordVocabulary | None = None  # if every plain pretoken is one token
-    gaps: str = ""
+    gaps: str = ""  # the only separators of pretokens, if the rule needs nothing else
 
 
 class WordVocabulary(NamedTuple):
@@ -73,51 +71,40 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
     if pre_tokenizer is None or model.get("dropout"):
         return None
     if model["type"] == "WordPiece" and pre_tokenizer == {"type": "BertPreTokenizer"}:
-        return _wordpiece_rule() if normalizer in (bert_normalizer(lower=True), bert_normalizer(lower=False)) else None
+        if normalizer not in (bert_normalizer(lower=True), bert_normalizer(lower=False)):
+            return None
+        # BERT splits at white space and separates punctuation and Chinese characters in any context.
+        rule = _character_rule(" \t\n\r", ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION)
+        for first, last in BERT_HAN_BLOCKS:
+            rule.classes[first : last + 1] = CLASS_SINGLE
+        return rule
     if model["type"] == "WordLevel":
         word_split = next((split for split in WORD_SPLITS if pre_tokenizer == word_pretokenizer(split)), None)
         steps = model["forebear"].get("normalise", ())
-        is_known = (
-            word_split is not None and set(steps) <= set(NORMALIZE_STEPS) and normalizer == make_normalizer(steps)
-        )
-        if not is_known:
+        if word_split is None or not set(steps) <= set(NORMALIZE_STEPS) or normalizer != make_normalizer(steps):
             return None
-        rule = _word_rule(splits_punctuation=word_split == "punctuation" and set(steps) <= {"lower"})
+        # Words end at spaces, line ends and separators; punctuation is separate unless a normalizer may merge it.
+        is_separate = word_split == "punctuation" and set(steps) <= {"lower"}
+        rule = _character_rule(" " + WORD_GAPS, ASCII_PUNCTUATION + CHINESE_PUNCTUATION if is_separate else "")
         if word_split == "spaces" and model["forebear"].get("segmenter") is None:
             rule = rule._replace(gaps=" " + WORD_GAPS)
-        return rule if steps or word_split is None else rule._replace(words=_word_vocabulary(spec, word_split))
+        vocabulary, unk_token = model["vocab"], model.get("unk_token")
+        if steps or unk_token not in vocabulary:
+            return rule
+        hidden = frozenset({token["content"] for token in spec["added_tokens"]} | {unk_token})
+        return rule._replace(words=WordVocabulary(vocabulary, hidden, vocabulary[unk_token], word_split))
     byte_level = pre_tokenizer["type"] == "ByteLevel" and pre_tokenizer.get("use_regex", True)
     if model["type"] == "BPE" and byte_level and not pre_tokenizer["add_prefix_space"] and normalizer is None:
         return PretokenRule(np.full(0x110000, CLASS_RUN, np.int8), _gpt2_boundaries)
     return None
 
 
-def _wordpiece_rule() -> PretokenRule:
-    """BERT splits at white space and separates punctuation and Chinese characters in any context."""
+def _character_rule(gaps: str, single: str) -> PretokenRule:
+    """These characters separate pretokens, or are pretokens of their own."""
     classes = np.full(0x110000, CLASS_RUN, np.int8)
-    for first, last in BERT_HAN_BLOCKS:
-        classes[first : last + 1] = CLASS_SINGLE
-    classes[[ord(character) for character in ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION]] = CLASS_SINGLE
-    classes[[ord(character) for character in " \t\n\r"]] = CLASS_GAP
+    classes[list(map(ord, gaps))] = CLASS_GAP
+    classes[list(map(ord, single))] = CLASS_SINGLE
     return PretokenRule(classes)
-
-
-def _word_rule(*, splits_punctuation: bool) -> PretokenRule:
-    """Words end at spaces, line ends and separators; punctuation is separate unless a normalizer may merge it."""
-    classes = np.full(0x110000, CLASS_RUN, np.int8)
-    classes[[ord(character) for character in " " + WORD_GAPS]] = CLASS_GAP
-    if splits_punctuation:
-        classes[[ord(character) for character in ASCII_PUNCTUATION + CHINESE_PUNCTUATION]] = CLASS_SINGLE
-    return PretokenRule(classes)
-
-
-def _word_vocabulary(spec: TokenizerSpec, split: str) -> WordVocabulary | None:
-    """The vocabulary without special tokens; None without an unknown token."""
-    vocabulary, unk_token = spec["model"]["vocab"], spec["model"].get("unk_token")
-    if unk_token not in vocabulary:
-        return None
-    hidden = {token["content"] for token in spec["added_tokens"]} | {unk_token}
-    return WordVocabulary(vocabulary, frozenset(hidden), vocabulary[unk_token], split)
 
 
 SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
@@ -141,25 +128,24 @@ def _gpt2_boundaries(codes: np.ndarray) -> np.ndarray:
     classes = _gpt2_classes().take(codes)
     current, previous = classes[1:], classes[:-1]
     is_boundary = np.zeros(len(codes), bool)
-    is_boundary[1:] = ((current & SPACE) > 0) & ((previous & BLANK) == 0) | ((current & MARK) > 0) & (
-        (previous & LETTER) > 0
-    )
+    is_boundary[1:] = ((current & SPACE) > 0) & ((previous & BLANK) == 0)
+    is_boundary[1:] |= ((current & MARK) > 0) & ((previous & LETTER) > 0)
     return is_boundary
 
 
+NO_OFFSETS = partial(np.zeros, 0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
-class EncodedSpans:
-    """The tokens of many texts: ids, counts per text, and the first and last character of each token.
+class EncodedBatch:
+    """The tokens of many texts; offsets are over all texts, each followed by one separator character."""
 
-    `first` and `last` are offsets over all texts, each followed by one separator character. `num_unknown` has the bytes
-    of each text that became unknown tokens.
-    """
-
-    ids: np.ndarray
-    counts: np.ndarray
-    unknown_bytes: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
+    ids: np.ndarray  # of all texts, concatenated
+    counts: np.ndarray  # tokens of each text
+    unknown_bytes: np.ndarray  # bytes of each text that became unknown tokens
+    starts: np.ndarray | None = None  # True where a token starts a word, if word ends were given
+    first: np.ndarray = field(default_factory=NO_OFFSETS)  # offset of the first character of each token, if requested
+    last: np.ndarray = field(default_factory=NO_OFFSETS)
 
 
 class TokenCache:
@@ -175,9 +161,7 @@ class TokenCache:
     def __init__(self, rust: Callable[[], tokenizers.Tokenizer], rule: PretokenRule, unknown: int) -> None:
         self._rust, self._rule, self._unknown = rust, rule, unknown
         words = 0 if rule.words is None else len(rule.words.ids)
-        self._max_pretokens = max(
-            MAX_PRETOKENS, words + words // 4
-        )  # otherwise a large vocabulary would be cleared repeatedly
+        self._max_pretokens = max(MAX_PRETOKENS, words + words // 4)  # a large vocabulary is not cleared repeatedly
         self._lock = threading.Lock()
         self._clear()
         self._complete = True  # the arrays are consistent
@@ -186,12 +170,18 @@ class TokenCache:
         gaps = self._rule.gaps
         self._pretokens = WhitespaceWords(gaps) if gaps else PretokenIndex(self._rule.classes)
         self._are_single = True  # so far, each pretoken is one token
-        self._begins, self._lengths, self._unknown_sizes = (
-            _GrowableArray(),
-            _GrowableArray(),
-            _GrowableArray(),
-        )  # by stretch
-        self._ids, self._first, self._last = _GrowableArray(), _GrowableArray(), _GrowableArray()  # by token
+        self._begins, self._lengths, self._unknown_sizes = (_GrowableArray() for _ in range(3))  # by pretoken
+        self._ids, self._first, self._last = (_GrowableArray() for _ in range(3))  # by token
+
+    @contextmanager
+    def _hold_lock(self) -> Iterator[None]:
+        """One thread at a time, with a cache that is neither full nor incomplete, as it is if the block fails."""
+        with self._lock:
+            is_good, self._complete = self._complete, False
+            if not is_good or len(self._pretokens) > self._max_pretokens or self._pretokens.characters > MAX_CHARACTERS:
+                self._clear()
+            yield
+            self._complete = True
 
     @property
     def is_fast(self) -> bool:
@@ -201,114 +191,81 @@ class TokenCache:
     def preload(self, words: WhitespaceWords, ids: np.ndarray) -> None:
         """Start with these words, each of which is one token with this id."""
         assert self._rule.gaps
-        with self._lock:
-            self._complete = False
+        with self._hold_lock():
             self._clear()
             self._pretokens = words
             lengths, sizes = words.word_lengths()
-            self._begins.extend(np.arange(len(ids)))
-            self._lengths.extend(np.ones(len(ids), np.int32))
-            self._unknown_sizes.extend(np.where(ids == self._unknown, sizes, 0))
-            self._ids.extend(ids)
-            self._first.extend(np.zeros(len(ids), np.int32))
-            self._last.extend(np.maximum(lengths - 1, 0))
-            self._complete = True
+            unknown = np.where(ids == self._unknown, sizes, 0)
+            first, last = np.zeros(len(ids), np.int32), np.maximum(lengths - 1, 0)
+            self._append(np.ones(len(ids), np.int32), unknown, ids, first, last)
 
     def encode_many(
         self, texts: Sequence[str], boundaries: np.ndarray | None = None, *, spans: bool = False
-    ) -> EncodedSpans:
+    ) -> EncodedBatch:
         """Encode all texts; `boundaries` are further split positions, as offsets over all texts."""
-        with self._lock:
-            self._begin()
-            encoded = self._many(texts, boundaries, spans)
-            self._complete = True
-        return encoded
+        with self._hold_lock():
+            if isinstance(self._pretokens, WhitespaceWords):
+                assert boundaries is None
+                lookup = self._pretokens.look_up_texts(texts, units=spans)
+            else:
+                lookup = self._pretokens.look_up_texts(texts, boundaries, self._rule.extra_cuts)
+            self._learn(lookup.new_pretokens)
+            if self._are_single and not spans:
+                return self._single_token_batch(lookup)
+            rows, ends = lookup.ids, lookup.ends
+            sizes = self._lengths.array[rows]
+            totals = np.concatenate(([0], np.cumsum(sizes)))
+            token_indices = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
+            counts = np.diff(totals[ends], prepend=0).astype(np.int32)
+            unknown_totals = np.concatenate(([0], np.cumsum(self._unknown_sizes.array[rows], dtype=np.int64)))
+            unknown = np.diff(unknown_totals[ends], prepend=0)
+            encoded = EncodedBatch(self._ids.array[token_indices].astype(np.int32), counts, unknown)
+            if not spans:
+                return encoded
+            first, last = (offsets.array[token_indices] for offsets in (self._first, self._last))
+            text_positions = np.repeat(lookup.starts, sizes)
+            return replace(encoded, first=text_positions + first, last=text_positions + last)
 
-    def _many(self, texts: Sequence[str], boundaries: np.ndarray | None, spans: bool) -> EncodedSpans:
-        units, rows, ends = self._look_up(texts, boundaries, spans)
-        if self._are_single and not spans:
-            return self._single_token_spans(rows, ends)
-
-        sizes = self._lengths.array[rows]
-        totals = np.concatenate(([0], np.cumsum(sizes)))
-        token_indices = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
-        counts = np.diff(totals[ends], prepend=0).astype(np.int32)
-        unknown_totals = np.concatenate(([0], np.cumsum(self._unknown_sizes.array[rows], dtype=np.int64)))
-        unknown = np.diff(unknown_totals[ends], prepend=0)
-        empty = np.zeros(0, np.int64)
-        ids = self._ids.array[token_indices].astype(np.int32)
-        if not spans:
-            return EncodedSpans(ids, counts, unknown, empty, empty)
-        text_positions = np.repeat(units, sizes)
-        return EncodedSpans(
-            ids,
-            counts,
-            unknown,
-            text_positions + self._first.array[token_indices],
-            text_positions + self._last.array[token_indices],
-        )
-
-    def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
+    def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
         """Encode UTF-8 texts separated by gaps that end at `ends`; None if this is no faster."""
-        with self._lock:
-            self._begin()
-            encoded = self._lines(data, ends)
-            self._complete = True
-        return encoded
+        with self._hold_lock():
+            assert isinstance(self._pretokens, WhitespaceWords)
+            if (lookup := self._pretokens.look_up_bytes(data, ends)) is None:
+                return None
+            self._learn(lookup.new_pretokens)
+            return self._single_token_batch(lookup) if self._are_single else None
 
-    def _lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
-        assert isinstance(self._pretokens, WhitespaceWords)
-        found = self._pretokens.look_up_bytes(data, ends)
-        if found is None:
-            return None
-        self._learn(found.new_pretokens)
-        return self._single_token_spans(found.ids, found.ends) if self._are_single else None
-
-    def _begin(self) -> None:
-        """Empties a cache that is incomplete or full; until the call ends, it counts as incomplete."""
-        is_good, self._complete = self._complete, False
-        if not is_good or len(self._pretokens) > self._max_pretokens or self._pretokens.characters > MAX_CHARACTERS:
-            self._clear()
-
-    def _single_token_spans(self, rows: np.ndarray, upto: np.ndarray) -> EncodedSpans:
-        """The tokens of texts all of whose stretches are one token."""
-        nothing, ids = np.zeros(0, np.int64), self._ids.array.take(rows)
-        unknown = np.zeros(len(upto), np.int64)
+    def _single_token_batch(self, lookup: PretokenLookup) -> EncodedBatch:
+        """The tokens of texts all of whose pretokens are one token."""
+        ids, ends = self._ids.array.take(lookup.ids), lookup.ends
+        unknown = np.zeros(len(ends), np.int64)
         if (lacking := np.flatnonzero(ids == self._unknown)).size:
-            owners = np.searchsorted(upto, lacking, side="right")
-            unknown = sum_by_index(self._unknown_sizes.array[rows[lacking]], owners, len(upto))
-        return EncodedSpans(ids, np.diff(upto, prepend=0).astype(np.int32), unknown, nothing, nothing)
-
-    def _look_up(
-        self, texts: Sequence[str], borders: np.ndarray | None, units: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`Sought`; stretches that are not in memory are encoded first, all at once."""
-        if isinstance(self._pretokens, WhitespaceWords):
-            assert borders is None
-            found: PretokenLookup = self._pretokens.look_up_texts(texts, units=units)
-        else:
-            found = self._pretokens.look_up_texts(texts, borders, self._rule.extra_cuts)
-        self._learn(found.new_pretokens)
-        return found.starts, found.ids, found.ends
+            owners = np.searchsorted(ends, lacking, side="right")
+            unknown = sum_by_index(self._unknown_sizes.array[lookup.ids[lacking]], owners, len(ends))
+        return EncodedBatch(ids, np.diff(ends, prepend=0).astype(np.int32), unknown)
 
     def _learn(self, pretokens: list[str]) -> None:
-        if not pretokens:
-            return
-        sizes, ids, offsets = self._encode_pretokens(pretokens)
+        """Encodes pretokens that are not in the cache, all at once."""
+        if pretokens:
+            sizes, ids, offsets = self._encode_pretokens(pretokens)
+            unknown = unknown_bytes(pretokens, ids == self._unknown, sizes, offsets)
+            self._append(sizes, unknown, ids, offsets[:, 0], last_characters(offsets))
+
+    def _append(
+        self, sizes: np.ndarray, unknown: np.ndarray, ids: np.ndarray, first: np.ndarray, last: np.ndarray
+    ) -> None:
         self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
         self._lengths.extend(sizes)
         self._are_single &= bool((sizes == 1).all())
-        self._unknown_sizes.extend(unknown_bytes(pretokens, ids == self._unknown, sizes, offsets))
+        self._unknown_sizes.extend(unknown)
         self._ids.extend(ids)
-        self._first.extend(offsets[:, 0])
-        self._last.extend(last_characters(offsets))
+        self._first.extend(first)
+        self._last.extend(last)
 
     def _encode_pretokens(self, pretokens: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The number of tokens of each pretoken, their ids and offsets."""
-        word_vocab = self._rule.words
-        if word_vocab is None:
-            is_plain = np.zeros(len(pretokens), bool)
-        else:
+        word_vocab, is_plain = self._rule.words, np.zeros(len(pretokens), bool)
+        if word_vocab is not None:
             is_plain = np.fromiter(map(word_vocab.is_plain, pretokens), bool, len(pretokens))
         words, others = ([pretokens[i] for i in np.flatnonzero(mask).tolist()] for mask in (is_plain, ~is_plain))
         encodings = self._rust().encode_batch(others, add_special_tokens=False) if others else []
@@ -316,10 +273,8 @@ class TokenCache:
         sizes[~is_plain] = text_lengths(encodings)
         by_token = is_plain.repeat(sizes)
         ids, offsets = np.empty(len(by_token), np.int64), np.zeros((len(by_token), 2), np.int64)
-        ids[~by_token], offsets[~by_token] = (
-            flatten_ints(encoding.ids for encoding in encodings),
-            token_offsets(encodings),
-        )
+        ids[~by_token] = flatten_ints(encoding.ids for encoding in encodings)
+        offsets[~by_token] = token_offsets(encodings)
         if word_vocab is not None:
             ids[by_token] = list(map(word_vocab.id_of, words))
             offsets[by_token, 1] = text_lengths(words)
@@ -340,8 +295,7 @@ class _GrowableArray:
     def extend(self, values: np.ndarray) -> None:
         size = self.size + len(values)
         if size > len(self._buffer):
-            self._buffer = np.concatenate(
-                (self.array, np.zeros(max(size, 2 * len(self._buffer)) - self.size, np.int32))
-            )
+            padding = np.zeros(max(size, 2 * len(self._buffer)) - self.size, np.int32)
+            self._buffer = np.concatenate((self.array, padding))
         self._buffer[self.size : size] = values
         self.size = size

@@ -29,7 +29,7 @@ from forebear.data.tokenizers.offsets import (
     without_overlap,
     without_separators,
 )
-from forebear.data.tokenizers.token_cache import EncodedSpans, TokenCache, pretoken_rule
+from forebear.data.tokenizers.token_cache import EncodedBatch, TokenCache, pretoken_rule
 from forebear.data.tokenizers.tokenizer_json import TokenizerSpec
 from forebear.data.unicode import code_points, is_han, replace_surrogates
 from forebear.errors import InputError
@@ -41,29 +41,10 @@ if TYPE_CHECKING:
 
 # --- Decoding: exact for bytes and characters, readable for words and WordPiece ---
 
-
 DOUBLED_PUNCTUATION = set("…—")  # doubled in Chinese
 CLOSING_PUNCTUATION = set(".,;:!?%)]}'’”")  # no space before
 OPENING_PUNCTUATION = set("([{$#“‘")  # no space after
 CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # joined to the previous word by an apostrophe
-
-
-def decode_ids(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
-    """The text of these ids; see `Tokenizer.decode`."""
-    hidden = set() if specials else tokenizer.special_ids - {tokenizer.unk_id}
-    visible_ids = [i for i in ids if i not in hidden]
-    tokens = [tokenizer.id_to_token(i) for i in visible_ids]
-    if tokenizer.kind == "characters":
-        return "".join(tokens)
-    if tokenizer.kind == "words" and tokenizer.segmenter is None and tokenizer.split == "spaces":
-        return " ".join(tokens)
-    if tokenizer.kind in ("words", "wordpiece"):
-        return _join_tokens(
-            tokens,
-            tokenizer.continuation_mask[visible_ids].tolist() if visible_ids else [],
-            len(tokenizer.continuation_prefix),
-        )
-    return tokenizer._backend_with_specials.decode(visible_ids, skip_special_tokens=False)
 
 
 def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix: int) -> str:
@@ -95,9 +76,6 @@ def _is_written_tight(character: str) -> bool:
     return wide or "\u3040" <= character <= "\u30ff" or bool(is_han(code_points(character))[0])
 
 
-# --- Encodings of one text, and of many texts as arrays ---
-
-
 @dataclass(frozen=True, slots=True)
 class TokenEncoding:
     """The tokens of one text: ids, spans in the original text, and vocabulary entries.
@@ -109,27 +87,6 @@ class TokenEncoding:
     ids: np.ndarray
     spans: list[tuple[int, int]]
     texts: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """The tokens of many texts.
-
-    Attributes:
-        ids: All token ids, concatenated.
-        counts: Number of tokens of each text.
-        unknown_bytes: Bytes of each text that became unknown tokens.
-        starts: True where a token starts a word, if word ends were given.
-        first: First character of each token over all texts, as in `EncodedSpans`, if requested.
-        last: Last character of each token, if requested.
-    """
-
-    ids: np.ndarray
-    counts: np.ndarray
-    unknown_bytes: np.ndarray
-    starts: np.ndarray | None = None
-    first: np.ndarray | None = None
-    last: np.ndarray | None = None
 
 
 class Tokenizer:
@@ -175,10 +132,9 @@ class Tokenizer:
         encoding = backend.encode(word_level.insert_separators(text, boundaries), add_special_tokens=False)
         offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         spans = without_overlap(without_separators(offsets, boundaries))
-        ids = np.array(encoding.ids, np.int32)
-        return TokenEncoding(
-            ids, [(begin, end) for begin, end in spans.tolist()], [self._tokens[i] for i in ids.tolist()]
-        )
+        ids = encoding.ids
+        tokens = [self._tokens[i] for i in ids]
+        return TokenEncoding(np.array(ids, np.int32), [(begin, end) for begin, end in spans.tolist()], tokens)
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """All ids of many texts as one int32 array, and the number of tokens of each text.
@@ -204,10 +160,7 @@ class Tokenizer:
             return self._encode_counts(texts)
         if self.kind == "words":  # the given words override the tokenizer's segmenter
             encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], spans)
-            token_spans = (encoded.first, encoded.last) if spans else ()
-            return EncodedBatch(
-                encoded.ids, encoded.counts, encoded.unknown_bytes, np.ones(len(encoded.ids), bool), *token_spans
-            )
+            return replace(encoded, starts=np.ones(len(encoded.ids), bool))
         if self._cache is None or self._rarely_repeats(texts):
             encoded = self._encode_uncached(texts)
         else:
@@ -218,22 +171,15 @@ class Tokenizer:
         starts &= ~self.continuation_mask[encoded.ids]
         begins = np.cumsum(encoded.counts) - encoded.counts
         starts[begins[encoded.counts > 0]] = True
-        return EncodedBatch(
-            encoded.ids,
-            encoded.counts,
-            encoded.unknown_bytes,
-            starts,
-            *((encoded.first, encoded.last) if spans else ()),
-        )
+        return replace(encoded, starts=starts)
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
         """As `encode_batch`, of UTF-8 texts separated by line feeds that end at `ends`; None if bytes are no faster."""
-        encoded = self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
-        return None if encoded is None else EncodedBatch(encoded.ids, encoded.counts, encoded.unknown_bytes)
+        return self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
 
     def _encode_at_boundaries(
         self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], spans: bool
-    ) -> EncodedSpans:
+    ) -> EncodedBatch:
         """Encode texts that are split at given positions."""
         boundaries = [np.array(positions, np.int64) for positions in word_boundaries]
         if self._cache is None:
@@ -246,11 +192,8 @@ class Tokenizer:
         if not spans:
             return encoded
         separator_offsets = global_offsets(texts, word_boundaries)
-        return replace(
-            encoded,
-            first=without_separators(encoded.first, separator_offsets),
-            last=without_separators(encoded.last, separator_offsets),
-        )
+        first, last = (without_separators(offsets, separator_offsets) for offsets in (encoded.first, encoded.last))
+        return replace(encoded, first=first, last=last)
 
     def encode_many_reference(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`encode_many` by the Rust library alone: the reference, and the fallback where nothing faster is exact."""
@@ -265,24 +208,20 @@ class Tokenizer:
     def _encode_counts(self, texts: Sequence[str]) -> EncodedBatch:
         """`encode_batch` without word ends."""
         if self._character_table is None and self._cache is not None and not self._rarely_repeats(texts):
-            encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts))
-            return EncodedBatch(encoded.ids, encoded.counts, encoded.unknown_bytes)
+            return self._cache.encode_many(texts, self._segmenter_boundaries(texts))
         ids, counts = self.encode_many(texts)
         unknown_positions = np.flatnonzero(ids == self._unk_index)
         text_ids = np.searchsorted(np.cumsum(counts), unknown_positions, side="right")
         if self._character_table is not None:  # one token per character
-            return EncodedBatch(
-                ids,
-                counts,
-                sum_by_index(utf8_widths(code_points("".join(texts))[unknown_positions]), text_ids, len(texts)),
-            )
+            widths = utf8_widths(code_points("".join(texts))[unknown_positions])
+            return EncodedBatch(ids, counts, sum_by_index(widths, text_ids, len(texts)))
         unknown = np.zeros(len(texts), np.int64)
         affected: list[int] = np.unique(text_ids).tolist()
         unknown[affected] = self._encode_uncached([texts[i] for i in affected]).unknown_bytes
         return EncodedBatch(ids, counts, unknown)
 
-    def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedSpans:
-        """`TokenCache.encode_many` with spans, by the Rust library alone; split at `places` or by the segmenter."""
+    def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedBatch:
+        """`TokenCache.encode_many` with spans, by the Rust library alone; split at `boundaries` or by the segmenter."""
         texts = list(map(replace_surrogates, texts))
         boundaries = boundaries or [word_level.segment_boundaries(text, self.segmenter) for text in texts]
         separated = [
@@ -296,9 +235,8 @@ class Tokenizer:
             offsets[rows] = without_separators(offsets[rows], positions)
         unknown = unknown_bytes(texts, ids == self._unk_index, counts, offsets)
         text_starts = np.repeat(global_offsets(texts, [[0]] * len(texts)), counts)
-        return EncodedSpans(
-            ids.astype(np.int32), counts, unknown, text_starts + offsets[:, 0], text_starts + last_characters(offsets)
-        )
+        first, last = text_starts + offsets[:, 0], text_starts + last_characters(offsets)
+        return EncodedBatch(ids.astype(np.int32), counts, unknown, first=first, last=last)
 
     def _segmenter_boundaries(self, texts: Sequence[str]) -> np.ndarray | None:
         """`segment_boundaries` of each text, as offsets over all texts."""
@@ -311,9 +249,7 @@ class Tokenizer:
         ends = [self.segmenter.word_ends(text) for text in han_texts]
         word_ends, han = global_offsets(han_texts, ends), is_han(code_points(" ".join(han_texts) + " "))
         is_relevant = han[word_ends - 1] | han[word_ends]
-        han_starts, text_starts = (
-            global_offsets(text_list, [[0]] * len(text_list)) for text_list in (han_texts, texts)
-        )
+        han_starts, text_starts = (global_offsets(some, [[0]] * len(some)) for some in (han_texts, texts))
         return (word_ends + np.repeat(text_starts[han_indices] - han_starts, text_lengths(ends)))[is_relevant]
 
     def _rarely_repeats(self, texts: Sequence[str]) -> bool:
@@ -327,10 +263,19 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int] | np.ndarray, *, specials: bool = False) -> str:
         """The text of ids; special tokens except the unknown one are skipped unless `specials`."""
-        return decode_ids(self, [int(i) for i in ids], specials=specials)
+        hidden = set() if specials else self.special_ids - {self.unk_id}
+        visible_ids = [i for i in map(int, ids) if i not in hidden]
+        tokens = [self.id_to_token(i) for i in visible_ids]
+        if self.kind == "characters":
+            return "".join(tokens)
+        if self.kind == "words" and self.segmenter is None and self.split == "spaces":
+            return " ".join(tokens)
+        if self.kind in ("words", "wordpiece"):
+            is_continuation = self.continuation_mask[visible_ids].tolist() if visible_ids else []
+            return _join_tokens(tokens, is_continuation, len(self.continuation_prefix))
+        return self._backend_with_specials.decode(visible_ids, skip_special_tokens=False)
 
     def id_to_token(self, id: int) -> str:  # noqa: A002 - the field's word
-        """The token of an id."""
         if not 0 <= id < self.vocab_size:
             raise InputError(f"no token has id {id}", hint=f"ids of this tokenizer are 0 to {self.vocab_size - 1}")
         return self._tokens[id]
@@ -391,12 +336,8 @@ class Tokenizer:
     def describe(self) -> dict[str, Any]:
         """A description for users, as JSON values."""
         settings: Mapping[str, Any] = self._spec["model"]["forebear"]
-        description = {
-            "kind": self.kind,
-            "size": self.vocab_size,
-            "roles": {role: {"id": i, "token": self._tokens[i]} for role, i in self.special_roles.items()},
-            "digest": self.digest,
-        }
+        roles = {role: {"id": i, "token": self._tokens[i]} for role, i in self.special_roles.items()}
+        description = {"kind": self.kind, "size": self.vocab_size, "roles": roles, "digest": self.digest}
         description |= {name: value for name, value in settings.items() if name not in ("kind", "roles", "segmenter")}
         if self.segmenter is not None:
             recorded = description["segmenter"] = settings["segmenter"]["made_with"]

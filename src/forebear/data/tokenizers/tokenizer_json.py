@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack
 
 from forebear._version import __version__
 from forebear.errors import InputError
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     import tokenizers
 
 TokenizerSpec = dict[str, Any]
+
+
+class SpecSettings(TypedDict):
+    """What every specification has: role → token, all in the vocabulary, normalization steps, and metadata."""
+
+    specials: Mapping[str, str]
+    normalise: NotRequired[Sequence[str]]
+    facts: Mapping[str, Any]
+
 
 # What a special token is for, and the names it has in published vocabularies.
 SPECIAL_TOKEN_NAMES: dict[str, tuple[str, ...]] = {
@@ -34,8 +43,6 @@ NORMALIZE_STEPS = ("nfkc", "lower", "accents")
 SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
 VOCAB_PLACEHOLDER = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # placeholder of the vocabulary in the JSON template
 HIDDEN_PREFIX = SEPARATOR + " "  # no pre-tokenizer yields a piece with these two characters
-
-
 # Kinds whose models need a token for what they do not know.
 UNKNOWN_TOKEN_NEEDED = {
     "words": "a word vocabulary needs a token for unknown words",
@@ -48,18 +55,13 @@ def build_tokenizer_spec(
     model: dict[str, Any],
     *,
     kind: str,
-    specials: Mapping[str, str],
-    normalise: Sequence[str],
     normalizer: dict[str, Any] | None = None,
     pre_tokenizer: dict[str, Any] | None,
     decoder: dict[str, Any] | None,
-    facts: Mapping[str, Any],
+    **settings: Unpack[SpecSettings],
 ) -> TokenizerSpec:
-    """A complete specification.
-
-    `specials` is role → token, all in the model's vocabulary; `normalizer` is that of the steps `normalise`, unless
-    the kind has one of its own.
-    """
+    """A complete specification; `normalizer` is that of the steps, unless the kind has one of its own."""
+    specials, normalise = settings["specials"], settings.get("normalise", ())
     if kind in UNKNOWN_TOKEN_NEEDED and "unknown" not in specials:
         raise InputError(UNKNOWN_TOKEN_NEEDED[kind], hint="give `specials` the role 'unknown'")
     vocabulary = model["vocab"]
@@ -71,18 +73,13 @@ def build_tokenizer_spec(
         | {"normalized": False, "special": True}
         for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
     ]
-    own_settings = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise), **facts}
+    own_settings = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise)}
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": normalizer or make_normalizer(normalise),
-        "pre_tokenizer": pre_tokenizer,
-        "post_processor": None,
-        "decoder": decoder,
-        "model": {**model, "forebear": own_settings},
-    }
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": normalizer or make_normalizer(normalise), "pre_tokenizer": pre_tokenizer,
+        "post_processor": None, "decoder": decoder,
+        "model": {**model, "forebear": {**own_settings, **settings["facts"]}},
+    }  # fmt: skip
 
 
 def bpe_model(
@@ -90,17 +87,11 @@ def bpe_model(
 ) -> dict[str, Any]:
     """A BPE model; `affix` says that no piece has a prefix or suffix, as "" or None."""
     return {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": unk_token,
-        "continuing_subword_prefix": affix,
-        "end_of_word_suffix": affix,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": False,
-        "vocab": vocabulary,
-        "merges": [list(pair) for pair in merges],
-    }
+        "type": "BPE", "dropout": None, "unk_token": unk_token,
+        "continuing_subword_prefix": affix, "end_of_word_suffix": affix,
+        "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+        "vocab": vocabulary, "merges": [list(pair) for pair in merges],
+    }  # fmt: skip
 
 
 def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
@@ -110,10 +101,9 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
         "lower": [{"type": "Lowercase"}],
         "accents": [bert_normalizer(lower=False, accents=True, basic=False), {"type": "NFC"}],
     }
-    for step in steps:
-        if step not in definitions:
-            hint = f"the steps are: {', '.join(NORMALIZE_STEPS)}"
-            raise InputError(f"no normalisation step named {step!r}", hint=hint)
+    if unknown := [step for step in steps if step not in definitions]:
+        hint = f"the steps are: {', '.join(NORMALIZE_STEPS)}"
+        raise InputError(f"no normalisation step named {unknown[0]!r}", hint=hint)
     normalizers = [definition for step in steps for definition in definitions[step]]
     if len(normalizers) > 1:
         return {"type": "Sequence", "normalizers": normalizers}
@@ -122,13 +112,8 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
 
 def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = True) -> dict[str, Any]:
     """BERT's normalizer: clean controls and separate Han characters (`basic`), strip accents (None: as case), lower."""
-    return {
-        "type": "BertNormalizer",
-        "clean_text": basic,
-        "handle_chinese_chars": basic,
-        "strip_accents": accents,
-        "lowercase": lower,
-    }
+    cleaning = {"clean_text": basic, "handle_chinese_chars": basic}
+    return {"type": "BertNormalizer", **cleaning, "strip_accents": accents, "lowercase": lower}
 
 
 def preprocessing_steps(
@@ -213,7 +198,6 @@ def spec_digest(spec: TokenizerSpec) -> str:
 
 
 def spec_bytes(spec: TokenizerSpec) -> bytes:
-    """The bytes of tokenizer.json."""
     return _as_json(spec) + b"\n"
 
 

@@ -50,7 +50,8 @@ class TrainingSample:
                 self._how = "by hash of content"
                 for begin in range(0, len(text), SAMPLE_BLOCK):
                     block = text[begin : begin + SAMPLE_BLOCK]
-                    if not self.num_taken or _content_fraction(block) < rate:
+                    digest = hashlib.blake2b(block.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                    if not self.num_taken or int.from_bytes(digest) / (1 << 64) < rate:
                         self.num_taken += len(block)
                         yield block
                 continue
@@ -67,11 +68,6 @@ class TrainingSample:
         total = None if self._how == "the beginning" else self.num_seen
         counts = {"characters": self.num_taken, "of": total, "texts": self.num_texts}
         return {**counts, "sample": self._how, "limit": self._limit}
-
-
-def _content_fraction(text: str) -> float:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest) / (1 << 64)
 
 
 # Size of the vocabulary (None: unlimited) and least count of an entry, where they are not given.
@@ -102,11 +98,9 @@ def train_tokenizer(
 
     Args:
         kind: words, characters, wordpiece or bytepair.
-        texts: The training texts.
         size: Entries of the vocabulary; None: the default of the kind.
         min_count: Least count of an entry; None: the default of the kind.
         lower: Whether to lowercase; None: for WordPiece only, as BERT does.
-        normalise: Normalization steps, in order.
         split: How words are split: punctuation or spaces.
         segmenter: Of Chinese words; automatic: the default one, unless words are split at spaces.
         specials: Role → special token; ids from 0 in this order.
@@ -199,8 +193,8 @@ def _train_whitespace_words(training: _Training, once: SinglePassText | None) ->
     else:
         deque(training.sample, maxlen=0)  # exhausts the texts, which are counted on the way
         counted = once.word_counts
-    if not word_level.are_plain_words(counted.words):
-        tokens, settings = training.order(word_level.split_counts(counted))
+    if (split_counts := word_level.split_counts(counted)) is not None:
+        tokens, settings = training.order(split_counts)
         return Tokenizer(word_level.word_tokenizer_spec(tokens, split="spaces", **settings))
     tokens, ids = counted.order_by_frequency(specials=training.specials.values(), **training.limits)
     coverage = int(counted.counts[ids >= 0].sum()) / total if (total := int(counted.counts.sum())) else 1.0
@@ -213,7 +207,6 @@ def _train_whitespace_words(training: _Training, once: SinglePassText | None) ->
 
 
 # --- Adding words to a vocabulary ---
-
 
 EXTENDABLE_KINDS = ("words", "characters", "wordpiece")  # their vocabularies are plain lists
 
@@ -233,10 +226,8 @@ def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) ->
         encoding = tokenizer.encode(text)
         spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
         missing_counts.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unk_id)
-    frequent = sorted(
-        (word for word, count in missing_counts.items() if count >= min_count),
-        key=lambda word: (-missing_counts[word], word),
-    )
+    frequent = sorted(word for word, count in missing_counts.items() if count >= min_count)
+    frequent.sort(key=missing_counts.__getitem__, reverse=True)  # stable: ties stay in text order
     return [word for word in frequent if tokenizer.encode(word).ids.tolist() == [tokenizer.unk_id]]
 
 
@@ -256,9 +247,8 @@ def extend_vocabulary(
         message = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
         raise InputError(message, hint="it spells every word already: train on without adding any")
     spec: TokenizerSpec = copy.deepcopy(tokenizer.spec)
-    normalize, split_pretokens = blueprints.preprocessing_steps(
-        spec["normalizer"], spec["pre_tokenizer"] or {"type": "WhitespaceSplit"}
-    )
+    pre_tokenizer = spec["pre_tokenizer"] or {"type": "WhitespaceSplit"}
+    normalize, split_pretokens = blueprints.preprocessing_steps(spec["normalizer"], pre_tokenizer)
     vocabulary, new_words = spec["model"]["vocab"], {}
     for word in words:
         pretokens = list(normalize(word)) if tokenizer.kind == "characters" else split_pretokens(word)

@@ -8,6 +8,7 @@ from itertools import repeat
 
 import numpy as np
 
+from forebear.data.io.documents import batches_by_size
 from forebear.data.tokenizers.pretokens import WhitespaceWords, worth_compiling
 from forebear.errors import InputError
 
@@ -35,8 +36,13 @@ def count_pieces(texts: Iterable[str], split_pretoken: Callable[[str], Iterable[
         if worth_compiling(num_seen):
             break
     count_known_pretokens(pretokens.items(), split_pretoken, pieces)
-    _count_compiled(remaining, split_pretoken, pieces, num_seen)
-    return pieces
+    word_counts = WordCounts(" ", num_seen)
+    for block in text_blocks(remaining):
+        word_counts.add(block)
+        if len(word_counts.words) >= MAX_PRETOKENS or word_counts.words.characters >= MAX_CHARACTERS:
+            count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
+            word_counts = WordCounts(" ", num_seen)
+    return count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
 
 
 def count_known_pretokens(
@@ -52,31 +58,9 @@ def count_known_pretokens(
     return pieces
 
 
-def _count_compiled(
-    texts: Iterator[str], split_pretoken: Callable[[str], Iterable[str]], pieces: Counter[str], num_seen: int
-) -> None:
-    """Adds the pieces of the remaining texts."""
-    word_counts = WordCounts(" ", num_seen)
-    for block in text_blocks(texts):
-        word_counts.add(block)
-        if len(word_counts.words) >= MAX_PRETOKENS or word_counts.words.characters >= MAX_CHARACTERS:
-            count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
-            word_counts = WordCounts(" ", num_seen)
-    count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
-
-
 def text_blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     """The texts, a million characters or one text at a time."""
-    block: list[str] = []
-    characters = 0
-    for text in texts:
-        block.append(text)
-        characters += len(text)
-        if characters >= BLOCK_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
+    return batches_by_size(texts, len, BLOCK_CHARACTERS)
 
 
 class WordCounts:
@@ -137,10 +121,8 @@ def _reserve_special_tokens(specials: Iterable[str], size: int | None) -> tuple[
     """The special tokens, and how many further entries fit; None: unlimited."""
     first = list(dict.fromkeys(specials))
     if size is not None and size <= len(first):
-        raise InputError(
-            f"a vocabulary of {size} has no room beside its {len(first)} special tokens",
-            hint=f"ask for a size above {len(first)}",
-        )
+        message = f"a vocabulary of {size} has no room beside its {len(first)} special tokens"
+        raise InputError(message, hint=f"ask for a size above {len(first)}")
     return first, None if size is None else size - len(first)
 
 

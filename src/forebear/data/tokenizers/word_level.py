@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import vocabulary
-from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer_json import (
     SEPARATOR,
+    SpecSettings,
     TokenizerSpec,
     build_tokenizer_spec,
     make_normalizer,
@@ -61,7 +61,6 @@ def segment_boundaries(text: str, segmenter: Segmenter | None) -> np.ndarray:
 
 
 def split_at(text: str, boundaries: np.ndarray) -> list[str]:
-    """Split a text at these positions."""
     return [text[begin:end] for begin, end in pairwise([0, *boundaries.tolist(), len(text)])]
 
 
@@ -99,37 +98,22 @@ def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], 
     return split_pretoken
 
 
-def split_counts(counts: vocabulary.WordCounts) -> Counter[str]:
-    """Count words separated by white space, where some of these entries are several words."""
+def split_counts(counts: vocabulary.WordCounts) -> Counter[str] | None:
+    """Counts of words separated by white space; None if each of these entries is a single word."""
+    joined = counts.words.gather("_")
+    if joined.isprintable() or WHITESPACE.search(joined) is None:
+        return None
     return vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter("spaces", ()))
 
 
-def are_plain_words(words: WhitespaceWords) -> bool:
-    """Whether none of these words contains white space."""
-    joined = words.gather("_")
-    return joined.isprintable() or WHITESPACE.search(joined) is None
-
-
 def word_tokenizer_spec(
-    tokens: Sequence[str],
-    *,
-    specials: Mapping[str, str],
-    normalise: Sequence[str] = (),
-    split: str,
-    segmenter: Segmenter | None = None,
-    facts: Mapping[str, Any],
+    tokens: Sequence[str], *, split: str, segmenter: Segmenter | None = None, **settings: Unpack[SpecSettings]
 ) -> TokenizerSpec:
     """The specification of a word tokenizer with these tokens in id order."""
     vocab = dict(zip(tokens, range(len(tokens)), strict=True))
-    return build_tokenizer_spec(
-        {"type": "WordLevel", "vocab": vocab, "unk_token": specials.get("unknown")},
-        kind="words",
-        specials=specials,
-        normalise=normalise,
-        pre_tokenizer=word_pretokenizer(split),
-        decoder=None,
-        facts={"split": split, "segmenter": segmenter_spec(segmenter), **facts},
-    )
+    model = {"type": "WordLevel", "vocab": vocab, "unk_token": settings["specials"].get("unknown")}
+    settings["facts"] = {"split": split, "segmenter": segmenter_spec(segmenter), **settings["facts"]}
+    return build_tokenizer_spec(model, kind="words", pre_tokenizer=word_pretokenizer(split), decoder=None, **settings)
 
 
 def segmenter_spec(segmenter: Segmenter | None) -> dict[str, Any] | None:

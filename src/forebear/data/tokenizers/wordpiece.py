@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, Unpack
 
 from forebear.data.tokenizers import vocabulary
 from forebear.data.tokenizers.tokenizer_json import (
+    SpecSettings,
     TokenizerSpec,
     bert_normalizer,
     build_tokenizer_spec,
@@ -20,6 +21,7 @@ from forebear.data.tokenizers.tokenizer_json import (
 from forebear.data.unicode import replace_surrogates
 
 PREFIX = "##"  # prefix of continuation pieces
+WORDS_PER_LINE = 8192
 MAX_WORD_LENGTH = 100  # characters of a word; a longer one is unknown, as in BERT
 
 # The Chinese characters that BERT separates.
@@ -67,9 +69,7 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
     words = {
         word: count
         for word, count in counts.items()
-        if len(word) <= MAX_WORD_LENGTH
-        and word[0] in known_characters
-        and all(PREFIX + character in known_characters for character in word[1:])
+        if len(word) <= MAX_WORD_LENGTH and known_characters.issuperset([word[0], *map(PREFIX.__add__, word[1:])])
     }
     single = sorted(piece for piece in alphabet if len(piece) == 1)
     continuing = sorted(piece for piece in alphabet if len(piece) > 1)
@@ -82,7 +82,12 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
     )
     tokenizer = Tokenizer(models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=PREFIX))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.train_from_iterator(_repeat_words(words), trainer)
+    repeated = (  # by its count, many per string: the trainer takes no counts
+        " ".join(repeat(word, min(WORDS_PER_LINE, count - start)))
+        for word, count in words.items()
+        for start in range(0, count, WORDS_PER_LINE)
+    )
+    tokenizer.train_from_iterator(repeated, trainer)
     vocab = json.loads(tokenizer.to_str())["model"]["vocab"]
     return sorted(vocab, key=vocab.__getitem__)
 
@@ -101,25 +106,12 @@ def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
     return vocabulary.order_vocabulary(counts_of_pieces, specials=(), size=max(max_pieces, 1), min_count=1)
 
 
-def _repeat_words(words: Mapping[str, int], words_per_line: int = 8192) -> Iterator[str]:
-    """Repeat each word by its count, many per string, for a trainer that takes no counts."""
-    for word, count in words.items():
-        for start in range(0, count, words_per_line):
-            yield " ".join(repeat(word, min(words_per_line, count - start)))
-
-
-def wordpiece_spec(
-    tokens: Sequence[str],
-    *,
-    specials: Mapping[str, str],
-    lower: bool,
-    normalise: Sequence[str] = (),
-    facts: Mapping[str, Any],
-) -> TokenizerSpec:
+def wordpiece_spec(tokens: Sequence[str], *, lower: bool, **settings: Unpack[SpecSettings]) -> TokenizerSpec:
     """The specification of a WordPiece tokenizer with these tokens in id order."""
+    settings["facts"] = {"lower": lower, **settings["facts"]}
     model = {
         "type": "WordPiece",
-        "unk_token": specials.get("unknown"),
+        "unk_token": settings["specials"].get("unknown"),
         "continuing_subword_prefix": PREFIX,
         "max_input_chars_per_word": MAX_WORD_LENGTH,
         "vocab": {token: i for i, token in enumerate(tokens)},
@@ -127,10 +119,8 @@ def wordpiece_spec(
     return build_tokenizer_spec(
         model,
         kind="wordpiece",
-        specials=specials,
-        normalise=normalise,
-        normalizer=normalizer(lower=lower, normalise=normalise),
+        normalizer=normalizer(lower=lower, normalise=settings.get("normalise", ())),
         pre_tokenizer={"type": "BertPreTokenizer"},
         decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
-        facts={"lower": lower, **facts},
+        **settings,
     )

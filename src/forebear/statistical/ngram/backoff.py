@@ -17,13 +17,11 @@ PROBABILITY_TOLERANCE = 1e-6  # by which rounding may make a share exceed 1
 
 @dataclass(frozen=True, eq=False)
 class BackoffTable:
-    """Natural logarithms, float32, for each length. The fast twin, for many n-grams, is `Table`.
+    """Natural logarithms, float32, for each length. The fast twin, for many n-grams, is `NgramStore`.
 
-    logs      log P(last token given the others) of each n-gram; of a single token, log P(token)
-    backoffs  what the shorter context's log-probability is lowered by, where an n-gram continues this one that was
-              never seen; 0 for one that nothing continues. None are needed of the longest.
-    even      (V,) where it is given, a context that lacks a token falls back to these log-probabilities instead of
-              the shorter context's: what adding to each count comes to
+    log_probs         log P(last token given the others) of each n-gram
+    backoffs          log back-off weight of each n-gram below the highest order
+    uniform_log_prob  (V,) fallback of a token that a context lacks, instead of the shorter context (add-k)
     """
 
     ngrams: NgramIndex
@@ -47,10 +45,10 @@ class BackoffTable:
         return [self.ngrams.count(n) for n in range(1, self.ngrams.order + 1)]
 
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
-        """log P of each token of rows that stand one after the other, after those before it in its row.
+        """log P of each token of concatenated rows, given those before it in its row.
 
-        Of the first token of a row, only its log P alone. What stands before an end is not looked at behind it. Into
-        `matched` (tokens,) goes the length of the longest n-gram that is there and ends at each token.
+        The first token of a row has no context, and no context reaches across an `end`. `matched` (tokens,) receives
+        the length of the longest n-gram that is present and ends at each token.
         """
         order, max_context = self.ngrams.order, _context_lengths(tokens, lengths, end)
         numbers = self.ngrams.match_text(tokens, max_context, order)
@@ -60,15 +58,10 @@ class BackoffTable:
         for n in range(2, order + 1):
             eligible = np.flatnonzero(max_context >= n - 1)
             context_ids, ngram_ids = numbers[n - 2][eligible - 1], numbers[n - 1][eligible]
-            lower = (
-                log_probs[eligible]
-                if self.uniform_log_prob is None
-                else self.uniform_log_prob[tokens[eligible]].astype(np.float64)
-            )
-            is_known = context_ids >= 0
-            lower[is_known] += self.backoffs[n - 2][context_ids[is_known]]
+            lower, is_known = log_probs[eligible], context_ids >= 0
             if self.uniform_log_prob is not None:
-                lower = np.where(is_known, lower, log_probs[eligible])
+                lower[is_known] = self.uniform_log_prob[tokens[eligible[is_known]]]
+            lower[is_known] += self.backoffs[n - 2][context_ids[is_known]]
             is_listed = ngram_ids >= 0
             lower[is_listed] = self.log_probs[n - 1][ngram_ids[is_listed]]
             log_probs[eligible] = lower
@@ -77,19 +70,15 @@ class BackoffTable:
         return log_probs
 
     def lookup(self, tokens: np.ndarray) -> tuple[float, float] | None:
-        """log P of one n-gram's last token and its back-off (0 of the longest); None: it is not there."""
+        """log P of an n-gram's last token and its back-off (0 for the highest order); None: it is not present."""
         n, number = len(tokens), self.ngrams.index_of(tokens)
         if number < 0:
             return None
-        return float(self.log_probs[n - 1][number]), float(
-            self.backoffs[n - 1][number]
-        ) if n < self.ngrams.order else 0.0
+        backoff = self.backoffs[n - 1][number] if n < self.ngrams.order else 0.0
+        return float(self.log_probs[n - 1][number]), float(backoff)
 
     def next_log_probs(self, context: np.ndarray, log_probs: np.ndarray) -> None:
-        """Writes log P of every token after this context, of fewer tokens than the order, into `told` (V,).
-
-        From no context to the whole of it: all are lowered, those that were seen are written over.
-        """
+        """Write log P of every token after this context, of fewer tokens than the order, into `log_probs` (V,)."""
         log_probs[:] = self.log_probs[0]
         for n in range(1, len(context) + 1):
             number = self.ngrams.index_of(context[len(context) - n :])
@@ -103,23 +92,21 @@ class BackoffTable:
 
     @classmethod
     def from_model(
-        cls,
-        ngrams: Sequence[np.ndarray],
-        logs: Sequence[np.ndarray],
-        backoffs: Sequence[np.ndarray],
-        vocabulary: int,
+        cls, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray], vocabulary: int
     ) -> BackoffTable:
-        """From n-grams written out, (size, n) for n = 1, 2, …; a token that is not among them gets probability 0.
+        """From n-grams (size, n) for n = 1, 2, …; a token that is not among them gets probability 0.
 
-        Who pruned them may have left `a b c` without `b c`: then `b c` is put in with the probability that it has
-        anyway, because n-grams are looked for from the shortest to the longest. KenLM does the same.
+        Pruning may have left `a b c` without `b c`: then `b c` is added with its backed-off probability, as KenLM does,
+        because n-grams are looked up from the shortest to the longest.
         """
         table = cls._from_listed(ngrams, logs, backoffs, vocabulary)
         missing = table.ngrams.missing_suffixes()
         if not any(map(len, missing)):
             return table
-        missing_log_probs = [table._backoff_log_probs(rows) for rows in missing]
-        missing_backoffs = [np.zeros(len(rows), np.float32) for rows in missing]
+        missing_log_probs, missing_backoffs = [], [np.zeros(len(rows), np.float32) for rows in missing]
+        for rows in missing:
+            scores = table.score(rows.reshape(-1).astype(np.int64), np.full(len(rows), rows.shape[1]), NO_TOKEN)
+            missing_log_probs.append(scores.reshape(rows.shape)[:, -1].astype(np.float32))
         return cls._from_listed(
             [np.concatenate(pair) for pair in zip(ngrams, missing, strict=True)],
             [np.concatenate(pair) for pair in zip(logs, missing_log_probs, strict=True)],
@@ -127,19 +114,9 @@ class BackoffTable:
             vocabulary,
         )
 
-    def _backoff_log_probs(self, rows: np.ndarray) -> np.ndarray:
-        """log P of the last tokens of n-grams that are absent."""
-        size, n = rows.shape
-        log_probs = self.score(rows.reshape(-1).astype(np.int64), np.full(size, n), NO_TOKEN).reshape(size, n)
-        return log_probs[:, -1].astype(np.float32)
-
     @classmethod
     def _from_listed(
-        cls,
-        ngrams: Sequence[np.ndarray],
-        logs: Sequence[np.ndarray],
-        backoffs: Sequence[np.ndarray],
-        vocabulary: int,
+        cls, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray], vocabulary: int
     ) -> BackoffTable:
         index, numbers = NgramIndex.from_rows(ngrams[1:], vocabulary)
         numbers = [ngrams[0][:, 0], *numbers]
@@ -157,7 +134,7 @@ class BackoffTable:
         )
 
     def to_arpa(self, is_listed: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """The n-grams written out, their logs and back-offs: `which` (V,) single tokens, and all longer ones."""
+        """The n-grams (size, n), their logs and back-offs: the listed (V,) single tokens, and all longer n-grams."""
         if self.uniform_log_prob is not None and self.ngrams.order > 1:
             raise InputError(
                 "adding to each count gives no back-off model, and files of n-grams can hold no other",
@@ -193,10 +170,8 @@ def _context_lengths(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.nd
     """Maximum context of each token: within its row, and not beyond the last `end` before it."""
     ends = np.cumsum(lengths)
     row_starts, positions = np.repeat(ends - lengths, lengths), np.arange(len(tokens))
-    last_end = np.maximum.accumulate(np.where(tokens == end, positions, 0))
-    last_ends = (
-        np.concatenate(([0], last_end[:-1])) if len(tokens) else last_end
-    )  # an end itself is predicted from before it
+    last_ends = np.maximum.accumulate(np.where(tokens == end, positions, 0))
+    last_ends = np.append(0, last_ends)[: len(tokens)]  # an end itself is predicted from the tokens before it
     return positions - np.maximum(row_starts, last_ends)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from forebear.data.io.safetensors import release_pages
 from forebear.errors import ForebearError
+from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import narrow_ints
 from forebear.statistical.array_pool import (
     UNBOUNDED_POOL,
@@ -28,13 +29,12 @@ BLOCK_NGRAMS = 1 << 18  # n-grams of more than one token; of fewer, numpy is rea
 
 @dataclass(frozen=True, eq=False)
 class NgramIndex:
-    """All n-grams up to an order, each known by its number among those of its length. A token's number is its id.
+    """All n-grams up to an order, numbered within their length in lexicographic order; a token's number is its id.
 
-    They stand in the order of a dictionary, so the continuations of an n-gram lie side by side, in the order of the
-    n-grams that they continue: how many there are of each, and their last tokens, say everything.
+    The continuations of an n-gram are contiguous, so the number of them and their last tokens determine the set.
 
-    words          last tokens of the n-grams of two tokens, of three, …
-    continuations  of each token, of each n-gram of two tokens, …: how many n-grams go on with it
+    words          last tokens of the bigrams, trigrams, …
+    continuations  number of continuations of each token, bigram, …
     """
 
     vocabulary: int
@@ -67,7 +67,7 @@ class NgramIndex:
         return self._cached["starts", n]
 
     def sorted_keys(self, n: int) -> np.ndarray:
-        """Prefix · vocabulary + token of each n-gram (n > 1): rising numbers, to be looked up in."""
+        """Prefix · vocabulary + last token of each n-gram (n > 1), ascending."""
         if ("keys", n) not in self._cached:
             self._cached["keys", n] = self.prefixes(n) * self.vocabulary + self.last_tokens(n)
         return self._cached["keys", n]
@@ -83,12 +83,12 @@ class NgramIndex:
         return rows
 
     def index_of(self, tokens: Sequence[int] | np.ndarray) -> int:
-        """The number of one n-gram; ABSENT: it is not there."""
+        """The number of one n-gram, or ABSENT."""
         number = int(tokens[0])
         for n, token in enumerate(np.asarray(tokens)[1:].tolist(), start=2):
-            begin, end = self.continuation_starts(n - 1)[number : number + 2].tolist()
-            position = begin + int(np.searchsorted(self.words[n - 2][begin:end], token))
-            if position == end or self.words[n - 2][position] != token:
+            span = self.continuation_range(n - 1, number)
+            position = span.start + int(np.searchsorted(self.words[n - 2][span], token))
+            if position == span.stop or self.words[n - 2][position] != token:
                 return ABSENT
             number = position
         return number
@@ -99,7 +99,7 @@ class NgramIndex:
         return slice(begin, end)
 
     def find_many(self, n: int, prefixes: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The numbers of the n-grams (n > 1) with these prefixes and last tokens; ABSENT where there is none."""
+        """The numbers, or ABSENT, of the n-grams (n > 1) with these prefixes and last tokens."""
         keys = self.sorted_keys(n)
         if not len(keys):
             return np.full(len(words), ABSENT)
@@ -108,20 +108,18 @@ class NgramIndex:
         return np.where(keys[positions] == queries, positions, ABSENT)
 
     def suffixes(self, pool: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
-        """For each length, the number of each n-gram without its first token; of a single token nothing is left."""
-        suffix_ids = [np.zeros(self.vocabulary, np.int64)]
+        """For each length, the number of each n-gram without its first token."""
+        suffix_ids = [np.zeros(self.vocabulary, np.int64), *self.words[:1]]
         is_large = sum(map(len, self.words)) > BLOCK_NGRAMS
-        for n in range(2, self.order + 1):
-            if n == 2:
-                suffix_ids.append(self.words[0])
-            elif is_large:
+        for n in range(3, self.order + 1):
+            if is_large:
                 suffix_ids.append(self._suffixes(n, suffix_ids[-1], pool))
             else:
                 suffix_ids.append(self.find_many(n - 1, suffix_ids[-1][self.prefixes(n)], self.last_tokens(n)))
         return suffix_ids
 
     def missing_suffixes(self) -> list[np.ndarray]:
-        """For n = 1, 2, … the n-grams (size, n) that are not there, though one is that ends with them."""
+        """For n = 1, 2, … the absent n-grams (size, n) that are suffixes of present ones."""
         suffixes, missing = self.suffixes(), [np.zeros((0, n), np.int32) for n in range(1, self.order + 1)]
         for n in range(self.order - 1, 1, -1):
             rows, orphans = missing[n][:, 1:], np.flatnonzero(suffixes[n] == ABSENT)
@@ -134,7 +132,6 @@ class NgramIndex:
         return missing
 
     def _suffixes(self, n: int, shorter_suffixes: np.ndarray, pool: ArrayPool = UNBOUNDED_POOL) -> np.ndarray:
-        from forebear.kernels.jit import compile_kernel
         from forebear.kernels.kneser_ney import suffix_ids_kernel
 
         suffix_ids, starts = pool.empty(self.count(n), np.int32), pool.zeros(self.count(n - 2) + 1, np.int64)
@@ -146,10 +143,7 @@ class NgramIndex:
         return suffix_ids
 
     def match_text(self, tokens: np.ndarray, max_context: np.ndarray, max_order: int) -> list[np.ndarray]:
-        """For each length up to `longest`, the number of the n-gram that ends at each token, or ABSENT.
-
-        `places` says how many tokens an n-gram may reach back from each.
-        """
+        """For each length up to `max_order`, the number of the n-gram that ends at each token, or ABSENT."""
         matches = [tokens]
         for n in range(2, max_order + 1):
             numbers = np.full(len(tokens), ABSENT)
@@ -159,9 +153,7 @@ class NgramIndex:
         return matches
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
-        """Arrays `words.n` (last tokens) and `continuations.n` (number of longer n-grams with this prefix), with narrow
-        types.
-        """
+        """Arrays `words.n` (last tokens) and `continuations.n` (number of continuations), with narrow types."""
         layout = {}
         for n in range(2, self.order + 1):
             layout[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocabulary - 1)
@@ -169,7 +161,6 @@ class NgramIndex:
         return layout
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Those arrays in those types."""
         return {name: array.astype(kind) for name, (array, kind) in self.storage_layout().items()}
 
     @classmethod
@@ -179,13 +170,11 @@ class NgramIndex:
         continuations: list[np.ndarray] = []
         for n in range(2, order + 1):
             num_contexts = vocabulary if n == 2 else len(words[-1])
-            child_counts = load_counts(arrays, f"continuations.{n - 1}", num_contexts)
+            child_counts = narrow_ints(load_array(arrays, f"continuations.{n - 1}", num_contexts))
             last_tokens = load_array(arrays, f"words.{n}", int(child_counts.sum(dtype=np.int64)))
             decreases = np.flatnonzero(np.diff(last_tokens.astype(np.int64)) <= 0) + 1
-            starts = np.cumsum(child_counts, dtype=np.int64)
-            if len(last_tokens) and (
-                int(last_tokens.max()) >= vocabulary or not np.isin(decreases, starts, assume_unique=False).all()
-            ):
+            is_sorted = np.isin(decreases, np.cumsum(child_counts, dtype=np.int64)).all()
+            if not is_sorted or int(last_tokens.max(initial=-1)) >= vocabulary:
                 raise corrupt_error(f"words.{n}", "is not sorted, or holds ids that the vocabulary lacks")
             words.append(last_tokens)
             continuations.append(child_counts)
@@ -193,18 +182,17 @@ class NgramIndex:
 
     @classmethod
     def from_sorted_keys(cls, vocabulary: int, keys: Sequence[np.ndarray]) -> NgramIndex:
-        """From prefix · vocabulary + token of the n-grams of two tokens, of three, …, rising."""
-        sizes = [vocabulary, *map(len, keys)]
-        words = tuple((level % vocabulary).astype(np.int32) for level in keys)
-        child_counts = (
-            np.bincount(level // vocabulary, minlength=size) for level, size in zip(keys, sizes, strict=False)
-        )
-        return cls(vocabulary, words, tuple(counts.astype(np.int32) for counts in child_counts))
+        """From the `sorted_keys` of the bigrams, trigrams, …"""
+        words, child_counts, num_contexts = [], [], vocabulary
+        for level in keys:
+            words.append((level % vocabulary).astype(np.int32))
+            child_counts.append(np.bincount(level // vocabulary, minlength=num_contexts).astype(np.int32))
+            num_contexts = len(level)
+        return cls(vocabulary, tuple(words), tuple(child_counts))
 
     @classmethod
     def from_rows(cls, ngrams: Sequence[np.ndarray], vocabulary: int) -> tuple[NgramIndex, list[np.ndarray]]:
-        """From n-grams written out, (size, n) for n = 2, 3, …, each with its prefix among the shorter ones; and the
-        number that each of them got."""
+        """From n-grams (size, n) for n = 2, 3, …, whose prefixes must be among them; and the number of each n-gram."""
         index = cls(vocabulary, (), ())
         numbers_by_length: list[np.ndarray] = []
         level: list[np.ndarray] = []
@@ -225,24 +213,18 @@ class NgramIndex:
 
 
 def load_array(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
-    """The array of this name, if it is one of `size` whole numbers: small ones as int32, to count with."""
+    """The array of this name as int32, or int64 where its numbers are large; an error unless it has `size` integers."""
     array = arrays[name]
     if array.dtype.kind != "u" or array.shape != (size,):
         raise corrupt_error(name, f"holds {array.dtype} {list(array.shape)} instead of {size} whole numbers")
     return array.astype(np.int32 if int(array.max(initial=0)) <= np.iinfo(np.int32).max else np.int64)
 
 
-def load_counts(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
-    """The same, of numbers that are mostly small, in as little room as counting leaves them in."""
-    return narrow_ints(load_array(arrays, name, size))
-
-
-def corrupt_error(name: str, what: str) -> ForebearError:
-    return ForebearError(f"the array {name!r} of the n-gram model {what}", hint="use an earlier checkpoint")
+def corrupt_error(name: str, problem: str) -> ForebearError:
+    return ForebearError(f"the array {name!r} of the n-gram model {problem}", hint="use an earlier checkpoint")
 
 
 # --- Counts ---
-
 
 MERGE_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
 
@@ -251,8 +233,7 @@ MERGE_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
 class NgramCounts:
     """For each length, how often each n-gram ends at a predicted token.
 
-    `suffixes` are the numbers of n-grams without their first token, where counting has found them on its way and nobody
-    has taken them yet.
+    suffixes  as `NgramIndex.suffixes`, if counting has computed them and they were not taken yet
     """
 
     ngrams: NgramIndex
@@ -261,7 +242,7 @@ class NgramCounts:
 
     def take_suffixes(self) -> list[np.ndarray]:
         """Hand over the suffix ids, which are large and needed once."""
-        suffixes = list(self.suffixes)
+        suffixes = self.suffixes.copy()
         self.suffixes.clear()
         return suffixes
 
@@ -285,13 +266,12 @@ class NgramCounts:
                 spilled.append(chunk)
             return spilled.finish()
 
-        ngrams = NgramIndex(
-            self.ngrams.vocabulary, tuple(map(spill, self.ngrams.words)), tuple(map(spill, self.ngrams.continuations))
-        )
+        words, continuations = (tuple(map(spill, arrays)) for arrays in (self.ngrams.words, self.ngrams.continuations))
+        ngrams = NgramIndex(self.ngrams.vocabulary, words, continuations)
         return NgramCounts(ngrams, (self.counts[0], *map(spill, self.counts[1:])))
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
-        """All arrays by name, and the smallest types that they can be stored in: equal numbers, equal bytes."""
+        """All arrays by name, and the narrowest types for them."""
         layout = self.ngrams.storage_layout()
         return layout | {f"counts.{n}": (times, narrowest_dtype(times)) for n, times in enumerate(self.counts, start=1)}
 
@@ -302,7 +282,7 @@ class NgramCounts:
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> NgramCounts:
         ngrams = NgramIndex.load(arrays, vocabulary=vocabulary, order=order)
         single = load_array(arrays, "counts.1", ngrams.count(1)).astype(np.int64)
-        times = [load_counts(arrays, f"counts.{n}", ngrams.count(n)) for n in range(2, order + 1)]
+        times = [narrow_ints(load_array(arrays, f"counts.{n}", ngrams.count(n))) for n in range(2, order + 1)]
         for n, counts in enumerate(times, start=2):
             if not counts.all():
                 raise corrupt_error(f"counts.{n}", "says that an n-gram occurs not at all")
@@ -312,16 +292,14 @@ class NgramCounts:
 def add_borders(
     tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray, end: int, allowed: np.ndarray, text: np.ndarray
 ) -> int:
-    """Lays rows [end, w1 … wn] that ask for [w1 … wn, end] out as text: the row, an end and a BORDER behind each.
+    """Write rows [end, w1 … wn] with the targets [w1 … wn, end] as text: each row, an end and a border.
 
-    -1: all is well. The place of a target that is not `allowed`; as many as there are tokens, or more: rows are others.
+    Returns -1 if they are valid, the position of a target that is not `allowed`, or len(tokens) or more for rows of
+    another form.
     """
-    from forebear.kernels.ngram_counts import TEXT_BORDER
+    from forebear.kernels.ngram_counts import TEXT_BORDER, add_borders_kernel
 
     if len(tokens) > BLOCK_NGRAMS:
-        from forebear.kernels.jit import compile_kernel
-        from forebear.kernels.ngram_counts import add_borders_kernel
-
         return int(compile_kernel(add_borders_kernel)(tokens, lengths, targets, end, allowed, text))
     lasts = np.cumsum(lengths) - 1
     expected, is_first = np.roll(tokens, -1), np.zeros(len(tokens), bool)
@@ -333,7 +311,7 @@ def add_borders(
     is_valid[is_valid] = allowed[targets[is_valid]]
     if not is_valid.all():
         return int(np.argmin(is_valid))
-    ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # behind the border of each row
+    ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # after the border of each row
     is_token = np.ones(len(text), bool)
     is_token[ends - 1], is_token[ends - 2] = False, False
     text[ends - 1], text[ends - 2], text[is_token] = TEXT_BORDER, end, tokens
@@ -341,31 +319,23 @@ def add_borders(
 
 
 def count_ngrams(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) -> NgramCounts:
-    """Of rows with a BORDER behind each: the first token of each row is only seen, every other is predicted.
-
-    The text is used up.
-    """
-    from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference
+    """The counts of a text of rows and borders, which is consumed; the first token of each row is only context."""
+    from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference, unigram_counts_kernel
 
     if len(text) * order > BLOCK_NGRAMS:
-        from forebear.kernels.jit import compile_kernel
-        from forebear.kernels.ngram_counts import unigram_counts_kernel
-
         times = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocabulary, np.int64))
         levels = ngram_levels(text, vocabulary, order, threads)
     else:
         predicted = (text != TEXT_BORDER) & (np.concatenate(([TEXT_BORDER], text[:-1])) != TEXT_BORDER)
         times = np.bincount(text[predicted], minlength=vocabulary)
         levels = ngram_levels_reference(text, vocabulary, order)
-    ngrams = NgramIndex(
-        vocabulary, tuple(level.words for level in levels), tuple(level.continuations for level in levels)
-    )
-    suffixes = [np.zeros(vocabulary, np.int32), *(level.suffixes for level in levels)]
-    return NgramCounts(ngrams, (times, *(level.times for level in levels)), suffixes)
+    words, counts, continuations, suffixes = zip(*levels, strict=True) if levels else ((),) * 4
+    no_suffixes = np.zeros(vocabulary, np.int32)
+    return NgramCounts(NgramIndex(vocabulary, words, continuations), (times, *counts), [no_suffixes, *suffixes])
 
 
 def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> NgramCounts:
-    """The counts of all parts together, two and two; the new ones in memory, or in files of that folder."""
+    """The sum of the counts, merged in pairs, in memory or in files of a folder."""
     parts = list(parts)
     while len(parts) > 1:
         pairs = [parts[first : first + 2] for first in range(0, len(parts), 2)]
@@ -376,7 +346,6 @@ def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> Ng
 def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> NgramCounts:
     if folder is None and left.size + right.size <= BLOCK_NGRAMS:
         return _merge_pair_reference(left, right)
-    from forebear.kernels.jit import compile_kernel
     from forebear.kernels.ngram_counts import merge_counts_kernel
 
     vocabulary, order = left.ngrams.vocabulary, left.ngrams.order
@@ -384,36 +353,21 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
     count_dtype = np.int32 if int(unigram_counts.sum()) <= np.iinfo(np.int32).max else np.int64
     sources = np.full(vocabulary, 3, np.uint8)
     words, continuations, times = [], [], [unigram_counts]
-    buffer_size = max(MERGE_BLOCK, 2 * vocabulary)
-    buffers = (
-        np.empty(buffer_size, np.int32),
-        np.empty(buffer_size, count_dtype),
-        np.empty(buffer_size, np.uint8),
-        np.empty(MERGE_BLOCK, np.int32),
-    )
+    buffer_size, dtypes = max(MERGE_BLOCK, 2 * vocabulary), (np.int32, count_dtype, np.uint8)
+    buffers = [*(np.empty(buffer_size, dtype) for dtype in dtypes), np.empty(MERGE_BLOCK, np.int32)]
     for n in range(2, order + 1):
-        outputs = (
-            SpillArray(np.int32, folder),
-            SpillArray(count_dtype, folder),
-            SpillArray(np.uint8, folder),
-            SpillArray(np.int32, folder),
-        )
+        outputs = [SpillArray(dtype, folder) for dtype in (*dtypes, np.int32)]
         inputs = [
-            (
-                _widen(counts_of.ngrams.continuations[n - 2]),
-                counts_of.ngrams.words[n - 2],
-                _widen(counts_of.counts[n - 1]),
-            )
-            for counts_of in (left, right)
+            (_widen(part.ngrams.continuations[n - 2]), part.ngrams.words[n - 2], _widen(part.counts[n - 1]))
+            for part in (left, right)
         ]
         context, positions = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
         while context < len(sources):
             next_context, filled = compile_kernel(merge_counts_kernel)(
                 sources, *inputs[0], *inputs[1], context, *positions, *buffers
             )
-            for output, buffer in zip(outputs[:3], buffers[:3], strict=True):
-                output.append(buffer[:filled])
-            outputs[3].append(buffers[3][: next_context - context])
+            for output, buffer, size in zip(outputs, buffers, (*(filled,) * 3, next_context - context), strict=True):
+                output.append(buffer[:size])
             release_pages(sources, *inputs[0], *inputs[1])
             context = next_context
         last_tokens, counts, sources, child_counts = (output.finish() for output in outputs)
@@ -424,7 +378,7 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
 
 
 def _widen(numbers: np.ndarray) -> np.ndarray:
-    """As joining wants them: not for every mixture of types are its loops compiled anew."""
+    """At least 32 bits, so that the kernel is not compiled for every mixture of types."""
     return numbers if numbers.dtype.itemsize > 2 else numbers.astype(np.int32)
 
 
@@ -451,21 +405,9 @@ def _merge_pair_reference(left: NgramCounts, right: NgramCounts) -> NgramCounts:
 
 # --- Counting in bounded memory ---
 
-
-MIN_DEFAULT_MEMORY, MEMORY_DIVISOR = (
-    1 << 31,
-    4,
-)  # bytes that counting may take unless somebody says otherwise, or that part of all memory
-BYTES_PER_TOKEN, BYTES_PER_NGRAM = (
-    24,
-    16,
-)  # bytes that counting takes for each token of a text, and for each n-gram that ends there
+MIN_DEFAULT_MEMORY, MEMORY_DIVISOR = 1 << 31, 4  # counting may use so many bytes, or this part of all memory
+BYTES_PER_TOKEN, BYTES_PER_NGRAM = 24, 16  # memory for each token of a text, and for each n-gram that ends there
 MIN_TEXT_TOKENS = 1 << 16  # tokens that are counted at once, however little memory there is
-
-
-def default_memory() -> int:
-    """Default memory limit of counting, in bytes."""
-    return max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR)
 
 
 class NgramCounter:
@@ -478,10 +420,10 @@ class NgramCounter:
 
     def __init__(self, vocabulary: int, order: int) -> None:
         self.vocabulary, self.order = vocabulary, order
-        self.memory, self.threads = default_memory(), 1
+        self.memory, self.threads = max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR), 1
         self.folder: Path | None = None
         self._parts: list[NgramCounts] = []
-        self._text, self._filled = np.zeros(0, np.int32), 0  # what is to be counted, and how much of that is filled
+        self._text, self._filled = np.zeros(0, np.int32), 0  # text still to be counted, and its length
         self._is_spilled = False
         self._pool = UNBOUNDED_POOL
 
@@ -499,13 +441,15 @@ class NgramCounter:
         self._parts, self._filled, self._is_spilled = [counts], 0, False
 
     def reserve(self, many: int) -> np.ndarray:
-        """Space for so many more ids: rows, each followed by a border. They count from now on."""
+        """Space for so many more ids: rows, each followed by a border. They are part of the text from now on."""
         if self._filled and self._filled + many > self.max_tokens:
             self._count()
             if self.folder is not None:
                 self._parts[-1] = self._parts[-1].on_disk(self.folder)
                 self._is_spilled = True
-            self._merge_parts()
+            # Parts of similar size are merged, so that each n-gram is merged about log₂(parts) times.
+            while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
+                self._parts[-2:] = [merge_counts(self._parts[-2:], self._merge_folder)]
         begin, self._filled = self._filled, self._filled + many
         if self._filled > len(self._text):  # grows by half, without being copied where the system can move memory
             self._text.resize(max(self._filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
@@ -517,9 +461,9 @@ class NgramCounter:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens that are counted at once; their places are small numbers."""
-        a_token = BYTES_PER_TOKEN + BYTES_PER_NGRAM * (self.order - 1)
-        return max(MIN_TEXT_TOKENS, min(self.memory // a_token, 1 << 30))
+        """Tokens that are counted at once; their positions fit into 32 bits."""
+        bytes_per_token = BYTES_PER_TOKEN + BYTES_PER_NGRAM * (self.order - 1)
+        return max(MIN_TEXT_TOKENS, min(self.memory // bytes_per_token, 1 << 30))
 
     def _count(self) -> None:
         if self._filled:
@@ -529,18 +473,14 @@ class NgramCounter:
             trim_malloc()
             self._parts.append(count_ngrams(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
 
-    def _merge_parts(self) -> None:
-        """Merge parts of similar size, so that each n-gram is merged about log₂(parts) times."""
-        while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
-            self._parts[-2:] = [merge_counts(self._parts[-2:], self.folder if self._is_spilled else None)]
+    @property
+    def _merge_folder(self) -> Path | None:
+        return self.folder if self._is_spilled else None
 
     @property
     def counts(self) -> NgramCounts:
         """All that was counted so far."""
         self._count()
-        if len(self._parts) != 1:
-            where = self.folder if self._is_spilled else None
-            self._parts = [
-                merge_counts(self._parts, where) if self._parts else NgramCounts.empty(self.vocabulary, self.order)
-            ]
+        parts = self._parts or [NgramCounts.empty(self.vocabulary, self.order)]
+        self._parts = [merge_counts(parts, self._merge_folder)]
         return self._parts[0]

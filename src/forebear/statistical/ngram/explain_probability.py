@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,42 +12,42 @@ import numpy as np
 from forebear.statistical.ngram import smoothing
 from forebear.statistical.ngram.counts import ABSENT, NgramCounts, NgramIndex
 from forebear.statistical.ngram.language_model import NgramModel
-from forebear.statistical.ngram.smoothing import SmoothedLevel, min_count_for
+from forebear.statistical.ngram.smoothing import KneserNeyLevel, SmoothedLevel, min_count_for
 
 
 @dataclass(frozen=True)
 class BackoffStep:
-    """What one context says of a token; the longest speaks first, and the shorter share what it leaves.
+    """What one context contributes to the probability of a token.
 
-    context    ids, and `words` as a person reads them
-    seen       how often anything followed it, `followers` different tokens in all, and `times` this token did;
-               None where there are no counts, but only probabilities from elsewhere
-    counted    what is taken for `times`, `of` for `seen`: the same, but to Kneser and Ney, below the longest n-grams,
-               in how many tokens differ before them
-    discount   what is taken from `counted`, for tokens that never followed
-    pruned     that part of `of` which was left out as too rare
-    is_known   whether the model has the context: one that was never seen, or was pruned, says nothing
-    is_listed  whether it has the context with this token behind it: what was pruned counts as never seen
-    share      what the context itself gives to the token
-    left       what it leaves to the shorter context, for this token
-    weight     what longer contexts have left; so `part` = weight · share, and parts add up to the probability
-    log, backoff  the natural logarithms that are listed, of smoothing "given"; None where the model lists none
+    context    ids; `words` are the same as text
+    seen       occurrences of the context, with `followers` distinct next tokens; `times` the next token was this one.
+               None for imported probabilities, which have no counts
+    counted    what smoothing uses in place of `times`, and `of` in place of `seen`: with Kneser–Ney, below the highest
+               order, the number of distinct preceding tokens
+    discount   what is subtracted from `counted` in favor of unseen tokens
+    pruned     the part of `of` that was pruned
+    is_known   whether the model has the context: an unseen or pruned one contributes nothing
+    is_listed  whether it has the n-gram of the context and this token
+    share      probability from this context alone
+    left       back-off mass for the shorter context, for this token
+    weight     mass left by the longer contexts; `mass` = weight · share, and masses add up to the probability
+    log, backoff  natural logarithms listed in an imported model
     """
 
     context: tuple[int, ...]
     words: tuple[str, ...]
-    seen: int | None
-    followers: int | None
-    times: int | None
-    counted: int | None
-    of: int | None
-    discount: float
-    pruned: int
     is_known: bool
     is_listed: bool
     share: float
     left: float
     weight: float
+    seen: int | None = None
+    followers: int | None = None
+    times: int | None = None
+    counted: int | None = None
+    of: int | None = None
+    discount: float = 0.0
+    pruned: int = 0
     log: float | None = None
     backoff: float | None = None
 
@@ -57,12 +57,11 @@ class BackoffStep:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        fields: dict[str, Any] = {"context": list(self.words), "context_ids": list(self.context)}
-        fields |= {"seen": self.seen, "followers": self.followers, "times": self.times, "counted": self.counted}
-        fields |= {"of": self.of, "discount": self.discount, "pruned": self.pruned}
-        fields |= {"is_known": self.is_known, "is_listed": self.is_listed}
-        fields |= {"share": self.share, "left": self.left, "weight": self.weight, "part": self.mass}
-        return fields | {"log10": _to_log10(self.log), "backoff_log10": _to_log10(self.backoff)}
+        fields = asdict(self)
+        del fields["words"], fields["log"], fields["backoff"]
+        fields = {"context": list(self.words), "context_ids": list(fields.pop("context"))} | fields
+        logs = {"log10": _to_log10(self.log), "backoff_log10": _to_log10(self.backoff)}
+        return fields | {"part": self.mass} | logs
 
 
 def _to_log10(log: float | None) -> float | None:
@@ -71,13 +70,18 @@ def _to_log10(log: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class NgramEvidence:
-    """The steps from the longest context on, and the `remainder`, shared evenly by `num_shared` tokens."""
+    """The steps from the longest context on, and the `remainder`, shared evenly by `num_shared` tokens.
+
+    ngram_length  of the longest n-gram of the model that ends with the token; the steps may end before it, where no
+                  mass is left
+    """
 
     smoothing: str
     add_k: float
     steps: tuple[BackoffStep, ...]
     remainder: float
     num_shared: int
+    ngram_length: int = 1
 
     @property
     def uniform_share(self) -> float:
@@ -88,17 +92,17 @@ class NgramEvidence:
     def probability(self) -> float:
         return math.fsum((*(step.mass for step in self.steps), self.uniform_share))
 
-    @property
-    def ngram_length(self) -> int:
-        """Length of the longest n-gram of the model that ends with this token."""
-        return max((len(step.context) + 1 for step in self.steps if step.is_listed), default=1)
-
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        fields: dict[str, Any] = {"smoothing": self.smoothing, "ngram_length": self.ngram_length}
-        fields |= {"steps": [step.to_dict() for step in self.steps]}
-        fields |= {"rest": self.remainder, "among": self.num_shared, "even": self.uniform_share}
-        return fields | {"probability": self.probability}
+        return {
+            "smoothing": self.smoothing,
+            "ngram_length": self.ngram_length,
+            "steps": [step.to_dict() for step in self.steps],
+            "rest": self.remainder,
+            "among": self.num_shared,
+            "even": self.uniform_share,
+            "probability": self.probability,
+        }
 
 
 def ngram_evidence(
@@ -111,74 +115,89 @@ def ngram_evidence(
         evidence = [_imported_evidence(model, contexts, token) for token in tokens]
     else:
         context_counts = _context_counts(model, contexts)
-        evidence = [_collect_evidence(model, context_counts, token) for token in tokens]
-    return [_add_words(item, name) for item in evidence]
+        evidence = [_counted_evidence(model, context_counts, token) for token in tokens]
+    return [
+        replace(item, steps=tuple(replace(step, words=tuple(map(name, step.context))) for step in item.steps))
+        for item in evidence
+    ]
 
 
-def _add_words(evidence: NgramEvidence, name: Callable[[int], str]) -> NgramEvidence:
-    steps = (replace(step, words=tuple(map(name, step.context))) for step in evidence.steps)
-    return replace(evidence, steps=tuple(steps))
-
-
-# -- what was counted
+# -- Counted models
 
 
 @dataclass(frozen=True)
 class _ContextCounts:
-    """What followed a context: the `words` rise, and each came `times`, which counts for `counted`; those that are too
-    rare are not `kept`. A context that `is_known` to the model gives `own` to each of the kept and leaves `left`.
+    """The tokens that followed a context, and the probabilities that smoothing gives to them.
+
+    words      the tokens, ascending, with their counts `times`; smoothing uses `counted` in their place
+    is_kept    whether each n-gram survives pruning
+    is_known   whether the model has the context
+    discounts  of the counts 0, 1, 2 and 3 or more
+    probs      probability of each token from this context alone
+    left       back-off mass
     """
 
     context: tuple[int, ...]
     words: np.ndarray
     times: np.ndarray
     counted: np.ndarray
-    kept: np.ndarray
+    is_kept: np.ndarray
     is_known: bool
-    own: np.ndarray
-    left: float
-    taken: np.ndarray
+    discounts: np.ndarray
+    probs: np.ndarray
+    left: float = 1.0
 
     @property
     def num_pruned(self) -> int:
-        return int(self.counted[~self.kept].sum())
+        return int(self.counted[~self.is_kept].sum())
 
-    def place(self, token: int) -> int:
-        """Of a token among those that followed; ABSENT: it never did."""
-        place = int(np.searchsorted(self.words, token))
-        return place if place < len(self.words) and self.words[place] == token else ABSENT
+    def step(self, token: int) -> BackoffStep:
+        """The contribution to the probability of a token, with weight 1."""
+        position = int(np.searchsorted(self.words, token))
+        was_seen = position < len(self.words) and bool(self.words[position] == token)
+        is_listed = self.is_known and was_seen and bool(self.is_kept[position])
+        counted = int(self.counted[position]) if was_seen else 0
+        return BackoffStep(
+            self.context,
+            (),
+            seen=int(self.times.sum()),
+            followers=len(self.words),
+            times=int(self.times[position]) if was_seen else 0,
+            counted=counted,
+            of=int(self.counted.sum()),
+            discount=float(self.discounts[min(counted, 3)]) if is_listed else 0.0,
+            pruned=self.num_pruned,
+            is_known=self.is_known,
+            is_listed=is_listed,
+            share=float(self.probs[position]) if is_listed else 0.0,
+            left=self.left,
+            weight=1.0,
+        )
 
 
 def _context_counts(model: NgramModel, contexts: Sequence[list[int]]) -> list[_ContextCounts]:
     """The counts after each context, from the shortest on."""
-    counts_by_context: list[_ContextCounts] = []
-    discounts = [(0.0, *discount["taken"]) for discount in model.describe().get("discounts", ())]
-    backoff_walk = _BackoffWalk(model)
+    counts, min_counts = model.counts, model.way.min_count_by_length
+    discounts = [np.array([0.0, *discount["taken"]]) for discount in model.describe().get("discounts", ())]
+    rows, backoff_walk = [], _BackoffWalk(model)
     for n, context in enumerate(contexts, start=1):
-        discount_values = np.array(discounts[n - 1] if discounts else (0.0, 0.0, 0.0, 0.0))
-        context_counts = _count_context(model, context, discount_values)
-        if context_counts.is_known:
-            smoothed, probs = backoff_walk.level(n, context_counts), np.zeros(len(context_counts.words))
-            probs[context_counts.kept] = smoothed.probs
-            context_counts = replace(context_counts, own=probs, left=float(smoothed.backoff_mass[0]))
-        counts_by_context.append(context_counts)
-    return counts_by_context
-
-
-def _count_context(model: NgramModel, context: list[int], discount_values: np.ndarray) -> _ContextCounts:
-    counts, min_counts, n = model.counts, model.way.min_count_by_length, len(context) + 1
-    words, times = _followers(counts, context)
-    is_known = len(words) > 0 or n <= 2  # every token is there, also one that nothing ever followed
-    if n > 2 and is_known:
-        number = counts.ngrams.index_of(context)
-        is_known = int(counts.counts[n - 2][number]) >= min_count_for(min_counts, n - 1)
-    is_kept = times >= (min_count_for(min_counts, n) if n > 1 else 0)
-    counted = times
-    if model.way.smoothing == "kneser-ney" and n < model.order and (n == 1 or context[0] != model.end):
-        counted = _num_predecessors(counts.ngrams, context)[words]
-    return _ContextCounts(
-        tuple(context), words, times, counted, is_kept, is_known, np.zeros(len(words)), 1.0, discount_values
-    )
+        words, times = _followers(counts, context)
+        is_known = len(words) > 0 or n <= 2  # the model has every single token, also one that nothing followed
+        if n > 2 and is_known:
+            number = counts.ngrams.index_of(context)
+            is_known = int(counts.counts[n - 2][number]) >= min_count_for(min_counts, n - 1)
+        is_kept = times >= (min_count_for(min_counts, n) if n > 1 else 0)
+        counted = times
+        if model.way.smoothing == "kneser-ney" and n < model.order and (n == 1 or context[0] != model.end):
+            counted = _num_predecessors(counts.ngrams, context)[words]
+        taken, probs = discounts[n - 1] if discounts else np.zeros(4), np.zeros(len(words))
+        row = _ContextCounts(tuple(context), words, times, counted, is_kept, is_known, taken, probs)
+        if is_known:
+            smoothed = backoff_walk.level(n, row)
+            probs[is_kept] = smoothed.probs
+            row = replace(row, left=float(smoothed.backoff_mass[0]))
+        rows.append(row)
+    return rows
 
 
 def _followers(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -204,16 +223,9 @@ def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
         matches = ngrams.words[length - 2][prefix_ids] == context[length - 2]
         numbers, prefix_ids = numbers[matches], prefix_ids[matches]
     starts = ngrams.continuation_starts(n + 1)
-    num_continuations = starts[numbers + 1] - starts[numbers]
-    offsets = (
-        np.repeat(starts[numbers] - np.concatenate(([0], np.cumsum(num_continuations)[:-1])), num_continuations)
-        if len(num_continuations)
-        else num_continuations
-    )
-    return np.bincount(ngrams.words[n][offsets + np.arange(len(offsets))], minlength=ngrams.vocabulary)
-
-
-# -- what follows from it
+    sizes = starts[numbers + 1] - starts[numbers]
+    positions = np.repeat(starts[numbers] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    return np.bincount(ngrams.words[n][positions], minlength=ngrams.vocabulary)
 
 
 class _BackoffWalk:
@@ -225,20 +237,21 @@ class _BackoffWalk:
 
     def level(self, n: int, row: _ContextCounts) -> SmoothedLevel:
         """Probabilities a context gives to its tokens, and its back-off mass."""
-        times, pruned = row.counted[row.kept], np.array([float(row.num_pruned)])
+        times, pruned = row.counted[row.is_kept], np.array([float(row.num_pruned)])
         prefixes, no_mass = np.zeros(len(times), np.int64), np.zeros(len(times))
-        if self.way.smoothing == "none":
-            return smoothing.relative_frequencies(times, prefixes, 1)
-        if self.way.smoothing == "add":
-            size = int(np.count_nonzero(self.model.predictable))
-            smoothed = smoothing.add_k_level(times, prefixes, 1, self.way.add_k, size)
-            return SmoothedLevel(smoothed.probs - smoothed.backoff_mass[prefixes] / size, smoothed.backoff_mass)
-        if self.way.smoothing == "witten-bell":
-            return smoothing.witten_bell_level(times, prefixes, 1, pruned, no_mass)
-        if self.way.smoothing == "stupid":
-            return self._stupid_backoff_level(n, row, prefixes)
-        num_followers = np.array([len(times)])
-        return smoothing.interpolate(times, num_followers, np.arange(len(times)), row.taken, pruned, no_mass)
+        match self.way.smoothing:
+            case "none":
+                return smoothing.relative_frequencies(times, prefixes, 1)
+            case "add":
+                size = int(np.count_nonzero(self.model.predictable))
+                smoothed = smoothing.add_k_level(times, prefixes, 1, self.way.add_k, size)
+                return SmoothedLevel(smoothed.probs - smoothed.backoff_mass[prefixes] / size, smoothed.backoff_mass)
+            case "witten-bell":
+                return smoothing.witten_bell_level(times, prefixes, 1, pruned, no_mass)
+            case "stupid":
+                return self._stupid_backoff_level(n, row, prefixes)
+        children, suffix_ids = np.array([len(times)]), np.arange(len(times))
+        return smoothing.interpolate(KneserNeyLevel(times, children, suffix_ids, row.discounts, pruned, no_mass))
 
     def _stupid_backoff_level(self, n: int, row: _ContextCounts, prefixes: np.ndarray) -> SmoothedLevel:
         if n == 1:
@@ -253,70 +266,48 @@ class _BackoffWalk:
         return smoothed
 
 
-def _collect_evidence(model: NgramModel, contexts: Sequence[_ContextCounts], token: int) -> NgramEvidence:
+def _counted_evidence(model: NgramModel, contexts: Sequence[_ContextCounts], token: int) -> NgramEvidence:
     """From the longest context to the shortest, until no mass is left."""
-    way, steps, weight = model.way, [], 1.0
-    for row in reversed(contexts):
-        step = _step(row, token, weight)
-        if step.is_listed and way.smoothing == "stupid":
-            step = replace(step, left=0.0)
-        steps.append(step)
-        weight *= step.left
-        if not weight or (row.is_known and way.smoothing == "add"):
+    smoothing_name = model.way.smoothing
+    candidates, steps, weight = [row.step(token) for row in reversed(contexts)], [], 1.0
+    for step in candidates:
+        left = 0.0 if step.is_listed and smoothing_name == "stupid" else step.left
+        steps.append(replace(step, weight=weight, left=left))
+        weight *= left
+        if not weight or (step.is_known and smoothing_name == "add"):
             break
+    return _evidence(model, steps, weight if model.predictable[token] else 0.0, candidates)
+
+
+def _evidence(
+    model: NgramModel, steps: Sequence[BackoffStep], remainder: float, candidates: Sequence[BackoffStep]
+) -> NgramEvidence:
+    """`candidates` are the steps of all contexts, also those that no mass is left for."""
+    ngram_length = max((len(step.context) + 1 for step in candidates if step.is_listed), default=1)
     num_shared = int(np.count_nonzero(model.predictable))
-    return NgramEvidence(
-        way.smoothing, way.add_k, tuple(steps), weight if model.predictable[token] else 0.0, num_shared
-    )
+    return NgramEvidence(model.way.smoothing, model.way.add_k, tuple(steps), remainder, num_shared, ngram_length)
 
 
-def _step(row: _ContextCounts, token: int, weight: float) -> BackoffStep:
-    position = row.place(token)
-    is_listed = row.is_known and position != ABSENT and bool(row.kept[position])
-    counted = 0 if position == ABSENT else int(row.counted[position])
-    return BackoffStep(
-        row.context,
-        (),
-        seen=int(row.times.sum()),
-        followers=len(row.words),
-        times=0 if position == ABSENT else int(row.times[position]),
-        counted=counted,
-        of=int(row.counted.sum()),
-        discount=float(row.taken[min(counted, 3)]) if is_listed else 0.0,
-        pruned=row.num_pruned,
-        is_known=row.is_known,
-        is_listed=is_listed,
-        share=float(row.own[position]) if is_listed else 0.0,
-        left=row.left,
-        weight=weight,
-    )
-
-
-# -- what was given
+# -- Imported models
 
 
 def _imported_evidence(model: NgramModel, contexts: Sequence[list[int]], token: int) -> NgramEvidence:
     """The log-probability of the longest listed n-gram, and the back-offs on the way to it."""
     table, steps, weight = model.probabilities(), [], 1.0
     known = [True]
-    for context in contexts[1:]:  # behind what is not listed, nothing longer is looked for
+    for context in contexts[1:]:  # a context is only in reach if every shorter one is listed
         known.append(known[-1] and table.lookup(np.array(context)) is not None)
     for context, is_known in zip(reversed(contexts), reversed(known), strict=True):
-        ngram_entry = table.lookup(np.array([*context, token])) if is_known else None
-        context_entry = table.lookup(np.array(context)) if is_known and context else None
-        log, backoff = (
-            None if ngram_entry is None else ngram_entry[0],
-            None if context_entry is None else context_entry[1],
-        )
-        left = 0.0 if log is not None else 1.0 if backoff is None else math.exp(backoff)
-        share = 0.0 if log is None else math.exp(log)
-        counts = dict.fromkeys(("seen", "followers", "times", "counted", "of"))
-        fields: dict[str, Any] = {"is_known": is_known, "is_listed": log is not None, "weight": weight}
-        fields |= {"share": share, "left": left, "log": log, "backoff": backoff if log is None else None}
-        steps.append(BackoffStep(tuple(context), (), **counts, discount=0.0, pruned=0, **fields))
+        entry = table.lookup(np.array([*context, token])) if is_known else None
+        if entry is not None:
+            log, backoff, share, left = entry[0], None, math.exp(entry[0]), 0.0
+        else:
+            context_entry = table.lookup(np.array(context)) if is_known and context else None
+            log, backoff, share = None, None if context_entry is None else context_entry[1], 0.0
+            left = 1.0 if backoff is None else math.exp(backoff)
+        probs = share, left, weight
+        steps.append(BackoffStep(tuple(context), (), is_known, entry is not None, *probs, log=log, backoff=backoff))
         weight *= left
-        if not weight:
+        if entry is not None:
             break
-    return NgramEvidence(
-        model.way.smoothing, model.way.add_k, tuple(steps), 0.0, int(np.count_nonzero(model.predictable))
-    )
+    return _evidence(model, steps, 0.0, steps)

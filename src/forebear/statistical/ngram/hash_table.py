@@ -16,6 +16,7 @@ import numpy as np
 from forebear.data.io.atomic import atomic_write
 from forebear.data.io.safetensors import map_safetensors, release_pages, safetensors_header
 from forebear.errors import ForebearError
+from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
@@ -23,11 +24,11 @@ from forebear.statistical.ngram.counts import NgramIndex
 from forebear.statistical.ngram.smoothing import PROGRESS_NGRAMS, LogProbLevels
 
 FORMAT = "forebear-ngrams/3"
-FILL_FACTOR = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
-HASH_BLOCK = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
-# Lines that are filled at once, at least, and parts at most: the longest n-grams come last, when there is more memory.
+FILL_FACTOR = 0.6  # load factor; the higher it is, the more often a second line is read
+HASH_BLOCK = 1 << 15  # n-grams hashed at once
+# Minimum lines of a part, and maximum parts of a level: the longest n-grams come last, when there is more memory.
 MIN_PART_LINES, MAX_PARTS, MAX_LONGEST_PARTS = 1 << 17, 5, 3
-NO_DIGEST, NO_CHECKSUM = "0" * 64, "-" * 24  # the digest of no weights; and what stands for the sum until it is known
+NO_DIGEST, NO_CHECKSUM = "0" * 64, "-" * 24  # placeholders in the header until both are known
 
 
 def stamp_store(file: Path, weights: str) -> None:
@@ -48,7 +49,6 @@ class StoreChecksum:
         self._sums = np.zeros(LINE_BACKOFF, np.uint64)
 
     def add(self, lines: np.ndarray) -> None:
-        from forebear.kernels.jit import compile_kernel
         from forebear.kernels.ngram_table import checksum_kernel
 
         compile_kernel(checksum_kernel)(lines, self._sums)
@@ -78,11 +78,8 @@ class NgramStoreBuilder:
 
     def _num_lines(self, n: int) -> int:
         """Lines for the n-grams of n tokens."""
-        return (
-            int(self.sizes[n - 1] / (FILL_FACTOR * (LINE_MIDDLE if n < self.ngrams.order else LINE_LONGEST)))
-            + 1
-            + SPARE_LINES
-        )
+        ngrams_per_line = LINE_MIDDLE if n < self.ngrams.order else LINE_LONGEST
+        return int(self.sizes[n - 1] / (FILL_FACTOR * ngrams_per_line)) + 1 + SPARE_LINES
 
     def build_in_memory(self, levels: LogProbLevels) -> np.ndarray:
         """All lines."""
@@ -94,7 +91,7 @@ class NgramStoreBuilder:
 
     def write(self, file: IO[bytes], levels: LogProbLevels, about: Callable[[], dict[str, Any]]) -> None:
         """Write a safetensors file; the sizes are known, so each part is written as soon as it is built."""
-        first_level = next(levels)  # only now all is known about them
+        first_level = next(levels)  # `about` is complete only after the first level
         shapes = {
             "lines": ("U64", (int(self.begins[-1]), LINE_BACKOFF)),
             "single": ("F32", self.single.shape),
@@ -103,12 +100,8 @@ class NgramStoreBuilder:
             "even": ("F32", self.even.shape),
         }
         metadata = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
-        header, sums = (
-            safetensors_header(
-                shapes, {"format": FORMAT, "weights": NO_DIGEST, "sum": NO_CHECKSUM, "ngrams": metadata}
-            ),
-            StoreChecksum(),
-        )
+        fields = {"format": FORMAT, "weights": NO_DIGEST, "sum": NO_CHECKSUM, "ngrams": metadata}
+        header, sums = safetensors_header(shapes, fields), StoreChecksum()
         file.write(header)
         for part in self._parts(chain([first_level], levels)):
             file.write(part.data)
@@ -121,14 +114,10 @@ class NgramStoreBuilder:
 
     def _parts(self, levels: LogProbLevels) -> Iterator[np.ndarray]:
         """The lines of bigrams, trigrams, …; each part is valid until the next."""
-        from forebear.kernels import ngram_table as kernels
-        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.ngram_table import hash_tokens_kernel
 
         no_backoffs, order = np.zeros(0, np.float32), self.ngrams.order
-        logs, hashes = (
-            no_backoffs,
-            np.zeros(0, np.uint64),
-        )  # of n-grams one and two tokens shorter than those of the level
+        logs, hashes = no_backoffs, np.zeros(0, np.uint64)  # of n-grams one and two tokens shorter than the level's
         for n, level in enumerate(levels, start=1):
             if n == 2:
                 self.single[:, 1] = level.backoffs
@@ -136,12 +125,12 @@ class NgramStoreBuilder:
                 hashes = self._hash_level(n - 1, hashes)
                 yield from self._fill_parts(n - 1, lambda known=hashes: [(0, known)], logs, level.backoffs)
             logs = level.log_probs
-            del level  # its back-offs, while the next is made
+            del level  # frees its back-offs while the next level is computed
             if n == 1:
                 self.single[:, 0] = logs
                 ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
-                hashes = compile_kernel(kernels.hash_tokens_kernel)(ids, np.uint64(self.salt))
-        if order > 1:  # nothing continues these, so their hashes are never there together
+                hashes = compile_kernel(hash_tokens_kernel)(ids, np.uint64(self.salt))
+        if order > 1:  # nothing continues these, so their hashes are needed only part by part
             yield from self._fill_parts(order, lambda: self._hash_level_parts(order, hashes), logs, no_backoffs)
 
     def _hash_level(self, n: int, shorter_hashes: np.ndarray) -> np.ndarray:
@@ -154,8 +143,7 @@ class NgramStoreBuilder:
         return hashes
 
     def _hash_level_parts(self, n: int, shorter_hashes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """The same part by part, each good until the next, with the number of its first n-gram."""
-        from forebear.kernels.jit import compile_kernel
+        """The same in parts, each valid until the next, with the number of its first n-gram."""
         from forebear.kernels.ngram_table import hash_level_kernel
 
         arrays = shorter_hashes, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
@@ -168,18 +156,13 @@ class NgramStoreBuilder:
             at = end
 
     def _fill_parts(
-        self,
-        n: int,
-        hashes: Callable[[], Iterable[tuple[int, np.ndarray]]],
-        logs: np.ndarray,
-        backoffs: np.ndarray,
+        self, n: int, hashes: Callable[[], Iterable[tuple[int, np.ndarray]]], logs: np.ndarray, backoffs: np.ndarray
     ) -> Iterator[np.ndarray]:
         """The lines of one level in parts that fit into the cache; the spare lines of one are the first of the next."""
-        from forebear.kernels.jit import compile_kernel
         from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
         size = self._num_lines(n)
-        homes = size - SPARE_LINES
+        homes = size - SPARE_LINES  # lines that an n-gram can hash to
         parts = MAX_PARTS if n < self.ngrams.order else MAX_LONGEST_PARTS
         lines_per_part = max(MIN_PART_LINES, SPARE_LINES, -(-homes // parts))
         lines = self.room.zeros((min(lines_per_part, homes) + SPARE_LINES, LINE_BACKOFF), np.uint64)
@@ -205,22 +188,21 @@ class NgramStoreBuilder:
 
 # --- The finished table ---
 
-
-MAX_SALTS = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
+MAX_SALTS = 8  # salts that are tried: among a billion n-grams, one table in fifty has a 64-bit collision
 REBUILD_HINT = "remove it: it is made again from the run's weights"
 
 
 @dataclass(frozen=True, eq=False)
 class NgramStore:
-    """Logarithms of probabilities and back-off weights, by hash; the readable twin is `Backoff`.
+    """Log-probabilities and back-off weights by hash; the readable twin is `BackoffTable`.
 
     single   (V, 2) float32, of single tokens by their ids
-    lines    (many, 8) uint64, of longer n-grams; `kernels.ngram_table` says what stands in them
+    lines    (many, 8) uint64, of longer n-grams, in the layout of `kernels.ngram_table`
     begins   (order + 2,) where the lines of n-grams of n tokens begin
-    far      (order + 1,) how many lines from its own an n-gram of n tokens stands at most
-    even     (V,) or none, as in `Backoff`
-    sizes    how many n-grams there are of each length
-    about    what else is to be known of the model, as JSON values
+    far      (order + 1,) how many lines from its own an n-gram of n tokens is at most
+    even     (V,) or empty, `uniform_log_prob` of `BackoffTable`
+    sizes    number of n-grams of each length
+    about    metadata of the model, as JSON values
     """
 
     single: np.ndarray
@@ -238,20 +220,19 @@ class NgramStore:
         return len(self.sizes)
 
     @property
-    def _flat(self) -> np.ndarray:
-        return self.lines.reshape(-1)
+    def _line_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.lines.reshape(-1), self.begins, self.far
 
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
-        """As `Backoff.score`."""
+        """As `BackoffTable.score`."""
         from forebear.kernels import ngram_table
-        from forebear.kernels.jit import compile_kernel
-        from forebear.kernels.ngram_table import score_ngrams_kernel, scoring_buffers
 
         log_probs, lengths_found = np.empty(len(tokens)), np.zeros(len(tokens) if matched is not None else 0, np.uint8)
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
-        arrays = self.single, self._flat, self.begins, self.far, self.even, log_probs, lengths_found
-        loop = compile_kernel(score_ngrams_kernel, bare=True, beside=(ngram_table,))
-        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *arrays, *scoring_buffers(self.order))
+        arrays = self.single, *self._line_arrays, self.even, log_probs, lengths_found
+        buffers = ngram_table.scoring_buffers(self.order)
+        kernel = compile_kernel(ngram_table.score_ngrams_kernel, bare=True, beside=(ngram_table,))
+        kernel(tokens, lengths, end, self.order, np.uint64(self.salt), *arrays, *buffers)
         if matched is not None:
             matched[:] = lengths_found
         if not (log_probs <= PROBABILITY_TOLERANCE).all():
@@ -259,9 +240,8 @@ class NgramStore:
         return log_probs
 
     def next_log_probs(self, ngrams: NgramIndex, context: np.ndarray, log_probs: np.ndarray) -> None:
-        """As `Backoff.follow`; which n-grams there are says who was seen after the context."""
+        """As `BackoffTable.next_log_probs`; `ngrams` has the tokens that were seen after the context."""
         from forebear.kernels import ngram_table as kernels
-        from forebear.kernels.jit import compile_kernel
 
         log_probs[:] = self.single[:, 0]
         for n in range(1, len(context) + 1):
@@ -269,45 +249,40 @@ class NgramStore:
             number = ngrams.index_of(tokens)
             if number < 0:
                 break
-            hashed = np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens, np.uint64(self.salt)))
+            hashed = self._hash(tokens)
             if len(self.even):
                 log_probs[:] = self.even
             if n == 1:
                 log_probs += self.single[tokens[0], 1]
             else:
-                log_probs += compile_kernel(kernels.backoff_weight_kernel)(
-                    hashed, n, self.order, self._flat, self.begins, self.far
-                )
+                log_probs += compile_kernel(kernels.backoff_weight_kernel)(hashed, n, self.order, *self._line_arrays)
             words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.continuation_range(n, number)], np.int32)
-            seen_log_probs = np.empty(len(words))
-            args = n + 1, self.order, self._flat, self.begins, self.far
+            seen_log_probs, args = np.empty(len(words)), (n + 1, self.order, *self._line_arrays)
             compile_kernel(kernels.lookup_log_probs_kernel)(hashed, words, *args, seen_log_probs)
             log_probs[words] = seen_log_probs
         if not (log_probs <= PROBABILITY_TOLERANCE).all():
             raise self._corrupt_error("does not hold what was counted")
 
     def lookup(self, tokens: np.ndarray) -> tuple[float, float] | None:
-        """As `Backoff.entry`."""
+        """As `BackoffTable.lookup`."""
         from forebear.kernels import ngram_table as kernels
-        from forebear.kernels.jit import compile_kernel
 
         n, tokens = len(tokens), np.ascontiguousarray(tokens, np.int32)
         if n == 1:
             log, weight = self.single[tokens[0]].tolist()
             return log, weight if self.order > 1 else 0.0
-        context_hash, log_probs = (
-            np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens[:-1], np.uint64(self.salt))),
-            np.empty(1),
-        )
-        args = n, self.order, self._flat, self.begins, self.far
-        compile_kernel(kernels.lookup_log_probs_kernel)(context_hash, tokens[-1:], *args, log_probs)
+        log_probs, args = np.empty(1), (n, self.order, *self._line_arrays)
+        compile_kernel(kernels.lookup_log_probs_kernel)(self._hash(tokens[:-1]), tokens[-1:], *args, log_probs)
         if np.isnan(log_probs[0]):
             return None
-        if n == self.order:
-            return float(log_probs[0]), 0.0
-        hashed = np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens, np.uint64(self.salt)))
-        weight = compile_kernel(kernels.backoff_weight_kernel)(hashed, *args)
+        is_longest = n == self.order
+        weight = 0.0 if is_longest else compile_kernel(kernels.backoff_weight_kernel)(self._hash(tokens), *args)
         return float(log_probs[0]), float(weight)
+
+    def _hash(self, tokens: np.ndarray) -> np.uint64:
+        from forebear.kernels.ngram_table import hash_context_kernel
+
+        return np.uint64(compile_kernel(hash_context_kernel)(tokens, np.uint64(self.salt)))
 
     def _corrupt_error(self, message: str) -> ForebearError:
         return ForebearError(message, file=self.file, hint=REBUILD_HINT if self.file else "train again")
@@ -324,7 +299,7 @@ class NgramStore:
         file: Path | None = None,
         room: ArrayPool = UNBOUNDED_POOL,
     ) -> NgramStore:
-        """From probabilities level by level, in memory or in a file; what is known `about` them is asked in between."""
+        """From probabilities level by level, in memory or in a file; `about` is called after the first level."""
         for salt in range(MAX_SALTS):
             try:
                 builder = NgramStoreBuilder(ngrams, even, salt, room)
@@ -346,11 +321,7 @@ class NgramStore:
             header, arrays = map_safetensors(file)
             metadata = json.loads(header["ngrams"])
             store = cls(**{name: arrays[name] for name in _ARRAY_NAMES}, **metadata, file=file)
-            is_valid = (
-                header["format"] == FORMAT
-                and (weights is None or header["weights"] == weights)
-                and store._is_consistent()
-            )
+            is_valid = header["format"] == FORMAT and weights in (None, header["weights"]) and store._is_consistent()
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise ForebearError("is no table of n-grams, or a damaged one", file=file, hint=REBUILD_HINT) from error
         if not is_valid:

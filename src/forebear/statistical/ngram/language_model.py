@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import ForebearError, InputError
+from forebear.numerics import require_names
 from forebear.statistical.array_pool import save_arrays
 from forebear.statistical.ngram.backoff import BackoffTable, split_rows
 from forebear.statistical.ngram.counts import BLOCK_NGRAMS, NgramCounter, NgramCounts, NgramIndex, add_borders
@@ -22,24 +23,26 @@ from forebear.statistical.ngram.smoothing import (
     min_count_for,
     prune_ngrams,
     to_log_probs,
+    uniform_probs,
 )
 
-MAX_LISTED_LENGTHS = 5  # lengths of n-grams that are told one by one
-_LOCK = threading.RLock()  # of what is made at first use
+MAX_LISTED_LENGTHS = 5  # n-gram lengths that a note names one by one
+_LOCK = threading.RLock()  # guards what is computed on first use
 
 
 class NgramModel:
-    """P(token given the last order - 1 tokens): a predictor that learns by counting, in whatever batches.
+    """P(token given the last order - 1 tokens), learned by counting; batches do not affect the result.
 
     order       tokens of the longest n-gram
-    vocabulary  how many ids there are
-    end         the id that begins every row, where it is only seen, and ends it, where it is predicted
-    never       ids that are never predicted: their probability is 0, and that of all others sums to 1
-    smoothing   and k and prune: as in `Way`
+    vocabulary  number of ids
+    end         id that begins every row as context, and ends it as a target
+    never       ids with probability 0; the others sum to 1
+    smoothing   and k and prune: as in `NgramConfig`
     """
 
     heads = ("next",)
     is_pseudo_likelihood = False  # scores are factors of the probability of a row
+    max_length = None  # rows may have any length
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class NgramModel:
         self._probabilities: BackoffTable | NgramStore | None = None
         self._ngrams: NgramIndex | None = None
         self._discounts: list[Discounts] = []
-        self.place: Path | None = None  # where a large table of probabilities is made; None: in memory
+        self.place: Path | None = None  # file of a large table of probabilities; None: in memory
 
     @property
     def order(self) -> int:
@@ -78,20 +81,13 @@ class NgramModel:
         """Whether its probabilities come from elsewhere, and there are no counts."""
         return self.way.smoothing == "given"
 
-    @property
-    def max_length(self) -> None:
-        """None: rows may have any length."""
-        return
-
-    # -- learning
+    # -- training
 
     def add_batch(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
         """Adds a batch of rows [end, w1 … wn] (one after the other in `tokens`) with the targets [w1 … wn, end]."""
         if self.is_imported:
-            hint = "to count, choose --smoothing kneser-ney, add or none"
-            raise InputError(
-                "smoothing 'given' means probabilities from elsewhere: there are no counts to add to", hint=hint
-            )
+            message = "smoothing 'given' means probabilities from elsewhere: there are no counts to add to"
+            raise InputError(message, hint="to count, choose --smoothing kneser-ney, add or none")
         if not len(lengths):
             return
         text = self.tally.reserve(len(tokens) + 2 * len(lengths))
@@ -100,8 +96,8 @@ class NgramModel:
             self.tally.discard_last(len(text))
             if bad_position >= len(tokens):
                 raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
-            what = f"the text holds the id {targets[bad_position]}, which this model never predicts"
-            raise InputError(what, hint="prepare the text with the tokenizer of this run")
+            message = f"the text holds the id {targets[bad_position]}, which this model never predicts"
+            raise InputError(message, hint="prepare the text with the tokenizer of this run")
         self._invalidate()
 
     def _invalidate(self) -> None:
@@ -121,16 +117,14 @@ class NgramModel:
         """The n-grams with probabilities."""
         with _LOCK:
             if self._ngrams is None:
-                if self.is_imported:
-                    if self._load_arrays is not None:
-                        arrays = _without_logs(self._load_arrays())
-                        self._ngrams = NgramIndex.load(arrays, vocabulary=self.vocab_size, order=self.order)
-                    else:
-                        table = self.probabilities()
-                        assert isinstance(table, BackoffTable)
-                        self._ngrams = table.ngrams
-                else:
+                if not self.is_imported:
                     self._ngrams = prune_ngrams(self.counts, self.way.min_count_by_length)
+                elif self._load_arrays is not None:
+                    self._ngrams = NgramIndex.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order)
+                else:
+                    table = self.probabilities()
+                    assert isinstance(table, BackoffTable)
+                    self._ngrams = table.ngrams
             return self._ngrams
 
     def probabilities(self) -> BackoffTable | NgramStore:
@@ -139,23 +133,22 @@ class NgramModel:
             return self._probabilities
         with _LOCK:
             if self._probabilities is None:
-                self._probabilities = self._build_probabilities()
+                if self.is_imported:
+                    raise ForebearError("this n-gram model was not given its probabilities yet")
+                uniform = self._uniform_log_probs()
+                if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
+                    args = self._levels, uniform, self._store_info, self.place, self.tally.pool
+                    self._probabilities = NgramStore.build(self.ngrams, *args)
+                else:
+                    self._probabilities = BackoffTable.from_levels(self.ngrams, self._levels(), uniform)
             return self._probabilities
-
-    def _build_probabilities(self) -> BackoffTable | NgramStore:
-        if self.is_imported:
-            raise ForebearError("this n-gram model was not given its probabilities yet")
-        uniform = self._uniform_log_probs()
-        if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
-            return NgramStore.build(self.ngrams, self._levels, uniform, self._store_info, self.place, self.tally.pool)
-        return BackoffTable.from_levels(self.ngrams, self._levels(), uniform)
 
     def _levels(self) -> LogProbLevels:
         return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.pool)
 
     def _uniform_log_probs(self) -> np.ndarray | None:
-        uniform = self.way.uniform_fallback(self.predictable)
-        return None if uniform is None else to_log_probs(uniform)
+        """With add-k, what a context that lacks a token falls back to instead of the shorter context."""
+        return to_log_probs(uniform_probs(self.predictable)) if self.way.smoothing == "add" else None
 
     def _store_info(self) -> dict[str, Any]:
         """Metadata stored with a table of probabilities, so that counts need not be loaded."""
@@ -167,7 +160,7 @@ class NgramModel:
         table = self.probabilities()
         return table.about if isinstance(table, NgramStore) else self._store_info()
 
-    # -- its state
+    # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The complete state; equal counts give equal bytes, whatever the batches."""
@@ -190,11 +183,7 @@ class NgramModel:
         names = {f"{values[0]}.{n}" for n in range(1, self.order + 1)}
         names |= {f"words.{n + 1}" for n in range(1, self.order)}
         names |= {f"{name}.{n}" for name in ("continuations", *values[1:]) for n in range(1, self.order)}
-        for problem, names_at_fault in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
-            if names_at_fault:
-                raise ForebearError(
-                    f"the state of an n-gram model of order {self.order} {problem} {sorted(names_at_fault)}"
-                )
+        require_names(f"an n-gram model of order {self.order}", arrays, names)
         self._invalidate()
         if self.is_imported:
             self._probabilities = BackoffTable.load(arrays, vocabulary=self.vocab_size, order=self.order)
@@ -212,9 +201,9 @@ class NgramModel:
         """Write the probabilities to a file of their own; None if they are too few to gain from it."""
         if sum(map(len, self.ngrams.words)) <= BLOCK_NGRAMS:
             return None
-        if isinstance(self._probabilities, NgramStore) and self._probabilities.file == file:
-            return self._probabilities
         table = self._probabilities
+        if isinstance(table, NgramStore) and table.file == file:
+            return table
         if isinstance(table, BackoffTable):
             self._probabilities = NgramStore.build(
                 table.ngrams, table.levels, table.uniform_log_prob, self._store_info, file, self.tally.pool
@@ -230,24 +219,22 @@ class NgramModel:
     ) -> None:
         """Fill a model with smoothing "given" from an ARPA file or `to_arpa`."""
         if not self.is_imported or len(ngrams) != self.order:
-            description = f"order {self.order} and smoothing {self.way.smoothing!r}"
-            raise ForebearError(f"an n-gram model of {description} does not take these probabilities")
+            owner = f"an n-gram model of order {self.order} and smoothing {self.way.smoothing!r}"
+            raise ForebearError(f"{owner} does not take these probabilities")
         self._invalidate()
         self._probabilities = BackoffTable.from_model(ngrams, logs, backoffs, self.vocab_size)
 
     def to_arpa(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
         """For n = 1, 2, … the n-grams (size, n), log P and, but for the longest, back-offs: what an ARPA file holds."""
-        if isinstance(self._probabilities, BackoffTable):
-            return self._probabilities.to_arpa(self.predictable)
-        if self.is_imported and self._load_arrays is not None:
-            return BackoffTable.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order).to_arpa(
-                self.predictable
-            )
-        return BackoffTable.from_levels(self.ngrams, self._levels(), self._uniform_log_probs()).to_arpa(
-            self.predictable
-        )
+        table = self._probabilities
+        if not isinstance(table, BackoffTable):
+            if self.is_imported and self._load_arrays is not None:
+                table = BackoffTable.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order)
+            else:
+                table = BackoffTable.from_levels(self.ngrams, self._levels(), self._uniform_log_probs())
+        return table.to_arpa(self.predictable)
 
-    # -- what it says
+    # -- prediction
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
@@ -293,7 +280,7 @@ class NgramModel:
             raise InputError(f"a row holds ids outside 0 to {self.vocab_size - 1}")
         return tokens, lengths
 
-    # -- what is to be known of it
+    # -- metadata
 
     @property
     def num_parameters(self) -> int:
@@ -305,11 +292,11 @@ class NgramModel:
         """Warnings about how the probabilities were estimated."""
         if self.way.smoothing == "none":
             return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
-        discounts, sizes = enumerate(self._model_info().get("discounts", ()), start=1), self.probabilities().sizes
+        discounts, sizes = self._model_info().get("discounts", ()), self.probabilities().sizes
         unreliable = [
             f"{n} ({discount['taken'][0]:.3g})"
-            for n, discount in discounts
-            if discount["way"] != "modified" and sizes[n - 1]
+            for n, (discount, size) in enumerate(zip(discounts, sizes, strict=False), start=1)
+            if discount["way"] != "modified" and size
         ]
         if not unreliable:
             return []
@@ -331,20 +318,14 @@ class NgramModel:
             metadata["tokens"] = info["tokens"]
         if self.way.smoothing == "add":
             metadata["k"] = self.way.add_k
-        if self.way.min_count_by_length:
-            metadata["least_counts"] = [
-                min_count_for(self.way.min_count_by_length, n) for n in range(1, self.order + 1)
-            ]
+        if min_counts := self.way.min_count_by_length:
+            metadata["least_counts"] = [min_count_for(min_counts, n) for n in range(1, self.order + 1)]
         if info.get("discounts"):
             metadata["discounts"] = [
                 {"order": n, "way": discount["way"], "taken": list(discount["taken"]), "seen": list(discount["seen"])}
                 for n, discount in enumerate(info["discounts"], start=1)
             ]
         return metadata | {"notes": self.notes}
-
-
-def _without_logs(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: array for name, array in arrays.items() if name.startswith(("words", "continuations"))}
 
 
 class NgramDecodingState:

@@ -10,16 +10,17 @@ import numpy as np
 
 from forebear.data.io.safetensors import release_pages
 from forebear.errors import InputError
+from forebear.kernels.jit import compile_kernel
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.counts import BLOCK_NGRAMS, NgramCounts, NgramIndex
 
-BLOCK = 1 << 16  # n-grams whose shares are computed at once
-PROGRESS_NGRAMS = 1 << 20  # n-grams after which memory is given back, where they lie in files
-BACKOFF_FACTOR = 0.4  # what a shorter context counts in Brants et al. (2007)
+BLOCK = 1 << 16  # n-grams whose probabilities are computed at once
+PROGRESS_NGRAMS = 1 << 20  # n-grams after which pages of mapped files are released
+BACKOFF_FACTOR = 0.4  # weight of the shorter context in Brants et al. (2007)
 
 
 class SmoothedLevel(NamedTuple):
-    """P(last token given the others) of each n-gram of one length, and what each context leaves to the shorter one."""
+    """P(last token given the others) of each n-gram of one length, and the back-off mass of each context."""
 
     probs: np.ndarray  # (n-grams of n tokens,) float64
     backoff_mass: np.ndarray  # (n-grams of n - 1 tokens,) float64
@@ -41,8 +42,8 @@ LogProbLevels = Iterator[LogProbLevel]
 
 def to_log_probs(probs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Natural logarithm as float32."""
-    with np.errstate(divide="ignore"):  # what never occurs
-        log_probs = np.empty(len(probs), np.float32) if out is None else out
+    log_probs = np.empty(len(probs), np.float32) if out is None else out
+    with np.errstate(divide="ignore"):
         return np.log(probs, out=log_probs, casting="same_kind")
 
 
@@ -50,29 +51,27 @@ def maximum_likelihood(counts: NgramCounts, predictable: np.ndarray) -> LogProbL
     """Relative frequencies; unseen contexts back off."""
     for n, times in enumerate(counts.counts, start=1):
         smoothed = relative_frequencies(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1))
-        # Of nothing, all is equally likely.
-        yield LogProbLevel.from_level(
-            smoothed if times.any() or n > 1 else SmoothedLevel(uniform_probs(predictable), smoothed.backoff_mass)
-        )
+        if n == 1 and not times.any():  # an empty text
+            smoothed = smoothed._replace(probs=uniform_probs(predictable))
+        yield LogProbLevel.from_level(smoothed)
 
 
 def relative_frequencies(times: np.ndarray, prefixes: np.ndarray, contexts: int) -> SmoothedLevel:
-    """Of n-grams of one length with these prefixes."""
     total = _sum_by_context(prefixes, times, contexts)
     return SmoothedLevel(times / np.maximum(total, 1)[prefixes], np.where(total > 0, 0.0, 1.0))
 
 
 def add_k(counts: NgramCounts, predictable: np.ndarray, k: float) -> LogProbLevels:
-    """As if every token had followed every context k times more than it did (Laplace's rule where k is 1).
+    """k is added to the count of every token after every context (k = 1: Laplace), seen or not.
 
-    What is left goes to all tokens evenly, not to the shorter context.
+    The back-off mass is shared evenly by all tokens instead of following the shorter context.
     """
     size = int(np.count_nonzero(predictable))
     for n, times in enumerate(counts.counts, start=1):
         smoothed = add_k_level(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1), k, size)
-        yield LogProbLevel.from_level(
-            SmoothedLevel(np.where(predictable, smoothed.probs, 0.0), smoothed.backoff_mass) if n == 1 else smoothed
-        )
+        if n == 1:
+            smoothed = smoothed._replace(probs=np.where(predictable, smoothed.probs, 0.0))
+        yield LogProbLevel.from_level(smoothed)
 
 
 def add_k_level(times: np.ndarray, prefixes: np.ndarray, contexts: int, k: float, size: int) -> SmoothedLevel:
@@ -82,7 +81,8 @@ def add_k_level(times: np.ndarray, prefixes: np.ndarray, contexts: int, k: float
 
 def witten_bell(counts: NgramCounts, predictable: np.ndarray, min_counts: Sequence[int] = ()) -> LogProbLevels:
     """Interpolated Witten–Bell: a context's back-off mass is proportional to its number of distinct continuations."""
-    ngrams, times, suffixes, pruned = _prune_levels(counts, list(counts.counts), _suffixes(counts), min_counts)
+    suffixes = counts.take_suffixes() or counts.ngrams.suffixes()
+    ngrams, times, suffixes, pruned = _prune_levels(counts, list(counts.counts), suffixes, min_counts)
     probs = uniform_probs(predictable)
     for n, level_counts in enumerate(times, start=1):
         lower = probs if n == 1 else probs[suffixes[n - 1]]
@@ -101,10 +101,8 @@ def witten_bell_level(
 
 
 def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
-    """Shares of counts, and 0.4 of the shorter context's where there are none (Brants et al. 2007); then made to sum
-    to 1 after each context, which changes no order among tokens.
-    """
-    ngrams, suffixes = counts.ngrams, _suffixes(counts)
+    """Stupid back-off (Brants et al. 2007), normalized after each context, which keeps the order of tokens."""
+    ngrams, suffixes = counts.ngrams, counts.take_suffixes() or counts.ngrams.suffixes()
     unnormalized, sums = unigram_probs(counts.counts[0], predictable)
     yield LogProbLevel.from_level(SmoothedLevel(unnormalized / sums[0], np.ones(1)))
     for n, times in enumerate(counts.counts[1:], start=2):
@@ -122,56 +120,63 @@ def unigram_probs(times: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarra
 def pruned_backoff(
     times: np.ndarray, prefixes: np.ndarray, contexts: int, lower: np.ndarray, shorter: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, SmoothedLevel]:
-    """The same of longer n-grams, of which shorter contexts said `lower`, in all `shorter`; and made to sum to 1."""
+    """Unnormalized scores of longer n-grams, their sum after each context, and the normalized level.
+
+    lower    scores of the suffixes of the n-grams
+    shorter  sums after the suffixes of the contexts
+    """
     total = _sum_by_context(prefixes, times, contexts)
     unnormalized = times / np.maximum(total, 1)[prefixes]
     sums = 1 + BACKOFF_FACTOR * (shorter - _sum_by_context(prefixes, lower, contexts))
-    return (
-        unnormalized,
-        sums,
-        SmoothedLevel(unnormalized / sums[prefixes], np.where(total > 0, BACKOFF_FACTOR * shorter / sums, 1.0)),
-    )
+    backoff_mass = np.where(total > 0, BACKOFF_FACTOR * shorter / sums, 1.0)
+    return unnormalized, sums, SmoothedLevel(unnormalized / sums[prefixes], backoff_mass)
 
 
-# -- Kneser and Ney
+# -- Kneser–Ney
 
 
 @dataclass(frozen=True)
 class Discounts:
-    """What is taken from n-grams seen once, twice, and more often, to be given to those never seen.
+    """The discounts of n-grams seen once, twice, and more often.
 
-    way  "modified": three discounts, from how many n-grams were seen 1 to 4 times (Chen & Goodman 1998).
-         "absolute": one for all, where the three cannot be had (Kneser & Ney 1995).
-         "half": one half, where even that cannot, because none was seen once or none twice.
+    way   "modified": three discounts from counts of counts (Chen & Goodman 1998); "absolute": one for all, where three
+          cannot be estimated (Kneser & Ney 1995); "half": one half, where no n-gram was seen once or none twice
+    seen  how many n-grams were seen 1, 2, 3 and 4 times
     """
 
     way: str
     taken: tuple[float, float, float]
-    seen: tuple[int, int, int, int]  # how many n-grams were seen 1, 2, 3 and 4 times
+    seen: tuple[int, int, int, int]
 
     @classmethod
     def estimate(cls, times: np.ndarray) -> Discounts:
-        once, twice, thrice, four = counts_of_counts = _count_of_counts(times)
+        if len(times) > BLOCK_NGRAMS:
+            from forebear.kernels.kneser_ney import count_of_counts_kernel
+
+            histogram = compile_kernel(count_of_counts_kernel)(times, np.zeros(6, np.int64)).tolist()
+        else:
+            histogram = np.bincount(np.minimum(times, 5), minlength=5).tolist()
+        once, twice, thrice, four = counts_of_counts = histogram[1], histogram[2], histogram[3], histogram[4]
         if not (once and twice):
             return cls("half", (0.5, 0.5, 0.5), counts_of_counts)
         discount = once / (once + 2 * twice)
         if thrice:
             discounts = (discount, 2 - 3 * discount * thrice / twice, 3 - 4 * discount * four / thrice)
-            # At 0 nothing would be left for the unseen; below, probability would be made of nothing.
+            # A discount of 0 leaves no mass for unseen tokens; a negative one would create mass.
             if all(taken > 0 for taken in discounts):
                 return cls("modified", discounts, counts_of_counts)
         return cls("absolute", (discount, discount, discount), counts_of_counts)
 
 
-def _count_of_counts(times: np.ndarray) -> tuple[int, int, int, int]:
-    if len(times) > BLOCK_NGRAMS:
-        from forebear.kernels.jit import compile_kernel
-        from forebear.kernels.kneser_ney import count_of_counts_kernel
+class KneserNeyLevel(NamedTuple):
+    """What the probabilities of one length are computed from."""
 
-        histogram = compile_kernel(count_of_counts_kernel)(times, np.zeros(6, np.int64)).tolist()
-    else:
-        histogram = np.bincount(np.minimum(times, 5), minlength=5).tolist()
-    return histogram[1], histogram[2], histogram[3], histogram[4]
+    times: np.ndarray  # adjusted counts
+    num_children: np.ndarray  # n-grams of each context, which are contiguous
+    suffix_ids: np.ndarray  # of each n-gram
+    discounts: np.ndarray  # (4,) of the counts 0, 1, 2 and 3 or more
+    pruned: np.ndarray  # pruned counts of each context; or empty
+    lower: np.ndarray  # probabilities of the n-grams that are a token shorter
 
 
 def kneser_ney(
@@ -182,92 +187,68 @@ def kneser_ney(
     min_counts: Sequence[int] = (),
     pool: ArrayPool = UNBOUNDED_POOL,
 ) -> LogProbLevels:
-    """Interpolated modified Kneser–Ney, as KenLM estimates it; the discounts of each length are put into that list.
+    """Interpolated modified Kneser–Ney, as KenLM estimates it; fills the list of discounts.
 
-    P(w|context) = (a(context w) - D) / Σ a(context ·) + left(context) · P(w|shorter context), down to a single token,
-    whose rest is shared evenly by all that can be predicted, seen or not. All of what is pruned is left.
+    P(w|context) = (a(context w) - D) / Σ a(context ·) + backoff(context) · P(w|shorter context), down to the uniform
+    distribution over all predictable tokens. Pruned counts go to the back-off mass.
     """
-    suffixes = _suffixes(counts, pool)
+    suffixes = counts.take_suffixes() or counts.ngrams.suffixes(pool)
     adjusted_counts = _adjusted_counts(counts, suffixes, end, pool)
     discounts[:] = [Discounts.estimate(times) for times in adjusted_counts]
     ngrams, adjusted_counts, suffixes, pruned = _prune_levels(counts, adjusted_counts, suffixes, min_counts)
-    # Shares of shorter n-grams are kept as float32: a ten-millionth is nothing beside what any count can tell.
+    # Probabilities of shorter n-grams are kept as float32: the rounding is far below the error of any estimate.
     probs, freed = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
     for n, times in enumerate(adjusted_counts, start=1):
-        discount_values = np.array([0.0, *discounts[n - 1].taken])
+        taken = np.array([0.0, *discounts[n - 1].taken])
         num_children = np.array([ngrams.vocabulary], np.int32) if n == 1 else ngrams.continuations[n - 2]
         suffix_ids = np.arange(ngrams.vocabulary, dtype=np.int32) if n == 1 else suffixes[n - 1]
-        args = times, num_children, suffix_ids, discount_values, pruned[n - 1], probs
-        # For pairs they are the last tokens themselves, which are not ours to change.
+        level = KneserNeyLevel(times, num_children, suffix_ids, taken, pruned[n - 1], probs)
+        # The suffixes of bigrams are the words of the index itself, which must not be overwritten.
         is_owned = len(times) > BLOCK_NGRAMS and n > 2 and suffix_ids.dtype == np.int32
         if len(times) > BLOCK_NGRAMS:
-            log_probs, next_probs = _interpolate_compiled(*args, pool, keep_probs=n < ngrams.order, is_owned=is_owned)
+            log_probs, next_probs = _interpolate_compiled(level, pool, keep_probs=n < ngrams.order, is_owned=is_owned)
         else:
-            smoothed = interpolate(*args)
+            smoothed = interpolate(level)
             log_probs, next_probs = LogProbLevel.from_level(smoothed), smoothed.probs.astype(np.float32)
         pool.release(probs, times, *([] if is_owned else [suffix_ids]))
-        adjusted_counts[n - 1] = suffixes[n - 1] = times = suffix_ids = freed  # room for what comes
-        del args
+        adjusted_counts[n - 1] = suffixes[n - 1] = times = suffix_ids = freed  # frees memory for the next level
+        del level
         probs = next_probs
         yield log_probs
 
 
-def interpolate(
-    times: np.ndarray,
-    num_children: np.ndarray,
-    suffix_ids: np.ndarray,
-    discount_values: np.ndarray,
-    pruned: np.ndarray,
-    lower: np.ndarray,
-) -> SmoothedLevel:
-    """Shares, and what is left: numpy's way, whose compiled twin is in `kernels.smoothing`."""
-    prefixes, discounted = np.repeat(np.arange(len(num_children)), num_children), discount_values[np.minimum(times, 3)]
+def interpolate(level: KneserNeyLevel) -> SmoothedLevel:
+    """Interpolated probabilities and back-off mass: numpy reference of `interpolate_kernel`."""
+    times, num_children, suffix_ids, discounts, pruned, lower = level
+    prefixes, discounted = np.repeat(np.arange(len(num_children)), num_children), discounts[np.minimum(times, 3)]
     pruned_mass = pruned if len(pruned) else 0.0
-    total, backoff_mass = (
-        _sum_by_context(prefixes, times, len(num_children)) + pruned_mass,
-        _sum_by_context(prefixes, discounted, len(num_children)) + pruned_mass,
-    )
-    backoff_mass = np.divide(backoff_mass, total, out=np.ones(len(num_children)), where=total > 0)
-    return SmoothedLevel(
-        (times - discounted) / np.where(total > 0, total, 1.0)[prefixes] + backoff_mass[prefixes] * lower[suffix_ids],
-        backoff_mass,
-    )
+    total, left = (_sum_by_context(prefixes, values, len(num_children)) + pruned_mass for values in (times, discounted))
+    left = np.divide(left, total, out=np.ones(len(num_children)), where=total > 0)
+    own_probs = (times - discounted) / np.where(total > 0, total, 1.0)[prefixes]
+    return SmoothedLevel(own_probs + left[prefixes] * lower[suffix_ids], left)
 
 
 def _interpolate_compiled(
-    times: np.ndarray,
-    num_children: np.ndarray,
-    suffix_ids: np.ndarray,
-    discount_values: np.ndarray,
-    pruned: np.ndarray,
-    lower: np.ndarray,
-    pool: ArrayPool,
-    *,
-    keep_probs: bool,
-    is_owned: bool,
+    level: KneserNeyLevel, pool: ArrayPool, *, keep_probs: bool, is_owned: bool
 ) -> tuple[LogProbLevel, np.ndarray]:
     """Block by block; only logarithms are kept, and probabilities where longer n-grams need them."""
-    from forebear.kernels.jit import compile_kernel
     from forebear.kernels.kneser_ney import interpolate_kernel
 
+    times, num_children, suffix_ids, _, _, lower = level
     block = max(BLOCK, int(num_children.max(initial=0)))
     block_probs, block_mass = np.empty(block), np.empty(BLOCK)
     probs = pool.empty(len(times) if keep_probs else 0, np.float32)
-    # Each number of `under` is looked at once, before the logarithm of its n-gram, which may take its place, is known.
+    # Each suffix id is read once, before the logarithm of its n-gram overwrites it.
     logs = suffix_ids.view(np.float32) if is_owned else pool.empty(len(times), np.float32)
     log_probs = LogProbLevel(logs, pool.empty(len(num_children), np.float32))
     context = at = 0
     while context < len(num_children):
-        args = times, num_children, suffix_ids, discount_values, pruned, lower, context, at
-        next_context, end = compile_kernel(interpolate_kernel)(*args, block_probs, block_mass)
+        next_context, end = compile_kernel(interpolate_kernel)(*level, context, at, block_probs, block_mass)
         if keep_probs:
             probs[at:end] = block_probs[: end - at]
         to_log_probs(block_probs[: end - at], log_probs.log_probs[at:end])
         to_log_probs(block_mass[: next_context - context], log_probs.backoffs[context:next_context])
-        if (
-            next_context // PROGRESS_NGRAMS > context // PROGRESS_NGRAMS
-            or end // PROGRESS_NGRAMS > at // PROGRESS_NGRAMS
-        ):
+        if any(new // PROGRESS_NGRAMS > old // PROGRESS_NGRAMS for new, old in ((next_context, context), (end, at))):
             release_pages(times, num_children, suffix_ids, lower, probs, *log_probs)
         context, at = next_context, end
     return log_probs, probs
@@ -276,43 +257,27 @@ def _interpolate_compiled(
 def _adjusted_counts(
     counts: NgramCounts, suffixes: Sequence[np.ndarray], end: int, pool: ArrayPool
 ) -> list[np.ndarray]:
-    """Counts as Kneser and Ney want them.
-
-    Below the highest order an n-gram counts for how many different tokens stand before it: San Francisco makes
-    Francisco frequent but not likely elsewhere. Nothing stands before the beginning of a text: there, its count.
-    """
+    """Below the highest order, the number of distinct tokens before an n-gram; where a text begins, its count."""
     ngrams, adjusted_levels = counts.ngrams, []
+    begin, num_ngrams = end, 1  # the n-grams that begin with `end` are contiguous, and occur only where a text begins
     for n in range(1, ngrams.order):
-        type_counts = _count_suffix_types(suffixes[n], ngrams.count(n), pool)
+        if len(suffixes[n]) <= BLOCK_NGRAMS:
+            type_counts = np.bincount(suffixes[n], minlength=ngrams.count(n)).astype(np.int64)
+        else:
+            from forebear.kernels.kneser_ney import count_suffix_types_kernel
+
+            type_counts = pool.zeros(ngrams.count(n), np.int32)
+            compile_kernel(count_suffix_types_kernel)(suffixes[n], type_counts)
+            release_pages(suffixes[n], type_counts)
         if n > 1:
-            # What begins with the token that begins a text is what stands at its beginning, and nowhere else.
-            begin, num_ngrams = _ngrams_starting_with(ngrams, n, end)
+            children = ngrams.continuations[n - 2]
+            begin, num_ngrams = int(children[:begin].sum()), int(children[begin : begin + num_ngrams].sum())
             type_counts[begin : begin + num_ngrams] = counts.counts[n - 1][begin : begin + num_ngrams]
         adjusted_levels.append(type_counts)
     return [*adjusted_levels, counts.counts[-1]]
 
 
-def _ngrams_starting_with(ngrams: NgramIndex, n: int, token: int) -> tuple[int, int]:
-    """Number of the first n-gram that begins with this token, and how many there are: they are contiguous."""
-    first, num_ngrams = token, 1
-    for children in ngrams.continuations[: n - 1]:
-        first, num_ngrams = int(children[:first].sum()), int(children[first : first + num_ngrams].sum())
-    return first, num_ngrams
-
-
-def _count_suffix_types(suffixes: np.ndarray, size: int, pool: ArrayPool) -> np.ndarray:
-    if len(suffixes) <= BLOCK_NGRAMS:
-        return np.bincount(suffixes, minlength=size).astype(np.int64)
-    from forebear.kernels.jit import compile_kernel
-    from forebear.kernels.kneser_ney import count_suffix_types_kernel
-
-    type_counts = pool.zeros(size, np.int32)
-    compile_kernel(count_suffix_types_kernel)(suffixes, type_counts)
-    release_pages(suffixes, type_counts)
-    return type_counts
-
-
-# -- what several share
+# -- Pruning and sums
 
 
 def _prune_levels(
@@ -320,9 +285,8 @@ def _prune_levels(
 ) -> tuple[NgramIndex, list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """N-grams with sufficient counts, their `times` and suffixes, and the pruned mass of each context."""
     ngrams = counts.ngrams
-    no_mass = [np.zeros(0)] * ngrams.order
     if not any(min_counts):
-        return ngrams, times, suffixes, no_mass
+        return ngrams, times, suffixes, [np.zeros(0)] * ngrams.order
     words, continuations, kept_times, kept_suffixes, lost = [], [], [times[0]], [suffixes[0]], [np.zeros(0)]
     is_kept_context, numbers = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
     for n in range(2, ngrams.order + 1):
@@ -351,10 +315,6 @@ def min_count_for(min_counts: Sequence[int], n: int) -> int:
     return min_counts[min(n, len(min_counts)) - 1] if min_counts else 0
 
 
-def _suffixes(counts: NgramCounts, pool: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
-    return counts.take_suffixes() or counts.ngrams.suffixes(pool)
-
-
 def _sum_by_context(prefixes: np.ndarray, values: np.ndarray, num_contexts: int) -> np.ndarray:
     return np.bincount(prefixes, weights=values, minlength=num_contexts)
 
@@ -366,9 +326,8 @@ def uniform_probs(predictable: np.ndarray) -> np.ndarray:
 
 # --- Settings ---
 
-
 SMOOTHINGS = ("none", "add", "witten-bell", "stupid", "kneser-ney", "given")
-PRUNING = ("witten-bell", "kneser-ney")  # ways to which nothing is lost by leaving out what is rare
+PRUNING = ("witten-bell", "kneser-ney")  # smoothings that give pruned mass to the back-off
 MAX_ORDER = 10
 
 
@@ -394,12 +353,11 @@ class NgramConfig:
         if self.smoothing not in SMOOTHINGS:
             raise InputError(f"no smoothing is named {self.smoothing!r}", hint=f"there are: {', '.join(SMOOTHINGS)}")
         if self.smoothing == "add" and not 0 < self.add_k < float("inf"):
-            raise InputError(
-                f"k is {self.add_k}", hint='add something above 0 to each count, or choose smoothing "none"'
-            )
+            hint = 'add something above 0 to each count, or choose smoothing "none"'
+            raise InputError(f"k is {self.add_k}", hint=hint)
         if self.min_count_by_length and self.smoothing not in PRUNING:
-            what = f"smoothing {self.smoothing!r} has no use for --prune"
-            raise InputError(what, hint=f"choose --smoothing {' or '.join(PRUNING)}")
+            message = f"smoothing {self.smoothing!r} has no use for --prune"
+            raise InputError(message, hint=f"choose --smoothing {' or '.join(PRUNING)}")
 
     @property
     def min_count_by_length(self) -> tuple[int, ...]:
@@ -413,10 +371,8 @@ class NgramConfig:
             message = f"--prune {self.min_counts!r} would leave out single tokens"
             raise InputError(message, hint="begin with 0; --vocabulary makes a smaller vocabulary")
         if max_pruned != sorted(max_pruned):
-            message = (
-                f"--prune {self.min_counts!r}: a longer n-gram would stay without the shorter ones that it is made of"
-            )
-            raise InputError(message, hint="give numbers that do not fall")
+            message = "a longer n-gram would stay without the shorter ones that it is made of"
+            raise InputError(f"--prune {self.min_counts!r}: {message}", hint="give numbers that do not fall")
         return tuple(count + 1 for count in max_pruned) if any(max_pruned) else ()
 
     def levels(
@@ -427,18 +383,15 @@ class NgramConfig:
         discounts: list[Discounts],
         room: ArrayPool = UNBOUNDED_POOL,
     ) -> LogProbLevels:
-        """Probabilities, length by length; Kneser–Ney's discounts are put into that list before the first."""
+        """Probabilities, length by length; Kneser–Ney fills the list of discounts before the first."""
         discounts.clear()
-        if self.smoothing == "none":
-            return maximum_likelihood(counts, predictable)
-        if self.smoothing == "add":
-            return add_k(counts, predictable, self.add_k)
-        if self.smoothing == "witten-bell":
-            return witten_bell(counts, predictable, self.min_count_by_length)
-        if self.smoothing == "stupid":
-            return stupid_backoff(counts, predictable)
+        match self.smoothing:
+            case "none":
+                return maximum_likelihood(counts, predictable)
+            case "add":
+                return add_k(counts, predictable, self.add_k)
+            case "witten-bell":
+                return witten_bell(counts, predictable, self.min_count_by_length)
+            case "stupid":
+                return stupid_backoff(counts, predictable)
         return kneser_ney(counts, predictable, end, discounts, self.min_count_by_length, room)
-
-    def uniform_fallback(self, predictable: np.ndarray) -> np.ndarray | None:
-        """What a context that lacks a token falls back to, where that is not the shorter context."""
-        return uniform_probs(predictable) if self.smoothing == "add" else None
