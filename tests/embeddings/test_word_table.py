@@ -1,4 +1,4 @@
-"""A table of words says which of them to ask about first."""
+"""Word tables: the example word and the mapping interface."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FIRST = [*",.", *(f"the{'e' * number}" for number in range(COMMON_WORDS - 2))]
         ([], None),
     ],
 )
-def test_a_word_to_begin_with(words: list[str], expected: str | None):
+def test_word_table_example_is_a_frequent_content_word(words: list[str], expected: str | None):
     assert WordVectors(words, np.zeros((len(words), 1), np.float32)).example == expected
 
 
-def test_a_table_is_asked_as_people_ask_one():
+def test_word_vectors_support_len_in_getitem_and_repr():
     table = WordVectors(["cat", "Mat"], np.eye(2, dtype=np.float32))
     assert len(table) == 2
     assert "cat" in table

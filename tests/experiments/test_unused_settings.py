@@ -1,4 +1,4 @@
-"""Settings that would change nothing, and numbers that cannot be, are refused before any text is read."""
+"""Settings without effect and values out of range are refused before any text is read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from forebear.errors import InputError
 from forebear.experiments.comparison.compare import applicable_settings
 from forebear.experiments.plan import plan_pretraining
 
-NOTHING = "means nothing"
+NO_EFFECT = "means nothing"
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "words"),
+    ("name", "settings", "message"),
     [
         ("word2vec", {"output": "tree", "negatives": "10"}, "--negatives means nothing beside --output tree"),
         ("word2vec", {"phrases": "7"}, "phrases is 7"),
@@ -42,28 +42,28 @@ NOTHING = "means nothing"
         ("nnlm", {"deterministic": True}, "--deterministic means nothing to nnlm"),
     ],
 )
-def test_what_is_said_of_them(name: str, settings: dict[str, Any], words: str):
-    with pytest.raises(InputError, match=words) as refused:
+def test_unused_or_invalid_setting_is_refused_with_hint(name: str, settings: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message) as error:
         plan_pretraining(name, ["text.txt"], settings=settings)
-    assert refused.value.hint
+    assert error.value.hint
 
 
-def test_a_recipe_file_is_read_as_strictly():
-    with pytest.raises(InputError, match=NOTHING):
+def test_unused_setting_of_a_recipe_file_is_refused():
+    with pytest.raises(InputError, match=NO_EFFECT):
         plan_pretraining("word2vec", ["text.txt"], recipe={"fields": {"output": "tree", "negatives": 10}})
-    with pytest.raises(InputError, match=NOTHING):
+    with pytest.raises(InputError, match=NO_EFFECT):
         plan_pretraining("word2vec", ["text.txt"], recipe={"fields": {"negatives": 10}}, settings={"output": "tree"})
 
 
-def test_what_nobody_gave_is_not_refused():
-    made = plan_pretraining("word2vec", ["text.txt"], settings={"output": "tree"})
-    assert (made.spec.output, made.spec.negatives) == ("tree", 5)
+def test_unused_default_is_not_refused():
+    plan = plan_pretraining("word2vec", ["text.txt"], settings={"output": "tree"})
+    assert (plan.spec.output, plan.spec.negatives) == ("tree", 5)
     assert plan_pretraining("word2vec", ["text.txt"], settings={"negatives": 10, "phrases": 4}).spec.negatives == 10
     assert plan_pretraining("onehot", ["text.txt"], settings={"batch": 100, "epochs": 1}).recipe.batch == 100
 
 
-def test_settings_for_all_are_given_to_whom_they_mean_something():
-    given = {"rate": 0.1, "clip": 1.0, "batch": 64}
-    assert applicable_settings("ngram", given) == applicable_settings("onehot", given) == {"batch": 64}
-    assert applicable_settings("word2vec", given) == {"rate": 0.1, "batch": 64}
-    assert applicable_settings("nnlm", given) == given
+def test_applicable_settings_keep_only_those_the_model_uses():
+    settings = {"rate": 0.1, "clip": 1.0, "batch": 64}
+    assert applicable_settings("ngram", settings) == applicable_settings("onehot", settings) == {"batch": 64}
+    assert applicable_settings("word2vec", settings) == {"rate": 0.1, "batch": 64}
+    assert applicable_settings("nnlm", settings) == settings

@@ -1,4 +1,4 @@
-"""What people stumble over with models that count: each is told in words, with a remedy that holds."""
+"""Common mistakes with n-gram models, HMMs and CRFs: each has a message with a hint that works."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from forebear.statistical.ngram.hash_table import NgramStore
 from forebear.training.load_model import NGRAM_STORE_FILE, load_counted_model
 from forebear.training.run_folder import RunFolder
 
-TAGGED = "the/d cat/n sat/v\na/d dog/n ran/v\nthe/d dog/n sat/v\na/d cat/n ran/v\n" * 5
-LINES = "the cat , said he , sat .\nit is <unk> , so <unk> .\nand so on .\n" * 12
+TAGGED_TEXT = "the/d cat/n sat/v\na/d dog/n ran/v\nthe/d dog/n sat/v\na/d cat/n ran/v\n" * 5
+TOKENIZED_LINES = "the cat , said he , sat .\nit is <unk> , so <unk> .\nand so on .\n" * 12
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "what"),
+    ("settings", "message"),
     [
         ({"smoothing": "given"}, "nothing to count"),
         ({"k": "0.1"}, "--k means nothing beside --smoothing kneser-ney"),
@@ -42,43 +42,43 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"order": "11"}, "order 11"),
     ],
 )
-def test_settings_that_make_no_model_are_refused_before_anything_is_written(settings: dict[str, str], what: str):
-    with pytest.raises(InputError, match=what):
+def test_ngram_plan_refuses_invalid_settings_before_reading_text(settings: dict[str, str], message: str):
+    with pytest.raises(InputError, match=message):
         plan_pretraining("ngram", ["b"], settings=settings)
 
 
-def test_features_that_never_occur_so_often(tmp_path: Path):
-    (tmp_path / "tagged.txt").write_text(TAGGED, encoding="utf-8")
+def test_crf_with_too_high_min_count_is_refused(tmp_path: Path):
+    (tmp_path / "tagged.txt").write_text(TAGGED_TEXT, encoding="utf-8")
     with pytest.raises(InputError, match="no feature occurs 99 times"):
         fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run", min_count=99)
 
 
-def test_fields_of_states_mean_nothing_where_tags_are_the_states(tmp_path: Path):
-    (tmp_path / "tagged.txt").write_text(TAGGED, encoding="utf-8")
+def test_hmm_trained_on_tags_refuses_a_number_of_states(tmp_path: Path):
+    (tmp_path / "tagged.txt").write_text(TAGGED_TEXT, encoding="utf-8")
     with pytest.raises(InputError, match="its states are the tags"):
         fb.pretrain("hmm", tmp_path / "tagged.txt", to=tmp_path / "run", format="tagged", states=5)
 
 
-def test_hmm_takes_a_word_and_its_tag_a_line(tmp_path: Path):
-    rows = TAGGED.replace("/", "\t").replace(" ", "\n").split("\n")
-    blocks = ["\n".join(rows[at : at + 3]) for at in range(0, len(rows) - 1, 3)]
+def test_hmm_reads_tagged_text_with_one_word_per_line(tmp_path: Path):
+    rows = TAGGED_TEXT.replace("/", "\t").replace(" ", "\n").split("\n")
+    blocks = ["\n".join(rows[start : start + 3]) for start in range(0, len(rows) - 1, 3)]
     (tmp_path / "tagged.conll").write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
     run = fb.pretrain("hmm", tmp_path / "tagged.conll", to=tmp_path / "run", format="tagged")
     assert run.tag("the dog ran")[0].tags == ("d", "n", "v")
 
 
-@pytest.mark.parametrize("milestone", ["hmm", "crf"])
-def test_words_with_tags_are_seen_without_being_told(milestone: str, tmp_path: Path, capsys: Captured):
-    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
-    made = told(capsys, "pretrain", milestone, tmp_path / "some.txt", "--to", tmp_path / "run")
-    assert made["task"]["tags"] == ["d", "n", "v"]
-    (tmp_path / "some.conll").write_text(TAGGED.replace("\n", "\n\n").replace(" ", "\n").replace("/", " "))
-    made = told(capsys, "pretrain", milestone, tmp_path / "some.conll", "--to", tmp_path / "other")
-    assert made["task"]["tags"] == ["d", "n", "v"]
+@pytest.mark.parametrize("model", ["hmm", "crf"])
+def test_tagged_text_is_detected_automatically(model: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED_TEXT, encoding="utf-8")
+    metadata = told(capsys, "pretrain", model, tmp_path / "some.txt", "--to", tmp_path / "run")
+    assert metadata["task"]["tags"] == ["d", "n", "v"]
+    (tmp_path / "some.conll").write_text(TAGGED_TEXT.replace("\n", "\n\n").replace(" ", "\n").replace("/", " "))
+    metadata = told(capsys, "pretrain", model, tmp_path / "some.conll", "--to", tmp_path / "other")
+    assert metadata["task"]["tags"] == ["d", "n", "v"]
 
 
-def test_tags_are_text_where_that_is_asked_for(tmp_path: Path, capsys: Captured):
-    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+def test_tagged_text_is_read_as_plain_text_with_format_text(tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED_TEXT, encoding="utf-8")
     command = ["pretrain", "hmm", tmp_path / "some.txt", "--to", tmp_path / "run", "--states", "3"]
     assert "learned as it stands: --format text" in refused(capsys, *command)
     assert "task" not in told(capsys, *command, "--format", "text", "--epochs", "1")
@@ -86,60 +86,62 @@ def test_tags_are_text_where_that_is_asked_for(tmp_path: Path, capsys: Captured)
     assert "so hmm learns to tag (as text: --format text)" in capsys.readouterr().err
 
 
-def test_a_mistake_in_a_tagged_file_names_an_option_that_there_is(tmp_path: Path):
-    (tmp_path / "tagged.txt").write_text(TAGGED * 9 + "the/d cat sat/v\n", encoding="utf-8")
-    with pytest.raises(InputError, match="has no tag") as raised:
+def test_missing_tag_is_refused_with_a_hint_that_works(tmp_path: Path):
+    (tmp_path / "tagged.txt").write_text(TAGGED_TEXT * 9 + "the/d cat sat/v\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has no tag") as error:
         fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run")
-    assert "--on-bad-rows skip" in raised.value.hint
+    assert "--on-bad-rows skip" in error.value.hint
     fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run", on_bad_rows="skip", epochs=1)
 
 
-def test_states_that_hold_something_impossible_learn_all_the_same(tmp_path: Path):
+def test_hmm_without_smoothing_trains_and_has_no_held_out_loss(tmp_path: Path):
     (tmp_path / "text.txt").write_text("\n\n".join(f"a b c w{i} ." for i in range(60)), encoding="utf-8")
     run = fb.pretrain("hmm", tmp_path / "text.txt", to=tmp_path / "run", states=3, smoothing=0.0, epochs=2)
     assert run.metadata["held_out_loss"] is None
     assert run.metadata["step"] > 0
 
 
-def test_words_that_look_like_marks_come_back_as_words(tmp_path: Path):
-    """WikiText writes <unk>: a word of the text, and not what the model takes for unknown."""
+def test_words_that_look_like_special_tokens_survive_the_arpa_round_trip(tmp_path: Path):
+    """WikiText contains <unk>, which is a word of the text, not the unknown token of the model."""
     text = tmp_path / "text.txt"
-    text.write_text(LINES, encoding="utf-8")
+    text.write_text(TOKENIZED_LINES, encoding="utf-8")
     run = fb.pretrain("ngram", text, to=tmp_path / "run", order=3)
     export_run(run, "arpa", str(tmp_path / "model.arpa"))
     assert any(r"\u003cunk>" in note for note in run.notes)
-    again = Run(import_model(str(tmp_path / "model.arpa"), str(tmp_path / "back")))
-    told, back = run.measure(text), again.measure(text)
-    assert back.unknown_tokens == told.unknown_tokens == 0
-    assert back.units == told.units == 36  # lines
-    assert back.perplexity == pytest.approx(told.perplexity, rel=1e-5)
+    imported = Run(import_model(str(tmp_path / "model.arpa"), str(tmp_path / "back")))
+    measured, measured_again = run.measure(text), imported.measure(text)
+    assert measured_again.unknown_tokens == measured.unknown_tokens == 0
+    assert measured_again.units == measured.units == 36  # lines
+    assert measured_again.perplexity == pytest.approx(measured.perplexity, rel=1e-5)
 
 
-def test_stupid_backoff_tells_what_it_was_divided_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")
+def test_next_why_of_stupid_backoff_shows_the_divisor(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "text.txt").write_text(TOKENIZED_LINES, encoding="utf-8")
     fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", order=2, smoothing="stupid")
     assert "÷" in said(capsys, "next", tmp_path / "run", "the", "--why", "--top", "1")
 
 
 @pytest.mark.parametrize(("unit", "units"), [("sentence", 6), ("document", 3)])
-def test_what_is_scored_by_itself_is_told(unit: str, units: int, tmp_path: Path, capsys: Captured):
+def test_measure_and_score_report_the_unit_that_is_scored_separately(
+    unit: str, units: int, tmp_path: Path, capsys: Captured
+):
     text = tmp_path / "text.txt"
     text.write_text("The cat sat here. The dog ran off.\n\n" * 3, encoding="utf-8")
     run = str(tmp_path / "run")
     assert main(["pretrain", "hmm", str(text), "--states", "2", "--epochs", "1", "--unit", unit, "--to", run]) == 0
     measured = told(capsys, "measure", run, text)
     assert (measured["unit"], measured["units"], measured["documents"]) == (unit, units, 3)
-    drawn = said(capsys, "measure", run, text)
-    assert f"{unit}s scored, each by itself" in drawn
-    assert ("pays for its end" in drawn) is (unit == "sentence")
+    printed = said(capsys, "measure", run, text)
+    assert f"{unit}s scored, each by itself" in printed
+    assert ("pays for its end" in printed) is (unit == "sentence")
     scored = told(capsys, "score", run, "The cat sat. The dog ran.", "The cat sat.")
     assert scored.get("several_sentences") == (1 if unit == "sentence" else None)
     assert main(["score", run, "The cat sat. The dog ran."]) == 0
     assert ("1 text holds several sentences" in capsys.readouterr().err) is (unit == "sentence")
 
 
-def test_words_are_right_of_one_and_of_many(tmp_path: Path, capsys: Captured):
-    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+def test_tag_prints_singular_and_plural_and_crf_refuses_unsupported_commands(tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED_TEXT, encoding="utf-8")
     run, out = tmp_path / "run", tmp_path / "out.conll"
     command = ["pretrain", "crf", tmp_path / "some.txt", "--to", run]
     assert "--batch means nothing to crf, whose best weights are searched" in refused(capsys, *command, "--batch", "9")
@@ -152,29 +154,29 @@ def test_words_are_right_of_one_and_of_many(tmp_path: Path, capsys: Captured):
 
 
 @pytest.mark.parametrize("smoothing", ["none", "kneser-ney"])
-def test_what_is_impossible_is_so_after_a_journey_through_arpa(smoothing: str, tmp_path: Path, capsys: Captured):
-    (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")
-    place = tmp_path / "run.arpa"
+def test_zero_probabilities_survive_the_arpa_round_trip(smoothing: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "text.txt").write_text(TOKENIZED_LINES, encoding="utf-8")
+    arpa = tmp_path / "run.arpa"
     run = fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", smoothing=smoothing, order=3)
-    notes = told(capsys, "export", tmp_path / "run", "--format", "arpa", "--to", place)["notes"]
-    again = Run(import_model(str(place), str(tmp_path / "again")))
+    notes = told(capsys, "export", tmp_path / "run", "--format", "arpa", "--to", arpa)["notes"]
+    imported = Run(import_model(str(arpa), str(tmp_path / "again")))
     texts = ["the cat , said he , sat .", "he sat the cat", "it is so on ."]
-    own, back = run.score(texts), again.score(texts)
-    for one, other in zip(own, back, strict=True):
-        assert other.log_prob == pytest.approx(one.log_prob, rel=1e-6)
-    strict = smoothing == "none"
-    assert (own[1].log_prob == -float("inf")) is strict
-    assert any("KenLM takes it" in note for note in notes) is strict
-    assert any("stands for a probability" in note for note in again.metadata["notes"]) is strict
+    scores, imported_scores = run.score(texts), imported.score(texts)
+    for score, imported_score in zip(scores, imported_scores, strict=True):
+        assert imported_score.log_prob == pytest.approx(score.log_prob, rel=1e-6)
+    unsmoothed = smoothing == "none"
+    assert (scores[1].log_prob == -float("inf")) is unsmoothed
+    assert any("KenLM takes it" in note for note in notes) is unsmoothed
+    assert any("stands for a probability" in note for note in imported.metadata["notes"]) is unsmoothed
 
 
 def counted_run(folder: Path) -> RunFolder:
-    (folder / "lines.txt").write_text(LINES, encoding="utf-8")
+    (folder / "lines.txt").write_text(TOKENIZED_LINES, encoding="utf-8")
     fb.pretrain("ngram", folder / "lines.txt", to=folder / "run")
     return RunFolder.open(folder / "run")
 
 
-def test_a_run_that_stopped_while_counting_says_so(tmp_path: Path):
+def test_interrupted_count_based_run_notes_that_its_counts_are_partial(tmp_path: Path):
     run = counted_run(tmp_path)
     assert not [note for note in run.metadata["notes"] if "up to there" in note]
     for state, stopped in (("finished", 0), ("trained", 0), ("interrupted", 1), ("training", 1)):
@@ -185,7 +187,7 @@ def test_a_run_that_stopped_while_counting_says_so(tmp_path: Path):
         assert all("knows the text up to there alone" in note and f"--resume {run.path}" in note for note in notes)
 
 
-def test_what_a_killed_process_left_is_taken_away(tmp_path: Path):
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path):
     run = counted_run(tmp_path)
     (run.path / ".counts-abc").mkdir()
     (run.path / f".{NGRAM_STORE_FILE}.12.tmp").write_bytes(b"half")
@@ -193,23 +195,23 @@ def test_what_a_killed_process_left_is_taken_away(tmp_path: Path):
     assert not [file.name for file in run.path.iterdir() if file.name.startswith((".counts", f".{NGRAM_STORE_FILE}"))]
 
 
-@pytest.mark.parametrize("place", [0.2, 0.5, 0.99])
-def test_a_table_that_was_damaged_is_made_again(place: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each byte of it counts; who opens it unharmed reads it only if it was touched."""
+@pytest.mark.parametrize("position", [0.2, 0.5, 0.99])
+def test_damaged_ngram_store_is_detected_and_rebuilt(position: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Any flipped byte is found; an unchanged file is verified only after its time stamp changed."""
     monkeypatch.setattr(language_model, "BLOCK_NGRAMS", -1)
     run = counted_run(tmp_path)
-    file, right = run.path / NGRAM_STORE_FILE, load_counted_model(run)[0].probabilities()
-    whole = file.read_bytes()
-    for spoilt in (bytes([whole[int(place * len(whole))] ^ 1]), bytes(64)):
-        at = int(place * len(whole))
-        file.write_bytes(whole[:at] + spoilt + whole[at + len(spoilt) :])
-        if file.read_bytes() == whole:  # there was nothing but zeros
+    file, undamaged = run.path / NGRAM_STORE_FILE, load_counted_model(run)[0].probabilities()
+    content = file.read_bytes()
+    for damage in (bytes([content[int(position * len(content))] ^ 1]), bytes(64)):
+        offset = int(position * len(content))
+        file.write_bytes(content[:offset] + damage + content[offset + len(damage) :])
+        if file.read_bytes() == content:  # the bytes were zero already
             continue
         network, notes = load_counted_model(run)
         assert any("damaged" in note and "made again" in note for note in notes)
-        assert file.read_bytes() == whole
-        assert network.probabilities().lookup([5]) == right.lookup([5])
-    load_counted_model(run)  # and remembers that it is whole
+        assert file.read_bytes() == content
+        assert network.probabilities().lookup([5]) == undamaged.lookup([5])
+    load_counted_model(run)  # records that the file was verified
     verified: list[Path] = []
     monkeypatch.setattr(NgramStore, "verify", lambda self: verified.append(self.file))
     assert not load_counted_model(run)[1]
@@ -220,21 +222,21 @@ def test_a_table_that_was_damaged_is_made_again(place: float, tmp_path: Path, mo
     assert verified == [file]
 
 
-def test_a_time_is_not_heeded_where_all_is_counted_once(tmp_path: Path):
-    (tmp_path / "lines.txt").write_text(LINES, encoding="utf-8")
-    heard: list[str] = []
-    watcher = TrainingCallback()
-    watcher.on_note = heard.append  # pyright: ignore[reportAttributeAccessIssue]
+def test_time_budget_of_ngram_model_is_ignored_with_a_note(tmp_path: Path):
+    (tmp_path / "lines.txt").write_text(TOKENIZED_LINES, encoding="utf-8")
+    notes: list[str] = []
+    callback = TrainingCallback()
+    callback.on_note = notes.append  # pyright: ignore[reportAttributeAccessIssue]
     run_pretraining(
         plan_pretraining("ngram", [str(tmp_path / "lines.txt")], settings={"time": "1s"}),
         tmp_path / "run",
-        watcher=watcher,
+        watcher=callback,
     )
-    assert any("--time is not heeded" in note for note in heard)
+    assert any("--time is not heeded" in message for message in notes)
 
 
 @pytest.mark.parametrize("texts", ["a list", [1], None])
-def test_totals_are_asked_of_several_texts(texts: Any, tmp_path: Path):
+def test_totals_refuse_anything_but_a_list_of_texts(texts: Any, tmp_path: Path):
     counted_run(tmp_path)
     with pytest.raises(InputError, match="several texts"):
         fb.load(tmp_path / "run").totals(texts)

@@ -1,4 +1,4 @@
-"""Plans: sizes, fields, recipes and flags, and which of them wins; every milestone has a recipe that works."""
+"""Pre-training plans: precedence of flags, recipes and sizes, held-out text, prepared corpora, recipe files."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from forebear.training.settings import read_recipe
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 
-def test_every_milestone_has_a_recipe_in_the_order_of_the_lineage():
+def test_every_model_has_a_recipe_file_numbered_in_lineage_order():
     names = [read_recipe(file, RECIPE_FILE_KEYS)["milestone"] for file in RECIPES]
     assert names == list(LINEAGE)
     assert [file.stem for file in RECIPES] == [f"{number:02}-{name}" for number, name in enumerate(names, 1)]
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_recipes_make_plans(file: Path, tmp_path: Path):
-    written = read_recipe(file, RECIPE_FILE_KEYS)
-    if model_spec(written["milestone"]).learns_from == "tags":
+def test_recipe_file_makes_a_plan(file: Path, tmp_path: Path):
+    recipe = read_recipe(file, RECIPE_FILE_KEYS)
+    if model_spec(recipe["milestone"]).learns_from == "tags":
         (tmp_path / "tagged.txt").write_text("the/d cat/n sat/v\na/d dog/n ran/v\n" * 9, encoding="utf-8")
-        made, _ = plan_tagging(written["milestone"], [str(tmp_path / "tagged.txt")], TextSource(()), recipe=written)
-        assert all(getattr(made.recipe, name) is not None for name in written["recipe"])
+        plan, _ = plan_tagging(recipe["milestone"], [str(tmp_path / "tagged.txt")], TextSource(()), recipe=recipe)
+        assert all(getattr(plan.recipe, name) is not None for name in recipe["recipe"])
         return
-    pairs = TextSource((), pairs=model_spec(written["milestone"]).learns_from == "pairs")
-    made = plan_pretraining(written["milestone"], ["book.txt"], recipe=written, source=pairs)
-    assert made.tokenizer == written.get("tokenizer")
-    assert all(getattr(made.recipe, name) is not None for name in written["recipe"])
+    pairs = TextSource((), pairs=model_spec(recipe["milestone"]).learns_from == "pairs")
+    plan = plan_pretraining(recipe["milestone"], ["book.txt"], recipe=recipe, source=pairs)
+    assert plan.tokenizer == recipe.get("tokenizer")
+    assert all(getattr(plan.recipe, name) is not None for name in recipe["recipe"])
 
 
-def test_flags_win_over_the_recipe_and_that_over_the_size():
-    written = {"milestone": "gpt2", "size": "tiny", "fields": {"depth": 3}, "recipe": {"time": "1m", "rate": 0.5}}
-    made = plan_pretraining("gpt2", ["b"], recipe=written, settings={"width": "64", "steps": "2k"})
-    assert made.spec == GPT2Spec(width=64, depth=3, heads=4, context=64)
-    assert (made.recipe.steps, made.recipe.time, made.recipe.rate) == (2000, None, 0.5)
+def test_flags_override_the_recipe_and_the_recipe_overrides_the_size():
+    recipe = {"milestone": "gpt2", "size": "tiny", "fields": {"depth": 3}, "recipe": {"time": "1m", "rate": 0.5}}
+    plan = plan_pretraining("gpt2", ["b"], recipe=recipe, settings={"width": "64", "steps": "2k"})
+    assert plan.spec == GPT2Spec(width=64, depth=3, heads=4, context=64)
+    assert (plan.recipe.steps, plan.recipe.time, plan.recipe.rate) == (2000, None, 0.5)
 
 
-def test_a_size_and_fields_go_together_and_the_small_size_is_where_one_begins():
+def test_fields_override_a_size_and_the_small_size_is_the_default():
     assert plan_pretraining("gpt2", ["b"], size="124M").spec == GPT2Spec()
     assert plan_pretraining("gpt2", ["b"], size="tiny", settings={"heads": 2}).spec == GPT2Spec(
         width=128, depth=4, heads=2, context=64
@@ -62,13 +62,13 @@ def test_a_size_and_fields_go_together_and_the_small_size_is_where_one_begins():
     )
 
 
-def test_a_recipe_for_another_milestone_is_refused():
+def test_recipe_for_another_model_is_refused():
     with pytest.raises(InputError, match="is for gpt2, not for ngram"):
         plan_pretraining("ngram", ["b"], recipe={"milestone": "gpt2"})
 
 
-def test_published_sizes_have_the_published_numbers_of_parameters():
-    """Radford et al. 2019, table 2, as their weights count them."""
+def test_gpt2_networks_of_published_sizes_have_published_parameters():
+    """Radford et al. 2019, table 2, with the counts of the published weights."""
     counts = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1.5B": 1_557_611_200}
 
     class Published:
@@ -80,8 +80,8 @@ def test_published_sizes_have_the_published_numbers_of_parameters():
         assert network.num_parameters == count
 
 
-def test_a_novel_s_end_is_as_unknown_to_the_vocabulary_as_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """One document: its end examines, and words that only the end has are unknown, and charged."""
+def test_held_out_end_of_a_document_adds_no_words_to_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One document: its end is held out, and words that occur only there are out of vocabulary."""
     from forebear.experiments.pipeline import run_pretraining
 
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
@@ -97,13 +97,13 @@ def test_a_novel_s_end_is_as_unknown_to_the_vocabulary_as_to_the_model(tmp_path:
 
 
 @pytest.mark.parametrize("share", ["1", "1.5", "-0.1", "nan"])
-def test_a_share_that_is_none(share: str):
+def test_held_out_share_outside_its_range_is_refused(share: str):
     with pytest.raises(InputError, match="--held-out is"):
         plan_pretraining("ngram", ["b"], settings={"held_out": share})
 
 
-def test_all_of_a_text_teaches_who_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """And only those: of all others it must be known when they are at their best."""
+def test_held_out_zero_is_allowed_only_for_count_based_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Only count-based models: gradient training needs held-out text to select the best checkpoint."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     text = tmp_path / "text.txt"
     text.write_text(small_runs.text(), encoding="utf-8")
@@ -117,27 +117,27 @@ def test_all_of_a_text_teaches_who_counts(tmp_path: Path, monkeypatch: pytest.Mo
         plan_pretraining("gpt2", [str(text)], settings={"held_out": "0"})
 
 
-def test_text_that_is_cut_already_is_counted_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_pretokenized_text_is_counted_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     text = tmp_path / "text.txt"
     text.write_text("the cat , said he , sat .\nit 's @-@ <unk> .\n\nand so on .\n" * 9, encoding="utf-8")
-    what = plan_pretraining("ngram", [str(text)])
-    assert (what.tokenizer, what.source.sentences, what.recipe.held_out) == ("spaces", "lines", 0.0)
-    assert what.spec.unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
-    run = Run(pipeline.run_pretraining(what, to=tmp_path / "run"))
+    plan = plan_pretraining("ngram", [str(text)])
+    assert (plan.tokenizer, plan.source.sentences, plan.recipe.held_out) == ("spaces", "lines", 0.0)
+    assert plan.spec.unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
+    run = Run(pipeline.run_pretraining(plan, to=tmp_path / "run"))
     assert run.network.describe()["ngrams"][0] == run.tokenizer.vocab_size == 19
     assert run.measure(text).units == 27  # lines
     assert run.measure(text).unknown_tokens == 0
-    for asked in ({"settings": {"unit": "document"}}, {"tokenizer": "words"}):
-        assert plan_pretraining("ngram", [str(text)], **asked).source.sentences == "split"
+    for options in ({"settings": {"unit": "document"}}, {"tokenizer": "words"}):
+        assert plan_pretraining("ngram", [str(text)], **options).source.sentences == "split"
     plain = tmp_path / "plain.txt"
     plain.write_text("The cat, said he, sat. It's so.\n\nAnd so on.\n" * 9, encoding="utf-8")
     assert plan_pretraining("ngram", [str(plain)]).recipe.held_out == 0.05
     assert plan_pretraining("nnlm", [str(text)]).source.sentences == "split"
 
 
-def test_a_budget_of_tokens_counts_the_tokens_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A batch of 100 tokens holds six rows of 16: 96 tokens a step."""
+def test_token_budget_counts_the_tokens_of_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A batch of 100 tokens holds six sequences of 16: 96 tokens per step."""
     from small_runs import trained
 
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
@@ -146,69 +146,71 @@ def test_a_budget_of_tokens_counts_the_tokens_there_are(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("setting", ["rate", "patience", "accumulate"])
-def test_what_would_change_nothing_is_refused(setting: str):
+def test_setting_without_effect_on_ngram_is_refused(setting: str):
     with pytest.raises(InputError, match=f"--{setting} means nothing to ngram, which counts"):
         plan_pretraining("ngram", ["b"], settings={setting: "1"})
     with pytest.raises(InputError, match="means nothing"):
         plan_pretraining("ngram", ["b"], recipe={"milestone": "ngram", "recipe": {setting: 1}})
 
 
-def test_a_corpus_is_taken_as_it_is_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It was cut once: another tokenizer, or another way of reading, asked for beside it would be ignored."""
+def test_prepared_corpus_refuses_another_tokenizer_or_input_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its text is already tokenized: another tokenizer or input format would be ignored."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "book.txt").write_text(small_runs.text(), encoding="utf-8")
     corpus = plan_pretraining("ngram", [str(tmp_path / "book.txt")]).prepare_corpus()
-    place, file = [str(corpus.folder)], str(corpus.folder / "tokenizer.json")
-    for asked in (None, "words", file, corpus.tokenizer):
-        assert plan_pretraining("gpt2", place, tokenizer=asked).prepare_corpus().key == corpus.key
-    assert plan_pretraining("gpt2", place, vocabulary=corpus.tokenizer.vocab_size).prepare_corpus().key == corpus.key
-    for asked in ({"tokenizer": "characters"}, {"vocabulary": 77}, {"tokenizer": small_runs.tokenizer()}):
+    paths, tokenizer_file = [str(corpus.folder)], str(corpus.folder / "tokenizer.json")
+    for requested in (None, "words", tokenizer_file, corpus.tokenizer):
+        assert plan_pretraining("gpt2", paths, tokenizer=requested).prepare_corpus().key == corpus.key
+    assert plan_pretraining("gpt2", paths, vocabulary=corpus.tokenizer.vocab_size).prepare_corpus().key == corpus.key
+    for requested in ({"tokenizer": "characters"}, {"vocabulary": 77}, {"tokenizer": small_runs.tokenizer()}):
         with pytest.raises(InputError, match=r"cut by another tokenizer \(words, "):
-            plan_pretraining("gpt2", place, **asked).prepare_corpus()
+            plan_pretraining("gpt2", paths, **requested).prepare_corpus()
     with pytest.raises(InputError, match="is a corpus already"):
-        plan_pretraining("gpt2", place, source=TextSource((), sentences="lines"))
+        plan_pretraining("gpt2", paths, source=TextSource((), sentences="lines"))
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", small_runs.READING)
-def test_a_run_begun_from_python_can_be_told_on_the_command_line(
+def test_recorded_command_of_a_python_run_reopens_the_same_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The command on its card makes the very same run, so that calling it finds the run finished."""
+    """The recorded command describes the same run, so it finds the run finished."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "my book.txt").write_text(small_runs.text(), encoding="utf-8")
     settings = small_runs.settings(name, seed=3, held_out=0.2, save_every="7s")
-    hides = name in small_runs.HIDING
+    is_masked_lm = name in small_runs.HIDING
     run = fb.pretrain(
         name,
         tmp_path / "my book.txt",
         to=tmp_path / "run",
-        tokenizer="words" if hides else "characters",
-        documents="blank" if hides else "lines",  # to ask about two halves a document must have two sentences
+        tokenizer="words" if is_masked_lm else "characters",
+        documents="blank" if is_masked_lm else "lines",  # the sentence-pair task needs documents of two sentences
         sentences="lines",
         segment=True,
         **settings,
     )
-    told = (tmp_path / "run" / "run.json").read_bytes()
+    metadata = (tmp_path / "run" / "run.json").read_bytes()
     assert main(shlex.split(run.metadata["command"])[1:]) == 0
-    assert (tmp_path / "run" / "run.json").read_bytes() == told
+    assert (tmp_path / "run" / "run.json").read_bytes() == metadata
 
 
-def test_no_context_that_the_text_cannot_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Refused alike by preview and pretrain; the remedy is one that works."""
+def test_context_longer_than_the_text_is_refused_with_a_hint_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Preview and pretrain refuse it alike; the hint works."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "short.txt").write_text("A short text. " * 9, encoding="utf-8")
     for command in (["preview", "gpt2"], ["pretrain", "gpt2", "--to", str(tmp_path / "run")]):
         assert main([*command, str(tmp_path / "short.txt"), "--context", "1000"]) == 2
-    with pytest.raises(InputError, match=r"longer than the whole text") as caught:
+    with pytest.raises(InputError, match=r"longer than the whole text") as error:
         fb.pretrain("gpt2", tmp_path / "short.txt", to=tmp_path / "run", context=1000)
-    shorter = int(caught.value.hint.split("--context ")[1])
+    shorter = int(error.value.hint.split("--context ")[1])
     run = fb.pretrain("gpt2", tmp_path / "short.txt", to=tmp_path / "run", context=shorter, steps=2)
     assert run.folder.is_finished
 
 
 @pytest.mark.parametrize(
-    ("name", "written", "words"),
+    ("name", "recipe", "message"),
     [
         ("gpt2", {"fields": {"widht": 32}}, "gpt2 has no field 'widht'"),
         ("gpt2", {"fields": {"width": 32.0}}, "--width is 32.0"),
@@ -226,19 +228,19 @@ def test_no_context_that_the_text_cannot_fill(tmp_path: Path, monkeypatch: pytes
         ("ngram", {"recipe": {"epochs": 3}}, "counts every text once"),
     ],
 )
-def test_recipe_files_and_python_are_read_as_strictly_as_flags(name: str, written: dict[str, Any], words: str):
-    with pytest.raises(InputError, match=words):
-        plan_pretraining(name, ["b"], recipe=written)
+def test_invalid_values_of_recipe_files_are_refused(name: str, recipe: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message):
+        plan_pretraining(name, ["b"], recipe=recipe)
 
 
-def test_a_size_is_told_by_its_name_only_where_it_is_that_size():
+def test_plan_names_its_size_only_if_all_fields_match():
     assert plan_pretraining("ngram", ["b"], settings={"order": 3}).size == "trigram"
     assert plan_pretraining("gpt2", ["b"], settings={"width": 64}).size is None
     assert plan_pretraining("gpt2", ["b"], recipe={"vocabulary": "2k"}).vocab_size == 2000
 
 
-def test_what_a_run_learned_from_is_known_to_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Where the end of the text is held out, a document behind the border was not learned from."""
+def test_measure_reports_the_share_of_documents_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """With the end of the text held out, documents after the split were not trained on."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     book = tmp_path / "book.txt"
     book.write_text("The cat sat on the mat. " * 40 + "\n\n" + "A dog ran. " * 9, encoding="utf-8")
@@ -251,12 +253,12 @@ def test_what_a_run_learned_from_is_known_to_the_document(tmp_path: Path, monkey
     assert run.measure(tmp_path / "end.txt").learned_from == 0
 
 
-def test_a_long_document_that_examines_teaches_no_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It travels in parts: what it says as a whole decides on which side it is, for the vocabulary too."""
+def test_long_held_out_document_adds_no_words_to_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It is read in parts; the hash of the whole decides the split, for the vocabulary too."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", 1000)
     short = [f"Story {number} tells of a cat and a dog." for number in range(60)]
-    for number in range(40):  # until one of them is held out
+    for number in range(40):  # until the long document is held out
         long = f"Long {number}. " + "The zebra flew. " * 400
         (tmp_path / "book.txt").write_text("\n\n".join([*short, long]) + "\n", encoding="utf-8")
         corpus = plan_pretraining("ngram", [str(tmp_path / "book.txt")], settings={"held_out": 0.3}).prepare_corpus()
