@@ -118,7 +118,7 @@ def test_killed_embed_leaves_only_a_temporary_file(bert_run: Path, tmp_path: Pat
     """Killed when the first vectors are on disk, long before the end."""
     file = tmp_path / "sentences.txt"
     file.write_text("\n".join(SENTENCES * 5000), encoding="utf-8")
-    code = "from forebear.cli import embed, main; embed.BATCH_TEXTS = 8; main.run()"
+    code = "from forebear.cli import embed, main; embed.EMBED_BATCH_SIZE = 8; main.run()"
     command = [sys.executable, "-c", code, "embed", str(bert_run), "--in", str(file), "--out", str(tmp_path / "v.npy")]
     with subprocess.Popen(command) as process:
         deadline = time.monotonic() + 60

@@ -202,7 +202,7 @@ def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[I
 
 
 def relocate_errors(batch: list[InputLine], answer_batch: Callable[[list[str]], Any]) -> Any:
-    """Calls `answer_batch`; an error about text n of the group becomes an error about its file and line."""
+    """Calls `answer_batch`; an error about text n of the batch becomes an error about its file and line."""
     try:
         return answer_batch([line.text for line in batch])
     except InputError as error:

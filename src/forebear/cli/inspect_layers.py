@@ -257,7 +257,7 @@ def gradients(
             cells = []
             for reach in reaches:
                 is_reached = distance <= reach.max_distance
-                values = (reach.magnitudes[distance], reach.relative[distance]) if is_reached else (None, None)
+                values = (reach.norms[distance], reach.relative[distance]) if is_reached else (None, None)
                 cells += [number_cell(value, ".2e") for value in values]
             table.add_row(str(distance), *cells)
         console.print(table)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 COUNTER_INTERVAL = 5  # seconds between two lines that count
 LOG_INTERVAL = 30  # seconds between two lines of progress where there is no terminal
-MAX_SHOWN_CHARACTERS = 400  # of a text beside its metrics
+MAX_SHOWN_CHARACTERS = 400  # characters of a text beside its metrics
 SMALL_LOSS = 0.1  # losses below it have more digits
 
 ProgressCallback = Callable[[int, int], None]  # done and total
@@ -326,7 +326,7 @@ def heatmap(
     use_color: bool,
     separators_before: Sequence[int] = (),
 ) -> Iterator[Text]:
-    """A heat map with numbers and names of rows and columns; separators before `borders`. Small if there is no room."""
+    """A heat map with numbers and names of rows and columns, lines before `separators_before`; small if too wide."""
     label_width = min(LABEL_WIDTH, max(map(cell_len, rows)))
     available_width = (width - label_width - len(separators_before)) // len(columns)
     if available_width < MIN_CELL_WIDTH:

@@ -183,7 +183,7 @@ def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str
     extents = [float(extent) or 1.0 for extent in maxima - minima]
     cells = [[" "] * width for _ in range(PLANE_HEIGHT)]
     num_shown = 0
-    for row in sorted(range(len(word_projection.words)), key=lambda row: not word_projection.query_words[row]):
+    for row in sorted(range(len(word_projection.words)), key=lambda row: not word_projection.is_query[row]):
         word = word_projection.words[row]
         word = word if word.isprintable() else repr(word)[1:-1]
         word_width = cell_len(word)
@@ -234,10 +234,10 @@ def _print_norms(console: Console, vector_norms: VectorNorms) -> None:
     console.plain(f"mean cosine of any two words: {number_cell(vector_norms.cosine, '.3f')}")
     for note in vector_norms.notes:
         console.plain(note)
-    words, lengths = vector_norms.words, vector_norms.lengths
+    words, norms = vector_norms.words, vector_norms.norms
     for name, rows in zip(("longest", "shortest"), vector_norms.extremes, strict=True):
         if vector_norms.is_varying:
-            console.dim(f"{name}: {', '.join(f'{words[row]} {lengths[row]:.2f}' for row in rows[:MAX_NAMED_WORDS])}")
+            console.dim(f"{name}: {', '.join(f'{words[row]} {norms[row]:.2f}' for row in rows[:MAX_NAMED_WORDS])}")
 
 
 def analogy(

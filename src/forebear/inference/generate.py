@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor import CausalLM
 
-# What stands for a search that found nothing: every continuation has probability 0.
+# The result of a search without hypotheses: every continuation has probability 0.
 IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)
 MAX_CHARACTER_BYTES = 4  # maximum bytes, and so byte tokens, of a character
 

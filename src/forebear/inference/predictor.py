@@ -111,7 +111,7 @@ def unknown_token_bytes(text: str, encoding: TokenEncoding, unk_id: int | None) 
 
 
 def oov_spelling_bits(num_tokens: int, num_bytes: int) -> float:
-    """Bits to spell unknown tokens of `count` bytes in all, in addition to their own probability.
+    """Bits to spell unknown tokens of `num_bytes` bytes in all, in addition to their own probability.
 
     Each byte, and the end of each spelling, is one of 257 symbols. Without this cost a small vocabulary would win.
     """

@@ -413,7 +413,7 @@ class _PromptScorer:
     options: tuple[AnswerOption, ...]
     framer: Framer
     shots: Sequence[str]
-    neutral_text: str | None  # what stands for the text when calibrating
+    neutral_text: str | None  # replaces the text in calibration
     per: ScoreUnit
     neutral_cache: dict[tuple[tuple[str, ...], int], list[CountedSpan]] = field(default_factory=dict)
 
@@ -428,7 +428,7 @@ class _PromptScorer:
         return [0, *accumulate(len(option.wordings) for option in self.options[:-1])]
 
     def answer_texts(self, texts: Sequence[str], first_number: int) -> list[PromptAnswer]:
-        """Answers to a batch of texts; `first` is the number of its first text, for errors."""
+        """Answers to a batch of texts; `first_number` is that of its first text, for errors."""
         prompts = _fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first_number)
         neutral_prompts: dict[tuple[tuple[str, ...], int], FittedPrompt] = {}
         if self.neutral_text is not None:
@@ -614,7 +614,7 @@ def _fit_prompts(
     limit: int | None,
     first_number: int = 1,
 ) -> list[FittedPrompt]:
-    """Each text in its frame after the examples; errors carry the number of the text, from `first`."""
+    """Each text in its frame after the examples; errors carry the number of the text, from `first_number`."""
     fitted = []
     for index, text in enumerate(texts, first_number):
         try:

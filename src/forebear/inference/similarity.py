@@ -280,7 +280,7 @@ def _text_units(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -
 
 @contextmanager
 def _with_pair_number(pairs: Sequence[object], pair_indices: Sequence[int]) -> Iterator[None]:
-    """Errors carry the number of the pair; `numbers` has for each text that of its pair, from 0."""
+    """Errors carry the number of the pair; `pair_indices` has for each text that of its pair, from 0."""
     try:
         yield
     except InputError as error:

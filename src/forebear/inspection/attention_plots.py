@@ -156,7 +156,7 @@ TOTAL_INCHES, MIN_FONT_SIZE = 9.0, 6.0  # width of a grid of maps in inches, and
 
 
 def plot_attention(view: AttentionView, title: str, file_format: str, max_edges: int | None = None) -> bytes:
-    """The bytes of a figure in this format; with `top`, that many of the strongest edges as lines."""
+    """The bytes of a figure in this format; with `max_edges`, that many of the strongest edges as lines."""
     attention_map = view.attention_map
     with plot_style([title, attention_map.name, *attention_map.rows, *attention_map.columns], HTML_HINT):
         if max_edges is not None:

@@ -355,7 +355,7 @@ def linear_attribution(
 
 
 def _logit(logits: Logits, output: TargetOutput, *, is_centered: bool) -> float:
-    """The logit; `centered` subtracts the mean over answers."""
+    """The logit; `is_centered` subtracts the mean over answers."""
     if output.head == "choice":
         return float(logits["choice"][0][output.index])
     scores = logits["label"][0] if output.head == "label" else np.concatenate(logits[output.head])[output.index]

@@ -112,7 +112,7 @@ def plot_projection(projection: WordProjection, title: str, file_format: str) ->
         subtitle = "vectors of length 1, projected"
         suptitle = figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
         drawable = (index for index, name in enumerate(names) if name not in undrawable_names)
-        order = sorted(drawable, key=lambda index: not projection.query_words[index])
+        order = sorted(drawable, key=lambda index: not projection.is_query[index])
         styles = [(colors[index], projection.highlights[index]) for index in order]
         num_labeled = _draw_labels(figure, axes, projection.points[order], [names[index] for index in order], styles)
         label_note = ""
@@ -141,7 +141,7 @@ def plot_norms(norms: VectorNorms, title: str, file_format: str) -> bytes:
             is_in_band = (norms.counts >= band.min_count) & (norms.counts <= band.max_count)
             opacity[is_in_band] = min(0.9, max(0.1, 11 / math.sqrt(band.words)))
         style: Any = {"s": 6, "lw": 0, "alpha": opacity[rows], "rasterized": True}
-        axes.scatter(counts[rows], norms.lengths[rows], color=BLUE, **style)
+        axes.scatter(counts[rows], norms.norms[rows], color=BLUE, **style)
         band_centers = [band.center for band in norms.bands]
         medians = [band.median for band in norms.bands]
         axes.plot(band_centers, medians, color=ACCENT, marker="o", ms=4, label="median of a band")
@@ -149,14 +149,14 @@ def plot_norms(norms: VectorNorms, title: str, file_format: str) -> bytes:
         axes.fill_between(band_centers, *quantile_curves, color=ACCENT, alpha=0.12, lw=0, label="eight of ten words")
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda times, _: f"{times:,.0f}")
-        axes.set(xlabel="times seen", ylabel="length of the vector", ylim=(0, float(norms.lengths.max()) * 1.08))
+        axes.set(xlabel="times seen", ylabel="length of the vector", ylim=(0, float(norms.norms.max()) * 1.08))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="best")
         subtitle = f"Spearman's correlation of length and frequency: {norms.correlations[0]}"
         if len(rows) < len(norms.words):
             subtitle += f"; {len(rows):,} of {len(norms.words):,} words are drawn"
         figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
-        points = np.stack((counts[labeled_rows], norms.lengths[labeled_rows]), 1).astype(float)
+        points = np.stack((counts[labeled_rows], norms.norms[labeled_rows]), 1).astype(float)
         _draw_labels(figure, axes, points, list(labels.values()), [(INK, False)] * len(labels))
         return figure_bytes(figure, file_format)
 
@@ -418,14 +418,14 @@ def _scale_to_plane(points: np.ndarray) -> list[tuple[float, float]]:
 
 def norms_page(norms: VectorNorms, title: str) -> str:
     log_counts = np.log10(np.maximum(norms.counts, 1))
-    max_log_count, max_norm = float(log_counts.max()) or 1.0, float(norms.lengths.max()) or 1.0
+    max_log_count, max_norm = float(log_counts.max()) or 1.0, float(norms.norms.max()) or 1.0
     labeled_rows = labeled_words(norms)
     order = np.argsort(-norms.counts, kind="stable")
     sampled_rows = order[:: max(1, math.ceil(len(order) / MAX_PAGE_DOTS))].tolist()
     dots = []
     for row in dict.fromkeys([*labeled_rows, *sampled_rows]):
-        tooltip = f"{norms.words[row]}{_count_suffix(int(norms.counts[row]))}: {norms.lengths[row]:.3f}"
-        position = float(log_counts[row]) / max_log_count, float(norms.lengths[row]) / max_norm
+        tooltip = f"{norms.words[row]}{_count_suffix(int(norms.counts[row]))}: {norms.norms[row]:.3f}"
+        position = float(log_counts[row]) / max_log_count, float(norms.norms[row]) / max_norm
         dots.append(PlotPoint(norms.words[row], *position, tooltip, is_labeled=row in labeled_rows))
     median_line = [(math.log10(band.center) / max_log_count, band.median / max_norm) for band in norms.bands]
     description = (

@@ -61,7 +61,7 @@ class VectorNorms:
     """
 
     words: tuple[str, ...]
-    lengths: np.ndarray
+    norms: np.ndarray
     counts: np.ndarray
     spearman: float | None
     neighbors: float | None
@@ -72,7 +72,7 @@ class VectorNorms:
     @property
     def is_varying(self) -> bool:
         """Whether norms differ."""
-        return bool(self.lengths.max(initial=0) > self.lengths.min(initial=np.inf))
+        return bool(self.norms.max(initial=0) > self.norms.min(initial=np.inf))
 
     @property
     def correlations(self) -> tuple[str, str]:
@@ -87,7 +87,7 @@ class VectorNorms:
     @property
     def extremes(self) -> tuple[list[int], list[int]]:
         """Words with the longest and with the shortest vectors."""
-        order = np.argsort(self.lengths, kind="stable").tolist()
+        order = np.argsort(self.norms, kind="stable").tolist()
         return order[::-1][:NUM_EXTREMES], order[:NUM_EXTREMES]
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class VectorNorms:
         data |= {name: None if value is None else round(value, 6) for name, value in correlations.items()}
         data["bands"] = [band.to_dict() for band in self.bands]
         for name, rows in zip(("longest", "shortest"), self.extremes, strict=True):
-            words = zip(rows, self.lengths[rows].tolist(), self.counts[rows].tolist(), strict=True)
+            words = zip(rows, self.norms[rows].tolist(), self.counts[rows].tolist(), strict=True)
             data[name] = [
                 {"word": self.words[row], "length": round(length, 6), "count": count} for row, length, count in words
             ]
@@ -183,7 +183,7 @@ class WordProjection:
     points              (n, 2)
     explained_variance  share of the total variance per axis
     groups              index of the query word that each word belongs to, as itself or as its neighbor
-    query_words         which words were given; all, if they are the most frequent ones
+    is_query            which words were given; all, if they are the most frequent ones
     notes               how out-of-vocabulary words were matched
     """
 
@@ -192,17 +192,17 @@ class WordProjection:
     explained_variance: tuple[float, float]
     counts: tuple[int | None, ...]
     groups: tuple[int, ...]
-    query_words: tuple[bool, ...]
+    is_query: tuple[bool, ...]
     notes: tuple[str, ...]
 
     @property
     def highlights(self) -> tuple[bool, ...]:
         """Which words were given, where they stand among their neighbors."""
-        return (False,) * len(self.words) if all(self.query_words) else self.query_words
+        return (False,) * len(self.words) if all(self.is_query) else self.is_query
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"explained_variance": [round(share, 6) for share in self.explained_variance]}
-        rows = zip(self.words, self.points.tolist(), self.counts, self.groups, self.query_words, strict=True)
+        rows = zip(self.words, self.points.tolist(), self.counts, self.groups, self.is_query, strict=True)
         data["words"] = [
             {"word": word, "x": round(x, 6), "y": round(y, 6), "count": count, "group": group, "asked": is_query}
             for word, (x, y), count, group, is_query in rows

@@ -29,51 +29,51 @@ DEFAULT_DISTANCE = 50  # default maximum distance in tokens
 NUM_POSITIONS = 32  # number of positions sampled
 NUM_DIRECTIONS = 4  # random directions per state
 MAX_CHARACTERS = 400_000  # of text to sample positions from
-VANISHED, EXPLODED = 1e-4, 1e4  # relative size after FAR tokens
-MIN_MAGNITUDE = 1e-30  # smaller sizes are underflow (vanished), not a cut-off
+VANISHED, EXPLODED = 1e-4, 1e4  # relative norm after DEFAULT_DISTANCE tokens
+MIN_NORM = 1e-30  # smaller norms are underflow (vanished), not a cut-off
 
 
 @dataclass(frozen=True, eq=False)
 class GradientReach:
     """Gradient size by distance.
 
-    magnitudes     (max_distance + 1,) mean |d(u · state) / d vector| over positions and unit directions u;
+    norms          (max_distance + 1,) mean |d(u · state) / d vector| over positions and unit directions u;
                    0 is the token itself
     num_positions  number of positions
     limit          why the distance is limited, if it is
     """
 
     name: str
-    magnitudes: np.ndarray
+    norms: np.ndarray
     num_positions: int
     limit: str = ""
 
     @property
     def max_distance(self) -> int:
-        return len(self.magnitudes) - 1
+        return len(self.norms) - 1
 
     @property
     def relative(self) -> np.ndarray:
-        """(max_distance + 1,) sizes relative to the token itself."""
-        return self.magnitudes / max(float(self.magnitudes[0]), 1e-300)
+        """(max_distance + 1,) norms relative to the token itself."""
+        return self.norms / max(float(self.norms[0]), 1e-300)
 
     @property
-    def farthest(self) -> int:
-        """The farthest token with any effect."""
-        return int(np.flatnonzero(self.magnitudes)[-1]) if self.magnitudes.any() else 0
+    def max_nonzero_distance(self) -> int:
+        """Distance of the farthest token with any effect."""
+        return int(np.flatnonzero(self.norms)[-1]) if self.norms.any() else 0
 
     @property
     def is_cut_off(self) -> bool:
         """Whether the gradient ends at some distance instead of fading."""
-        return self.farthest < self.max_distance and float(self.magnitudes[self.farthest]) > MIN_MAGNITUDE
+        return self.max_nonzero_distance < self.max_distance and float(self.norms[self.max_nonzero_distance]) > MIN_NORM
 
     @property
-    def factor(self) -> float | None:
-        """Mean factor per token: the slope of the log size."""
-        distances = np.arange(1, self.farthest + 1)
+    def decay_per_token(self) -> float | None:
+        """Mean factor of the norm per token: the slope of its logarithm."""
+        distances = np.arange(1, self.max_nonzero_distance + 1)
         if len(distances) < 2:
             return None
-        return math.exp(float(np.polyfit(distances, np.log(self.magnitudes[distances]), 1)[0]))
+        return math.exp(float(np.polyfit(distances, np.log(self.norms[distances]), 1)[0]))
 
     @property
     def remaining_fraction(self) -> float:
@@ -83,28 +83,32 @@ class GradientReach:
     @property
     def conclusion(self) -> str:
         if self.is_cut_off:
-            return f"is cut off: nothing further back than {self.farthest} tokens is seen"
-        if self.factor is None:
+            return f"is cut off: nothing further back than {self.max_nonzero_distance} tokens is seen"
+        if self.decay_per_token is None:
             return "was looked at over too few tokens to be told"
-        half_life = math.log(2) / abs(math.log(self.factor)) if self.factor != 1 else math.inf
+        half_life = math.log(2) / abs(math.log(self.decay_per_token)) if self.decay_per_token != 1 else math.inf
         is_within = half_life < self.max_distance
         interval = f"every {half_life:.1f} tokens" if is_within else f"in no {self.max_distance} tokens"
-        rate = f"{'halves' if self.factor <= 1 else 'doubles'} {interval}"
+        rate = f"{'halves' if self.decay_per_token <= 1 else 'doubles'} {interval}"
         rate += f"; {self.remaining_fraction:.1e} is left after {self.max_distance}"
-        log_change = DEFAULT_DISTANCE * math.log(self.factor)
+        log_change = DEFAULT_DISTANCE * math.log(self.decay_per_token)
         if log_change < math.log(VANISHED):
             return f"vanishes: {rate}"
         return f"explodes: {rate}" if log_change > math.log(EXPLODED) else f"survives: {rate}"
 
     def to_dict(self) -> dict[str, Any]:
-        values = zip(self.magnitudes.tolist(), self.relative.tolist(), strict=True)
+        values = zip(self.norms.tolist(), self.relative.tolist(), strict=True)
         by_distance = [
             {"distance": distance, "size": float(f"{norm:.6g}"), "relative": float(f"{relative:.6g}")}
             for distance, (norm, relative) in enumerate(values)
         ]
         data: dict[str, Any] = {"run": self.name, "verdict": self.conclusion, "places": self.num_positions}
-        data |= {"factor_per_token": None if self.factor is None else float(f"{self.factor:.6g}")}
-        data |= {"left": float(f"{self.remaining_fraction:.4g}"), "reaches": self.farthest, "limit": self.limit}
+        data |= {"factor_per_token": None if self.decay_per_token is None else float(f"{self.decay_per_token:.6g}")}
+        data |= {
+            "left": float(f"{self.remaining_fraction:.4g}"),
+            "reaches": self.max_nonzero_distance,
+            "limit": self.limit,
+        }
         return data | {"by_distance": by_distance}
 
 

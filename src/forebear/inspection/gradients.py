@@ -53,7 +53,7 @@ def integrated_gradients(
     baseline_id: int | None,
     method: AttributionMethod,
 ) -> TokenAttribution:
-    """Attribution for one example; the baseline replaces its text tokens, `inside` (T,), by `hidden` or zeros."""
+    """Attribution for one example; the baseline replaces its text tokens, `is_text` (T,), by `baseline_id` or zeros."""
     path = _IntegrationPath(model.eval(), inputs, target, is_text, baseline_id)
     if method == "gradients":
         score, gradients = path.slopes(path.real[None])
@@ -148,7 +148,7 @@ class _IntegrationPath:
 
 @contextmanager
 def embedding_hook(embedding: torch.nn.Module, replace_output: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """While active, `look` gets the embedding's output and may replace it."""
+    """While active, `replace_output` gets the embedding's output and may replace it."""
     thread_id = threading.get_ident()  # other threads may use the same network
 
     def hook_output(_module: Any, _inputs: Any, output: Tensor) -> Tensor | None:

@@ -203,16 +203,18 @@ class _EvenSample:
     """An evenly spaced sample of a stream: every n-th item, where n doubles whenever too many are held."""
 
     def __init__(self, max_size: int) -> None:
-        self.most, self.total, self.step = max_size, 0, 1
-        self.held: list[Occurrence] = []
+        self.max_items, self.total, self.step = max_size, 0, 1
+        self.held_items: list[Occurrence] = []
 
     def add(self, occurrence: Occurrence) -> None:
         if self.total % self.step == 0:
-            self.held.append(occurrence)
+            self.held_items.append(occurrence)
         self.total += 1
-        if len(self.held) > OVERSAMPLING * self.most:
-            self.held, self.step = self.held[::2], 2 * self.step
+        if len(self.held_items) > OVERSAMPLING * self.max_items:
+            self.held_items, self.step = self.held_items[::2], 2 * self.step
 
     def items(self) -> tuple[Occurrence, ...]:
-        indices = np.linspace(0, len(self.held) - 1, min(self.most, len(self.held))).round().astype(int)
-        return tuple(self.held[index] for index in indices.tolist())
+        indices = (
+            np.linspace(0, len(self.held_items) - 1, min(self.max_items, len(self.held_items))).round().astype(int)
+        )
+        return tuple(self.held_items[index] for index in indices.tolist())

@@ -25,8 +25,8 @@ def token_labels(tokenizer: Tokenizer, ids: Sequence[int], boundary_id: int | No
     """Labels of a sequence of tokens.
 
     Continuation pieces start with "·", pieces that start a word with nothing: neither ## nor a sign for the space.
-    Tokens that form a character only together are numbered parts of it. `end` is the token around texts, labeled
-    (start) and (end); default: the token with both roles.
+    Tokens that form a character only together are numbered parts of it. `boundary_id` is the token around texts,
+    labeled (start) and (end); default: the token with both roles.
     """
     if boundary_id is None and tokenizer.special_roles.get("start") == tokenizer.special_roles.get("end"):
         boundary_id = tokenizer.special_roles.get("end")

@@ -310,7 +310,7 @@ def _resize_arrays(size: int, *arrays: np.ndarray | None) -> None:
 # --- Whole files ---
 
 ARPA_MARKERS = tuple(MARKER_IDS)
-LOG10_ZERO = -99.0  # stands for log10 of 0, as in SRILM; no real count comes near it
+LOG10_ZERO = -99.0  # represents log10 of 0, as in SRILM; no real count comes near it
 COMPILED_MIN_BYTES = 1 << 22  # smaller files are read faster than the compiled loops load
 COMPILED_MIN_NGRAMS = 1 << 19  # fewer n-grams are written faster than the compiled loops load
 BLOCK_NGRAMS = 1 << 16  # written at once
@@ -443,7 +443,7 @@ def _to_log10(log_probs: np.ndarray) -> np.ndarray:
 
 
 def format_lines(names: list[str], rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
-    """The lines of n-grams (size, n); the readable twin of `kernels.arpa.format_ngram_lines`."""
+    """The lines of n-grams (size, n); the reference implementation of `kernels.arpa.format_ngram_lines`."""
     words = [map(names.__getitem__, column.tolist()) for column in rows.T]
     fields = [map("%.9g".__mod__, log_probs.tolist()), map(" ".join, zip(*words, strict=True))]
     if backoffs is not None:
@@ -526,7 +526,7 @@ def _check_ngrams(path: Path, sections: list[ArpaSection], vocab_size: int, quic
 def check_prefixes(vocab_size: int, keys_by_order: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
     """The first n-gram (size, n) without an entry for its prefix, and the first duplicate; -1 if there is none.
 
-    `known` is extended by the sorted keys prefix · vocabulary + word of this order.
+    `keys_by_order` is extended by the sorted keys prefix · vocab_size + word of this order.
     """
     prefix_ids, is_orphan = rows[:, 0].astype(np.int64), np.zeros(len(rows), bool)
     for column, keys in enumerate(keys_by_order, start=1):

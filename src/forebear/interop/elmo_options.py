@@ -223,7 +223,7 @@ class OptionReader:
     def _read(
         self, key: str, is_valid: Callable[[Any], bool], fault: str, default: Any = None, max_shown: int = 40
     ) -> Any:
-        """An entry; `fault` is what to say after the first `shown` characters of an invalid one."""
+        """An entry; `fault` is what to say after the first `max_shown` characters of an invalid one."""
         options, (section, _, name) = self.options, key.rpartition(".")
         if section:
             options = self._read(section, lambda value: isinstance(value, dict), ", not an object") or {}

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 VECTOR_FORMATS = ("word2vec", "word2vec-binary", "glove", "fasttext", "safetensors")
 # The share of the first lines that must look like a word with one number, or with more.
 MIN_SCALAR_FRACTION, MIN_VECTOR_FRACTION = 0.9, 0.5
-NUM_SAMPLED_ROWS = 64  # rows by which it is said how large a file of text will be
+NUM_SAMPLED_ROWS = 64  # rows from which the size of a text file is estimated
 UNSUPPORTED_FORMATS = {
     b"PK\x03\x04": ("is a zip archive", "unpack it first, and give the file inside"),
     b"\x80": (
@@ -404,7 +404,7 @@ def read_binary_vectors(
 
 
 def _split_binary(block: bytes, max_words: int, vector_bytes: int) -> tuple[list[bytes], list[int], list[int], int]:
-    """The words of a block, where they and their vectors of `size` bytes begin, and where the last vector ends."""
+    """The words of a block, the offsets of words and vectors (`vector_bytes` each), and the end of the last vector."""
     words, word_starts, vector_starts, offset = [], [], [], 0
     while len(words) < max_words:
         space = block.find(b" ", offset, offset + MAX_WORD_BYTES)

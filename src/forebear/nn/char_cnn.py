@@ -19,7 +19,7 @@ from forebear.nn.layers import deferred_embedding, deferred_linear, set_initial_
 
 MAX_WORDS_PER_BATCH = 1024  # words per batch when the whole vocabulary is embedded
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-PROJECTION_INIT_SCALE = 8.0  # words look alike: their differences must not start too small
+PROJECTION_INIT_SCALE = 8.0  # vectors of words are similar at first: their differences must not start too small
 HIGHWAY_GATE_BIAS = -2.0  # highway gates start mostly closed (carry)
 
 

@@ -135,7 +135,7 @@ class _CRFTimeOrder:
         return torch.from_numpy(self.offsets[lengths - 1] + np.arange(self.num_rows)).to(device)
 
     def backtrace(self, last_labels: np.ndarray, backpointers: np.ndarray) -> list[np.ndarray]:
-        """Follow the backpointers from the `last` labels; labels of each sequence in the original order."""
+        """Follow the backpointers from the `last_labels`; labels of each sequence in the original order."""
         current, labels = last_labels.copy(), np.empty(len(backpointers), np.int64)
         words = self.words.cpu().numpy()
         for start, num_rows in reversed(self.later_steps()):

@@ -98,12 +98,12 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers."""
+        """Parameters of the embedding and the first `num_layers` layers."""
         raise NotImplementedError
 
 
 class EncoderDecoderBase(Encoder):
-    """An encoder of the source (`reader`) and a decoder of the target (`writer`).
+    """An encoder of the source and a decoder of the target, stored as `reader` and `writer`.
 
     The states are the decoder's, for the same heads as other encoders.
     """

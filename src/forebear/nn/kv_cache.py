@@ -217,7 +217,7 @@ class EncoderMemory:
         return self._sources.same_source(rows, others)
 
     def cross_attend(self, layer_index: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
-        """(B, D) cross-attention output of layer `number`, for one token per sequence."""
+        """(B, D) cross-attention output of layer `layer_index`, for one token per sequence."""
         query = self._sources.gather(cross.query(x))
         queries = query.view(*query.shape[:2], self._heads, -1).transpose(1, 2)
         context = functional.scaled_dot_product_attention(queries, *self._keys_values[layer_index], self._mask)

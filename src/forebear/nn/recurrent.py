@@ -358,7 +358,7 @@ class RecurrentEncoder(RecurrentLMEncoder):
         return (self.embedding.width, *(layer.out for layer in self.layers.recurrent_layers()))
 
     def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers."""
+        """Parameters of the embedding and the first `num_layers` layers."""
         yield from self.embedding.parameters()
         for layer in self.layers.recurrent_layers()[:num_layers]:
             yield from layer.parameters()
@@ -427,7 +427,7 @@ class BiLMEncoder(RecurrentLMEncoder):
         return 2 * self.onward.recurrent_layers()[-1].out
 
     def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers of both directions."""
+        """Parameters of the embedding and the first `num_layers` layers of both directions."""
         yield from self.embedding.parameters()
         for stack in (self.onward, self.back):
             for layer in stack.recurrent_layers()[:num_layers]:

@@ -140,7 +140,7 @@ class Transformer(Encoder):
         return self.embedding.positions
 
     def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers."""
+        """Parameters of the embedding and the first `num_layers` layers."""
         yield from self.embedding.parameters()
         yield from self.project.parameters() if self.project is not None else ()
         for block in self.blocks[: min(num_layers, 1) if len(self.blocks) < self.depth else num_layers]:

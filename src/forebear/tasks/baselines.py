@@ -65,7 +65,7 @@ def sliding_window_answer(
     """The offset of the best answer in the passage, and the answer; (0, "") if there is no candidate.
 
     Every question word within `window` units of a candidate adds to its score once, by its rarity in the passage and
-    its distance: log(1 + 1/count) / √distance. The last of equal candidates wins. A candidate of more than `longest`
+    its distance: log(1 + 1/count) / √distance. The last of equal candidates wins. A candidate of more than `max_units`
     units is truncated at its end, or at its start if no question word directly precedes it.
     """
     units = split_units(passage)
@@ -130,7 +130,7 @@ def task_baseline(task: Task, train: Sequence[Any], test: Sequence[Any]) -> Task
     if isinstance(task, Classification):
         return _majority_label(task, train, test)
     if isinstance(task, MultipleChoice):
-        chance = sum(1 / len(one.choices) for one in test) / len(test)
+        chance = sum(1 / len(example.choices) for example in test) / len(test)
         return TaskBaseline("chance", chance, "any choice, blindly")
     if isinstance(task, SequenceTagging) and task.is_plain:
         return _most_frequent_tags(task, train, test)
@@ -143,7 +143,7 @@ def task_baseline(task: Task, train: Sequence[Any], test: Sequence[Any]) -> Task
 
 
 def _most_frequent_tags(task: SequenceTagging, train: Sequence[Any], test: Sequence[Any]) -> TaskBaseline:
-    """Each word has the tag that it has most often where it was taught; a new one has the commonest of all."""
+    """Each word gets its most frequent tag in the training data; a new word gets the most frequent tag of all."""
     counts: dict[str, Counter[str]] = {}
     for example in train:
         for word, tag in zip(example.words, example.tags or (), strict=False):

@@ -212,7 +212,7 @@ def answer_scores(golds: TagSequences, predicted: Sequence[str], language: Langu
 def best_no_answer_threshold(golds: TagSequences, predicted: Sequence[str], margins: Sequence[float]) -> float:
     """The "no answer" threshold with the best F1; the nearest to 0 if several are.
 
-    `predicted` has the best candidate of each question, and `gaps` the margin of "no answer" over it.
+    `predicted` has the best candidate of each question, and `margins` that of "no answer" over it.
     """
     language = answer_language(golds)
     gains = [
@@ -439,9 +439,9 @@ UNNAMED_TYPE = "_"  # entity type of a bare B, as in Chinese word segmentation
 class EntitySpans:
     """Entities of many concatenated sequences: start, end and type id of each."""
 
-    first: np.ndarray
+    start: np.ndarray
     end: np.ndarray
-    kind: np.ndarray
+    type_id: np.ndarray
     is_whole: np.ndarray  # valid IOBES: from B to E, or S
 
 
@@ -495,18 +495,18 @@ def _entity_boundaries(tag_sequence: np.ndarray, codes: np.ndarray, kind_of: np.
 
 def _strict_entities(entities: EntitySpans) -> EntitySpans:
     mask = entities.is_whole
-    return EntitySpans(entities.first[mask], entities.end[mask], entities.kind[mask], entities.is_whole[mask])
+    return EntitySpans(entities.start[mask], entities.end[mask], entities.type_id[mask], entities.is_whole[mask])
 
 
 def _match_counts(gold: EntitySpans, predicted: EntitySpans, num_kinds: int) -> ClassCounts:
     """Match entities by their start; at most one entity starts at a position."""
     _, gold_indices, predicted_indices = np.intersect1d(
-        gold.first, predicted.first, assume_unique=True, return_indices=True
+        gold.start, predicted.start, assume_unique=True, return_indices=True
     )
     is_match = (gold.end[gold_indices] == predicted.end[predicted_indices]) & (
-        gold.kind[gold_indices] == predicted.kind[predicted_indices]
+        gold.type_id[gold_indices] == predicted.type_id[predicted_indices]
     )
-    matched_types = (gold.kind[gold_indices[is_match]], predicted.kind, gold.kind)
+    matched_types = (gold.type_id[gold_indices[is_match]], predicted.type_id, gold.type_id)
     return ClassCounts(*(np.bincount(kind_ids, minlength=num_kinds) for kind_ids in matched_types))
 
 
@@ -552,7 +552,7 @@ def tagging_accuracy(true: TagSequences, predicted: TagSequences) -> dict[str, A
 def unknown_word_accuracy(
     words: TagSequences, true: TagSequences, predicted: TagSequences, known_words: Collection[str]
 ) -> dict[str, Any]:
-    """The number of out-of-vocabulary words (not in `known`, the training words), and the accuracy on them."""
+    """The number of out-of-vocabulary words (not in `known_words`, of the training data), and the accuracy on them."""
     words_with_tags = zip(*(chain.from_iterable(sequence) for sequence in (words, true, predicted)), strict=True)
     is_right = [gold == predicted_tag for word, gold, predicted_tag in words_with_tags if word not in known_words]
     return {"unknown_words": len(is_right), "accuracy_unknown": sum(is_right) / len(is_right) if is_right else None}

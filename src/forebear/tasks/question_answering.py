@@ -172,7 +172,7 @@ class QuestionAnswering(Task):
         spans.sort(key=lambda span: -span[0])
         candidates: dict[tuple[int, int], AnswerCandidate] = {}  # windows overlap: a span may occur twice
         for score, window_index, first, last in spans:
-            start, end = int(windows[window_index].marks[first, 0]), int(windows[window_index].marks[last, 1])
+            start, end = int(windows[window_index].offsets[first, 0]), int(windows[window_index].offsets[last, 1])
             raw_text = example.passage[start:end]
             start += len(raw_text) - len(raw_text.lstrip())  # byte-level tokens include the preceding space
             if start < end and len(candidates) < self.top:
@@ -182,7 +182,7 @@ class QuestionAnswering(Task):
         no_answer_scores = (window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION] for window in windows)
         no_answer_probability = float(np.exp(min(map(float, no_answer_scores), default=0.0)))
         best_candidate = sorted_candidates[0] if sorted_candidates else None
-        table = windows[spans[0][1]].table(example.passage) if spans else ()
+        table = windows[spans[0][1]].token_table(example.passage) if spans else ()
         answer = AnswerPrediction(
             example.question, example.passage, best_candidate, sorted_candidates, no_answer_probability, table
         )
@@ -218,13 +218,13 @@ def _answer_texts(example: QuestionExample) -> tuple[str, ...]:
 class _PassageWindow:
     """A window of the passage with log-probabilities of each token as start and end of the answer."""
 
-    marks: np.ndarray
+    offsets: np.ndarray
     start: np.ndarray
     end: np.ndarray
 
     def spans(self, max_tokens: int) -> Iterator[tuple[float, int, int]]:
         """The most probable (score, first token, last token) spans."""
-        positions = np.flatnonzero(self.marks[:, 0] != IGNORE_INDEX)
+        positions = np.flatnonzero(self.offsets[:, 0] != IGNORE_INDEX)
         if not len(positions):
             return
         start_positions = positions[np.argsort(-self.start[positions])[:MAX_SPAN_CANDIDATES]]
@@ -237,9 +237,9 @@ class _PassageWindow:
             first, last = divmod(best, len(end_positions))
             yield float(scores[first, last]), int(start_positions[first]), int(end_positions[last])
 
-    def table(self, passage: str) -> tuple[tuple[str, float, float], ...]:
-        is_passage = self.marks[:, 0] != IGNORE_INDEX
-        texts = [passage[begin:end] for begin, end in self.marks[is_passage].tolist()]
+    def token_table(self, passage: str) -> tuple[tuple[str, float, float], ...]:
+        is_passage = self.offsets[:, 0] != IGNORE_INDEX
+        texts = [passage[begin:end] for begin, end in self.offsets[is_passage].tolist()]
         start, end = (np.exp(scores[is_passage]).tolist() for scores in (self.start, self.end))
         return tuple(zip(texts, start, end, strict=True))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Examples = Sequence[TaggedExample]
 
-# --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy twin of nn/crf ---
+# --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy counterpart of nn/crf ---
 #
 # All sequences advance together, word by word, the longest first, so that the unfinished ones are always the first few.
 # K labels · N words of all sequences, concatenated · scores add up: start, emissions, transitions (from, to), end

@@ -39,7 +39,7 @@ class ExampleRows:
     uses_segments: bool  # whether the encoder gets the segment ids
     groups_rows: bool  # whether heads combine the sequences of an example
     num_truncated: int = 0  # text tokens that no sequence holds
-    answer_spans: np.ndarray | None = None  # (T, …) what each token stands for, or IGNORE_INDEX; None: not needed
+    answer_spans: np.ndarray | None = None  # (T, …) word index or span of each token, or IGNORE_INDEX; None: not needed
 
     @classmethod
     def from_rows(
@@ -97,7 +97,7 @@ class ExampleRows:
         return range(int(self._first_rows[example]), int(self._first_rows[example + 1]))
 
     def row_answer_spans(self, row: int) -> np.ndarray:
-        """What the tokens of a sequence stand for."""
+        """Word index or span of each token of a sequence."""
         assert self.answer_spans is not None
         return self.answer_spans[self._ends[row] : self._ends[row + 1]]
 
