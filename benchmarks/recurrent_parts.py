@@ -136,7 +136,7 @@ def projections(sizes: Sequence[tuple[int, int]], rounds: int) -> list[list[str]
     """ELMo's LSTM, clipped and projected. torch.nn has no clips; what training begins with does not reach them."""
     table = []
     for width, cells in sizes:
-        layer = filled(LSTMLayer(width, cells, project=width, clips=ClipLimits(3.0, 3.0)))
+        layer = filled(LSTMLayer(width, cells, project=width, clip_limits=ClipLimits(3.0, 3.0)))
         batches = [Rows.drawn((UNROLLED,) * (TOKENS // UNROLLED), width, width) for _ in range(rounds + 1)]
         for name, peer in (("a loop over cells", CellLoop(layer)), ("nn.LSTM", lstm_of(layer))):
             table.append(beside(f"LSTM of {cells:,} projected to {width}, beside {name}", layer, batches, peer))

@@ -26,7 +26,7 @@ class CellLoop(nn.Module):
         super().__init__()
         assert layer.project is not None
         self.input, self.state, self.project = (_linear(one) for one in (layer.input, layer.state, layer.project))
-        self.clips = layer.clips
+        self.clip_limits = layer.clip_limits
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, n, inputs) → (B, n, out)."""
@@ -35,9 +35,9 @@ class CellLoop(nn.Module):
         for place in range(x.shape[1]):
             i, f, g, o = (self.input(x[:, place]) + self.state(h)).chunk(4, 1)
             c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
-            c = c.clamp(-self.clips.cell, self.clips.cell) if self.clips.cell else c
+            c = c.clamp(-self.clip_limits.cell, self.clip_limits.cell) if self.clip_limits.cell else c
             h = self.project(torch.sigmoid(o) * torch.tanh(c))
-            h = h.clamp(-self.clips.projection, self.clips.projection) if self.clips.projection else h
+            h = h.clamp(-self.clip_limits.projection, self.clip_limits.projection) if self.clip_limits.projection else h
             found.append(h)
         return torch.stack(found, 1)
 
