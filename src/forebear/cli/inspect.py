@@ -196,14 +196,18 @@ def _print_attention_maps(console: Console, view: AttentionView) -> None:
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        options: dict[str, Any] = {"width": console.width, "colours": colors, "borders": attention_map.text_starts}
+        options: dict[str, Any] = {
+            "width": console.width,
+            "use_color": colors,
+            "separators_before": attention_map.text_starts,
+        }
         names, mask = (attention_map.rows, attention_map.columns), attention_map.visible_mask
         lines = heatmap(*names, view.panels[0].weights, mask, **options)
     else:
         is_overview = len({panel.head for panel in view.panels}) > 1 and len({panel.layer for panel in view.panels}) > 1
         shown_view = attention_view(attention_map, head="mean") if is_overview else view
         max_weight = max(float(panel.weights.max()) for panel in shown_view.panels)
-        options = {"colours": colors, "highest": max_weight}
+        options = {"use_color": colors, "max_value": max_weight}
         panels = [
             (shown_view.summary(panel), list(small_heatmap(panel.weights, attention_map.visible_mask, **options)))
             for panel in shown_view.panels

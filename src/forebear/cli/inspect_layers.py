@@ -183,7 +183,7 @@ def _print_positions(console: Console, position_table: PositionTable) -> None:
     cosines = np.clip(position_table.cosines[np.ix_(sampled, sampled)], 0, 1)
     sample_note = f" between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else ""
     console.print(f"cosines{sample_note}")
-    options: dict[str, Any] = {"colours": console.color_system is not None, "highest": 1.0}
+    options: dict[str, Any] = {"use_color": console.color_system is not None, "max_value": 1.0}
     names = [str(number) for number in sampled.tolist()]
     console.lines(small_heatmap(cosines, np.ones_like(cosines, bool), rows=names, **options))
     columns = (">best map misses", ">a sinusoid's")

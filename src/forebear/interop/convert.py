@@ -182,9 +182,9 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
     return create_run(target, spec, "ngram", tokenizer, network.arrays, metadata)
 
 
-def default_export_format(exportable: ExportableRun) -> str:
+def default_export_format(run: ExportableRun) -> str:
     """The format in which this run is exported if no other is requested; "" if there is none."""
-    return next(iter(_exporters(exportable.folder)), "")
+    return next(iter(_exporters(run.folder)), "")
 
 
 def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
