@@ -96,26 +96,17 @@ def embed(
     """
     from forebear.inference.embed import is_word_table, resolve_embedding_options
 
-    output_path = batch_input.output_file
-    writes_array = output_path is not None and output_path.suffix in ARRAY_SUFFIXES
+    out_file = batch_input.output_file
+    writes_array = out_file is not None and out_file.suffix in ARRAY_SUFFIXES
     if writes_array and words:
         raise InputError("--words gives texts different numbers of vectors", hint="write them to a .jsonl file")
-    if (
-        output_path is not None
-        and Path(output_path.stem).suffix in ARRAY_SUFFIXES
-        and output_path.suffix in (".gz", ".zst")
-    ):
+    if out_file is not None and Path(out_file.stem).suffix in ARRAY_SUFFIXES and out_file.suffix in (".gz", ".zst"):
         hint = "leave .gz or .zst out of the name"
-        raise InputError(f"{output_path}: files of vectors are read where they lie", hint=hint)
+        raise InputError(f"{out_file}: files of vectors are read where they lie", hint=hint)
     loaded_run = open_run(run, "embed", output)
-    zero_for_unknown = is_word_table(loaded_run) and batch_input.reads_lines(texts)
+    use_zeros = is_word_table(loaded_run) and batch_input.reads_lines(texts)
     embedding_options = resolve_embedding_options(
-        loaded_run,
-        layers=chosen_layers(layers),
-        pooling=pooling,
-        long=long,
-        normalise=normalise,
-        zeros=zero_for_unknown,
+        loaded_run, layers=chosen_layers(layers), pooling=pooling, long=long, normalise=normalise, zeros=use_zeros
     )
     if compiled:
         if is_word_table(loaded_run):
@@ -124,8 +115,8 @@ def embed(
         from forebear.nn.encode_rows import compile_blocks
 
         compile_blocks(loaded_run.network)
-    total, counts, zero_texts = batch_input.count_inputs(texts, blank=zero_for_unknown), Counter[str](), list[int]()
-    if not total and (output_path is None or writes_array):  # run_batch rejects the other files
+    total, counts, zero_texts = batch_input.count_inputs(texts, blank=use_zeros), Counter[str](), list[int]()
+    if not total and (out_file is None or writes_array):  # run_batch rejects the other files
         raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
     with output.counter("texts") as progress:
 
@@ -141,14 +132,14 @@ def embed(
             return batch_embeddings
 
         lines, embeddings = batch_input.valid_inputs(texts), []
-        if output_path is not None and writes_array:
-            _write_array(loaded_run, output_path, lines, embedding_options, report)
+        if out_file is not None and writes_array:
+            _write_array(loaded_run, out_file, lines, embedding_options, report)
         else:
             embeddings = batch_input.run_batch(lines, embed_batch, batch_size=EMBED_BATCH_SIZE)
     result: dict[str, Any] = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in embeddings]}
-    if output_path is not None:
-        result |= {"texts": counts["texts"], "cut": counts["cut"], "out": str(output_path)}
-    if zero_for_unknown:
+    if out_file is not None:
+        result |= {"texts": counts["texts"], "cut": counts["cut"], "out": str(out_file)}
+    if use_zeros:
         result["zeros"] = zero_texts
     embedding = None if is_word_table(loaded_run) else loaded_run.model.encoder.embedding
     char_ids = None if embedding is None else embedding.char_ids

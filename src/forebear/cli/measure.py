@@ -252,12 +252,8 @@ def measure(
         raise InputError("--errors lists mistakes at a task, and this run has none", hint="leave it out")
     runs = [loaded_run, *(open_run(folder, "measure", output) for folder in beside or ())]
     with output.progress("preparing") as prepare_progress, output.progress("measuring") as progress:
-        options = {
-            "workers": workers,
-            "reading": reading.text_format(),
-            "preparing": prepare_progress,
-            "progress": progress,
-        }
+        options = {"workers": workers, "reading": reading.text_format()}
+        options |= {"preparing": prepare_progress, "progress": progress}
         if beside:
             from forebear.inference.ensemble import evaluate_interpolation
 
