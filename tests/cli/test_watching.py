@@ -50,7 +50,7 @@ def test_a_report_in_one_line():
 
 def test_what_is_no_token_is_not_called_one_and_small_losses_are_seen_falling():
     losses, held_out = {"together": 0.02123}, {"together": 0.037561}
-    report = replace(REPORT, losses=losses, held_out=held_out, unigram_loss=None, num_tokens="entries")
+    report = replace(REPORT, losses=losses, held_out=held_out, unigram_loss=None, unit="entries")
     assert format_progress(report) == (
         "step 50/100 · 1,234 entries/s · 1 min 1 s left · loss together 0.02123 · held out together 0.03756"
     )

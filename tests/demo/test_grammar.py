@@ -86,7 +86,7 @@ def test_two_origins_of_one_text_are_both_counted():
     """Here the derivation's bits are only an upper bound; the text's information is the sum over its origins."""
     rules = made("top", "    <P=person> eats [an apple|<thing.a>].")
     node = rules.rules["top"]
-    found = list(grammar.readings(node, "Ann eats an apple."))
+    found = list(grammar.derivation_bits(node, "Ann eats an apple."))
     assert len(found) == 2
     assert isclose(grammar.text_information(node, "Ann eats an apple."), -log2(sum(2**-bits for bits in found)))
     assert grammar.text_information(node, "Ann eats an apple.") < min(found)

@@ -16,7 +16,7 @@ from forebear.data.labeled.source import count_form_mismatches, labeled_source, 
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError, UserInterrupt
 from forebear.experiments import adapt, pipeline
-from forebear.experiments.evaluator import already_trained_on
+from forebear.experiments.evaluator import leaked_splits
 from forebear.training import trainer
 from forebear.training.run_folder import RunFolder
 from labelled_texts import adapted, file_of, planned
@@ -61,14 +61,14 @@ def test_grandparents_count_and_files_of_their_own_do_not(home: Path):
     adapted(home / "first", "pairs", home, to="between", count=50, steps=2)
     source, _ = labeled_source(str(file_of("pairs", home)), task="pairs")
     parent = str(home / "between")
-    assert already_trained_on(parent, source, source.digests()) == ["train"]
+    assert leaked_splits(parent, source, source.digests()) == ["train"]
     apart, _ = labeled_source(source.train, task="pairs", dev=str(file_of("pairs", home, 20, 7)))
-    assert already_trained_on(parent, apart, apart.digests()) == []  # nothing of what was learned examines
+    assert leaked_splits(parent, apart, apart.digests()) == []  # nothing of what was learned examines
     tested, _ = labeled_source(apart.dev or "", task="pairs", dev=apart.dev, test=source.train)
-    assert already_trained_on(parent, tested, tested.digests()) == ["test"]
-    assert already_trained_on(str(home / "bert"), source, source.digests()) == []
-    assert already_trained_on(str(home / "gone"), source, source.digests()) == []
-    assert already_trained_on(None, source, source.digests()) == []
+    assert leaked_splits(parent, tested, tested.digests()) == ["test"]
+    assert leaked_splits(str(home / "bert"), source, source.digests()) == []
+    assert leaked_splits(str(home / "gone"), source, source.digests()) == []
+    assert leaked_splits(None, source, source.digests()) == []
 
 
 # -- one that learned nothing

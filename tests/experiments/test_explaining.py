@@ -45,19 +45,19 @@ def test_work_for_a_token_is_the_formula(gpt2, size):
 
 def test_parameters_are_those_of_transformers():
     _, tokenizer = sample_batch(GPT2Spec(**SMALL))
-    weight = model_size(GPT2Spec(**SMALL), NominalTokenizer(tokenizer, 777), batch=64)
+    weight = model_size(GPT2Spec(**SMALL), NominalTokenizer(tokenizer, 777), batch_tokens=64)
     with torch.device("meta"):
         theirs = GPT2LMHeadModel(GPT2Config(vocab_size=777, n_embd=48, n_layer=3, n_head=4, n_positions=32))
     assert weight.parameters == theirs.num_parameters()
     assert (weight.weights, weight.gradients, weight.moments) == tuple(weight.parameters * it for it in (4, 4, 8))
-    assert weight.cache == 2 * 4 * 3 * 32 * 48
-    assert weight.to_use == weight.weights + weight.cache
+    assert weight.cache_bytes == 2 * 4 * 3 * 32 * 48
+    assert weight.bytes_to_use == weight.weights + weight.cache_bytes
 
 
 def test_activations_are_what_a_network_with_numbers_keeps():
     """The estimate is made of shapes alone; here torch tells what it keeps when it really computes."""
     _, tokenizer = sample_batch(GPT2Spec(**SMALL))
-    weight = model_size(GPT2Spec(**SMALL), tokenizer, batch=64)
+    weight = model_size(GPT2Spec(**SMALL), tokenizer, batch_tokens=64)
     network = GPT2Spec(**SMALL).build(tokenizer).initialize(0)
     own = {parameter.data_ptr() for parameter in network.parameters()}
     kept = {}

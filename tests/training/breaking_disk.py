@@ -95,7 +95,7 @@ class _File:
 def breaking(folder: Path, at: int, way: Way) -> Iterator[BreakingDisk]:
     """What is done below this folder meanwhile fails at its n-th deed."""
     disk = BreakingDisk(folder, at, way)
-    opened, written, sync = builtins.open, checkpoint.save_tensors, os.fsync
+    opened, written, sync = builtins.open, checkpoint.call_with_os_errors, os.fsync
 
     def opening(file: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
         if not set(mode) & set("wax+") or isinstance(file, int) or not disk.below(file):
@@ -130,7 +130,7 @@ def breaking(folder: Path, at: int, way: Way) -> Iterator[BreakingDisk]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (builtins, io):
             patch.setattr(module, "open", opening)
-        patch.setattr(checkpoint, "save_tensors", writing)
+        patch.setattr(checkpoint, "call_with_os_errors", writing)
         patch.setattr(os, "fsync", syncing)
         for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
             patch.setattr(os, name, changing(name))

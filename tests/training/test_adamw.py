@@ -15,7 +15,7 @@ def parameters() -> dict[str, torch.Tensor]:
 
 def test_it_is_torchs_own():
     ours, theirs = parameters(), parameters()
-    mine = AdamW(ours, decay=0.1, memory=0.95)
+    mine = AdamW(ours, weight_decay=0.1, beta2=0.95)
     groups = [
         {"params": [theirs["matrix"], theirs["still"]], "weight_decay": 0.1},
         {"params": [theirs["bias"]], "weight_decay": 0.0},
@@ -32,7 +32,7 @@ def test_it_is_torchs_own():
 
 
 def test_what_it_remembers_is_taken_strictly():
-    one, other = AdamW(parameters(), decay=0, memory=0.9), AdamW(parameters(), decay=0, memory=0.9)
+    one, other = AdamW(parameters(), weight_decay=0, beta2=0.9), AdamW(parameters(), weight_decay=0, beta2=0.9)
     one.parameters["matrix"].grad = torch.ones(7, 5)
     one.step(0.1)
     told = {name: tensor.clone() for name, tensor in one.state_tensors().items()}

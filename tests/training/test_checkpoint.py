@@ -25,6 +25,6 @@ def test_a_damaged_state_of_the_same_step_is_replaced(tmp_path: Path):
     first = checkpoints.save(7, {}, write("first"))
     (first.folder / "learned").write_text("wurst")
     again = checkpoints.save(7, {}, write("second"))
-    assert again.find_damage() is None
+    assert again.find_corruption() is None
     assert (again.folder / "learned").read_text() == "second"
     assert [item.name for item in tmp_path.iterdir()] == ["00000007"]

@@ -35,7 +35,7 @@ from forebear.training.distillation import (
 from forebear.training.gradient import DeviceConfig
 from forebear.training.learners import WEIGHTS_FILE
 from forebear.training.settings import Recipe
-from forebear.training.soft_targets import TEACHER_TARGET, DistillationConfig
+from forebear.training.soft_targets import TEACHER_SUFFIX, DistillationConfig
 from small_runs import tokenizer as trained_tokenizer
 
 tokenizer = lru_cache(trained_tokenizer)
@@ -129,11 +129,11 @@ def test_the_mixture_of_a_model_is_that_of_its_whole_logits(kind, name):
     student, teacher = networks(kind)
     how = DistillationConfig(3.0, 0.6)
     both = StudentModel(
-        student, {name + TEACHER_TARGET: TokenDistillation(student.heads[name], teacher.heads[name], how)}, teacher
+        student, {name + TEACHER_SUFFIX: TokenDistillation(student.heads[name], teacher.heads[name], how)}, teacher
     ).train()
-    asked = batch((name + TEACHER_TARGET,))
-    target = np.where(np.arange(19) % 5 == 0, asked.targets[name + TEACHER_TARGET], IGNORE_INDEX)
-    found = both(tensors(asked.inputs), tensors({name + TEACHER_TARGET: target}))[name + TEACHER_TARGET]
+    asked = batch((name + TEACHER_SUFFIX,))
+    target = np.where(np.arange(19) % 5 == 0, asked.targets[name + TEACHER_SUFFIX], IGNORE_INDEX)
+    found = both(tensors(asked.inputs), tensors({name + TEACHER_SUFFIX: target}))[name + TEACHER_SUFFIX]
     places, inputs = target != IGNORE_INDEX, tensors(asked.inputs)
     z, theirs = (model.heads[name](model.encoder(**inputs))[places].detach() for model in (student, teacher))
     eye, right = torch.eye(z.shape[1]), torch.from_numpy(target[places])
@@ -281,7 +281,7 @@ def learner(*, accumulate=1, width=8) -> DistillationLearner:
     student, teacher = networks(width=width)
     how = DistillationConfig(2.0, 0.5, hidden=0.7)
     more = layer_distillations(how, student.encoder, teacher.encoder)
-    more[f"next{TEACHER_TARGET}"] = TokenDistillation(student.heads["next"], teacher.heads["next"], how)
+    more[f"next{TEACHER_SUFFIX}"] = TokenDistillation(student.heads["next"], teacher.heads["next"], how)
     recipe = Recipe(steps=1, clip=1e9, accumulate=accumulate)
     made = DistillationLearner(StudentModel(student, more, teacher), recipe, DeviceConfig("cpu", 1, "float32"))
     made.initialize()
@@ -289,7 +289,7 @@ def learner(*, accumulate=1, width=8) -> DistillationLearner:
 
 
 def lesson() -> Batch:
-    named = batch((f"next{TEACHER_TARGET}",))
+    named = batch((f"next{TEACHER_SUFFIX}",))
     return replace(named, targets={**named.targets, "hidden": np.zeros(19, np.int64)}, weights={"hidden": 0.7})
 
 

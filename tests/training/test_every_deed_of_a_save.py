@@ -45,7 +45,7 @@ def test_a_save_that_fails_anywhere_leaves_the_old_state_or_the_new(way: Way, da
             (checkpoints.folder / "00000002" / "one").write_text("two")
         with breaking(checkpoints.folder, at, way) as disk, suppress(Crash, OSError):
             save(checkpoints, 2)
-        newest, wrong = checkpoints.newest_with_faults()
+        newest, wrong = checkpoints.newest_valid_and_errors()
         assert newest is not None, disk.deeds
         assert newest.step in (1, 2)
         assert damaged or not wrong, (disk.deeds, wrong)
@@ -53,7 +53,7 @@ def test_a_save_that_fails_anywhere_leaves_the_old_state_or_the_new(way: Way, da
         assert (newest.folder / "two").read_bytes() == f"two of {newest.step} ".encode() * 100
         save(checkpoints, 2)
         assert [item.name for item in checkpoints.folder.iterdir()] == ["00000002"]
-        assert checkpoints.list_all()[0].find_damage() is None
+        assert checkpoints.list_all()[0].find_corruption() is None
         deeds |= set(disk.deeds)
         if not disk.broke:
             break

@@ -16,11 +16,11 @@ from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
 from forebear.training.soft_targets import (
-    TEACHER_TARGET,
+    TEACHER_SUFFIX,
     DistillationConfig,
     DistillationObjective,
     Teacher,
-    without_labels,
+    mask_labels,
 )
 from small_runs import tokenizer
 
@@ -51,7 +51,7 @@ def test_a_teacher_need_not_cut_as_its_student_does():
     rows = task.encode(examples, own, layout)
     inner = replace(milestone.input_format(theirs), before=(), after=())
     teacher = Teacher(Saying("label", 3), task, theirs, inner)
-    found = teacher.targets_for(examples, rows)[f"label{TEACHER_TARGET}"]
+    found = teacher.targets_for(examples, rows)[f"label{TEACHER_SUFFIX}"]
     firsts = [theirs.encode(text).ids[0] for text in TEXTS]
     assert found == pytest.approx(np.sin(np.outer(firsts, [1, 2, 3])).astype(np.float32))
 
@@ -59,7 +59,7 @@ def test_a_teacher_need_not_cut_as_its_student_does():
     tagging = SequenceTagging(("O", "S-A"), characters=False)
     rows = tagging.encode(sentences, own, layout)
     found = Teacher(Saying("tag", 2, of_tokens=True), tagging, theirs, inner).targets_for(sentences, rows)[
-        f"tag{TEACHER_TARGET}"
+        f"tag{TEACHER_SUFFIX}"
     ]
     asked = ~np.isnan(found[:, 0])
     assert asked.sum() == sum(len(one.words) for one in sentences)
@@ -72,14 +72,14 @@ def test_choices_of_unequal_number_end_in_what_cannot_be():
     own = tokenizer("words")
     layout = GPT2Spec(width=16, depth=1, heads=1, context=64).input_format(own)
     examples = [ChoiceExample("The cat", ("sat.", "ran.", "saw."), 0), ChoiceExample("The dog", ("sat.", "ran."))]
-    rows = without_labels(MultipleChoice().encode(examples, own, layout), 1)
+    rows = mask_labels(MultipleChoice().encode(examples, own, layout), 1)
 
     class Scoring(Saying):
         def logits(self, inputs):
             return {"choice": inputs["lengths"].astype(np.float32)}
 
     found = Teacher(Scoring("choice", 1), MultipleChoice(), own, layout).targets_for(examples, rows)[
-        f"choice{TEACHER_TARGET}"
+        f"choice{TEACHER_SUFFIX}"
     ]
     assert found.shape == (2, 3)
     assert np.isneginf(found).tolist() == [[False] * 3, [False, False, True]]
@@ -93,7 +93,7 @@ def test_places_are_found_in_the_students_own_rows():
         QuestionExample("Who sat?", TEXTS[0], (AnswerSpan(4, "cat"),)),
         QuestionExample("Who saw?", TEXTS[1] * 3),
     ]
-    rows = without_labels(QuestionAnswering(longest=3).encode(examples, own, layout, is_training=True), 1)
+    rows = mask_labels(QuestionAnswering(longest=3).encode(examples, own, layout, is_training=True), 1)
     assert rows.targets["start"][0] > 0
     assert (rows.targets["start"][rows.examples == 1] == IGNORE_INDEX).all()
 
@@ -102,11 +102,11 @@ def test_places_are_found_in_the_students_own_rows():
             return {"start": np.sin(inputs["tokens"]), "end": np.cos(inputs["tokens"])}
 
     found = Teacher(Placing("start", 1), QuestionAnswering(), own, layout).targets_for(examples, rows)
-    assert set(found) == {f"start{TEACHER_TARGET}", f"end{TEACHER_TARGET}"}
+    assert set(found) == {f"start{TEACHER_SUFFIX}", f"end{TEACHER_SUFFIX}"}
     for row, length in enumerate(rows.lengths):
         tokens = rows.tokens[rows.lengths[:row].sum() :][:length]
-        assert found[f"end{TEACHER_TARGET}"][row, :length] == pytest.approx(np.cos(tokens), abs=1e-6)
-        assert np.isneginf(found[f"end{TEACHER_TARGET}"][row, length:]).all()
+        assert found[f"end{TEACHER_SUFFIX}"][row, :length] == pytest.approx(np.cos(tokens), abs=1e-6)
+        assert np.isneginf(found[f"end{TEACHER_SUFFIX}"][row, length:]).all()
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"share": 1.5}, {"share": -0.1}, {"hidden": -1.0}])
@@ -133,7 +133,7 @@ def test_only_what_teaches_is_taught():
     lessons = object()
     objective = DistillationObjective(Rows(), lessons, ("next",), ("hidden",), {"hidden": 2.0})
     taught, examined = (objective.batch(source, 1, BatchKey(0, 0)) for source in (lessons, object()))
-    assert set(taught.targets) == {f"next{TEACHER_TARGET}", "hidden"}
+    assert set(taught.targets) == {f"next{TEACHER_SUFFIX}", "hidden"}
     assert taught.supervised_counts()["hidden"] == 19
     assert taught.weights == {"next": 0.5, "hidden": 2.0}
     assert set(examined.targets) == {"next"}

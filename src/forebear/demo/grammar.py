@@ -23,7 +23,7 @@ _REFERENCE = re.compile(
 _TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of an alternative
 _WEIGHT = re.compile(r"(\d+)\* ?")
 FLATNESS = 5  # of the weights of alternatives, by rank: the first of ten is three times as likely as the last
-_HEAD = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
+_SENTENCE_START = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
 
 
 class EntityMention(NamedTuple):
@@ -48,12 +48,12 @@ class GenerationState:
     memory: dict[str, LexiconEntry] = field(default_factory=dict)
     mentions: list[EntityMention] = field(default_factory=list)
 
-    def name(self, variable: str, entry: LexiconEntry, key: str) -> None:
+    def write_entry(self, variable: str, entry: LexiconEntry, key: str) -> None:
         self.mentions.append(EntityMention(len(self.pieces), variable, entry, key))
         self.pieces.append(entry.forms[key])
 
     def text(self) -> str:
-        return _HEAD.sub(lambda match: match[0].upper(), "".join(self.pieces))
+        return _SENTENCE_START.sub(lambda match: match[0].upper(), "".join(self.pieces))
 
 
 class ParseInput:
@@ -61,12 +61,12 @@ class ParseInput:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.heads = {match.start() for match in _HEAD.finditer(text.lower())}
+        self.sentence_starts = {match.start() for match in _SENTENCE_START.finditer(text.lower())}
 
-    def shows(self, piece: str, position: int) -> bool:
+    def starts_with(self, piece: str, position: int) -> bool:
         if self.text.startswith(piece, position):
             return True
-        return position in self.heads and self.text.startswith(piece[:1].upper() + piece[1:], position)
+        return position in self.sentence_starts and self.text.startswith(piece[:1].upper() + piece[1:], position)
 
 
 Rest: TypeAlias = "tuple[GrammarNode, Rest] | tuple[()]"
@@ -89,7 +89,7 @@ class GrammarNode(Protocol):
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
 
 
-def readings(node: GrammarNode, text: str) -> Iterator[float]:
+def derivation_bits(node: GrammarNode, text: str) -> Iterator[float]:
     """The bits of every derivation of exactly this text."""
     parse_input = ParseInput(text)
     agenda = [ParseState(0, {}, (node, ()), 0.0)]
@@ -104,7 +104,7 @@ def readings(node: GrammarNode, text: str) -> Iterator[float]:
 
 def text_information(node: GrammarNode, text: str) -> float:
     """−log2 of the probability of this text over all derivations; infinite if the grammar cannot generate it."""
-    all_bits = list(readings(node, text))
+    all_bits = list(derivation_bits(node, text))
     min_bits = min(all_bits, default=float("inf"))
     return min_bits - log2(sum(2 ** (min_bits - bits) for bits in all_bits)) if all_bits else min_bits
 
@@ -116,13 +116,13 @@ class LiteralNode:
 
     def __init__(self, text: str) -> None:
         # A sentence that starts within the text is capitalized here; its first letter depends on what precedes.
-        self.text = text[:1] + _HEAD.sub(lambda match: match[0].upper(), "x" + text)[2:]
+        self.text = text[:1] + _SENTENCE_START.sub(lambda match: match[0].upper(), "x" + text)[2:]
 
     def write(self, generation: GenerationState) -> None:
         generation.pieces.append(self.text)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        if parse_input.shows(self.text, state.position):
+        if parse_input.starts_with(self.text, state.position):
             yield state._replace(position=state.position + len(self.text))
 
 
@@ -168,7 +168,7 @@ class SubsetNode:
     rule: AlternativeNode
     count: int
     separator: str
-    taken: frozenset[int] = frozenset()
+    used: frozenset[int] = frozenset()
 
     def write(self, generation: GenerationState) -> None:
         rule, excluded = self.rule, set[int]()
@@ -181,15 +181,15 @@ class SubsetNode:
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         position = state.position
-        if self.taken and self.separator:
-            if not parse_input.shows(self.separator, position):
+        if self.used and self.separator:
+            if not parse_input.starts_with(self.separator, position):
                 return
             position += len(self.separator)
         for index, node in enumerate(self.rule.nodes):
-            if index not in self.taken:
-                taken = self.taken | {index}
-                rest = state.rest if len(taken) == self.count else (replace(self, taken=taken), state.rest)
-                bits = state.bits + self.rule.odds.bits_without(index, self.taken)
+            if index not in self.used:
+                used = self.used | {index}
+                rest = state.rest if len(used) == self.count else (replace(self, used=used), state.rest)
+                bits = state.bits + self.rule.odds.bits_without(index, self.used)
                 yield ParseState(position, state.known, (node, rest), bits)
 
 
@@ -210,14 +210,14 @@ class LexiconNode:
         if self.variable:
             generation.memory[self.variable] = entry
         if not self.silent:
-            generation.name(self.variable, entry, self.key)
+            generation.write_entry(self.variable, entry, self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         excluded = self._excluded_indices(state.known)
         for index in self._candidates(parse_input.text[state.position : state.position + 1]):
             entry = self.lexicon.entries[index]
             piece = "" if self.silent else entry.forms[self.key]
-            if index not in excluded and parse_input.shows(piece, state.position):
+            if index not in excluded and parse_input.starts_with(piece, state.position):
                 known = {**state.known, self.variable: entry} if self.variable else state.known
                 bits = state.bits + self.lexicon.odds.bits_without(index, excluded)
                 yield ParseState(state.position + len(piece), known, state.rest, bits)
@@ -233,8 +233,8 @@ class LexiconNode:
         return self._by_first_char.get(char.lower(), ())
 
     def _excluded_indices(self, known: dict[str, LexiconEntry]) -> set[int]:
-        places = self.lexicon.indices
-        return {places[id(known[other])] for other in self.others if id(known[other]) in places}
+        index_by_id = self.lexicon.indices
+        return {index_by_id[id(known[other])] for other in self.others if id(known[other]) in index_by_id}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -245,11 +245,11 @@ class ReferenceNode:
     key: str
 
     def write(self, generation: GenerationState) -> None:
-        generation.name(self.variable, generation.memory[self.variable], self.key)
+        generation.write_entry(self.variable, generation.memory[self.variable], self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         piece = state.known[self.variable].forms[self.key]
-        if parse_input.shows(piece, state.position):
+        if parse_input.starts_with(piece, state.position):
             yield state._replace(position=state.position + len(piece))
 
 
@@ -337,9 +337,11 @@ class DemoGrammar:
                 raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
             self.rules[rule.name] = AlternativeNode()
         for rule in texts:
-            texts_with_spaces = ((text.replace("¶", "\n").replace("_", " "), at) for text, at in rule.alternatives)
-            choice = _choose([self._parse_alternative(text, location) for text, location in texts_with_spaces])
-            self.rules[rule.name].nodes, self.rules[rule.name].odds = choice.nodes, choice.odds
+            texts_with_spaces = (
+                (text.replace("¶", "\n").replace("_", " "), location) for text, location in rule.alternatives
+            )
+            node = _choose([self._parse_alternative(text, location) for text, location in texts_with_spaces])
+            self.rules[rule.name].nodes, self.rules[rule.name].odds = node.nodes, node.odds
 
     def _parse_alternative(self, text: str, location: Location) -> Alternative:
         brackets: list[list[Alternative]] = [[(1, [])]]  # the alternatives of every open bracket, outside of all first

@@ -21,11 +21,11 @@ from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, CharIds, truncat
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import MAX_EVAL_EXAMPLES
-from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leakage_notes, task_metrics
+from forebear.experiments.evaluator import MAX_EVAL_BYTES, baseline_notes, leakage_notes, task_metrics
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
-from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, pretrained_rows, vector_coverage
+from forebear.experiments.warm_start import MAX_SEARCHED_TEXTS, InitFrom, PathLike, pretrained_rows, vector_coverage
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective, PrepassObjective
@@ -64,9 +64,9 @@ def output_folder(
 
     Without `to` it is a folder of this name in runs/, with a number if that holds another run.
     """
-    first, number = Path("runs") / default_name if to is None else Path(to), 1
+    base_folder, number = Path("runs") / default_name if to is None else Path(to), 1
     while True:
-        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        folder = base_folder if number == 1 else base_folder.with_name(f"{base_folder.name}-{number}")
         number += 1
         if not folder.exists() or (folder.is_dir() and all(_is_leftover(item.name) for item in folder.iterdir())):
             return folder, None, None
@@ -111,7 +111,7 @@ def replace_run(existing: RunFolder | None) -> Iterator[None]:
 
 
 FINISHED_NOTE = "this run is finished already: nothing was trained"
-MEASURED_PAIRS = 500  # held-out pairs in the final measurement of translation
+MAX_EVAL_PAIRS = 500  # held-out pairs in the final measurement of translation
 
 
 def run_pretraining(
@@ -140,20 +140,20 @@ def run_pretraining(
             watcher.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
     corpus = corpus or plan.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     request = plan.request(corpus)
-    folder, resumed, replaced = output_folder(request, to, name, overwrite)
-    if resumed is not None and resumed.is_finished:
+    folder, run_to_resume, run_to_replace = output_folder(request, to, name, overwrite)
+    if run_to_resume is not None and run_to_resume.is_finished:
         watcher.on_note(FINISHED_NOTE)
-        return resumed
-    recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
+        return run_to_resume
+    recipe = plan.recipe if run_to_resume is None else run_to_resume.recipe_for(group.size)
     with plan.error_context():  # before anything is written: most mistakes show here
         setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, plan.init_from, progress)
-    if resumed is not None:
-        return train_run(resumed, setup, watcher, group)
+    if run_to_resume is not None:
+        return train_run(run_to_resume, setup, watcher, group)
     for note in plan.notes:
         watcher.on_note(note)
     for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, try_loss=False):
         watcher.on_stage(stage.number, stage.name, stage.words)
-    with replace_run(replaced):
+    with replace_run(run_to_replace):
         metadata = new_metadata(plan, request, folder, command, corpus)
         run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
     return train_run(run, setup, watcher, group)
@@ -230,15 +230,15 @@ def repeat_run(
         raise InputError("only a finished run can be repeated", file=run.path, hint=hint)
     settings = {name: value for name, value in run.metadata["recipe"].items() if name not in BUDGETS}
     if run.spec.learning == "counting":
-        exact = {"steps": run.metadata["step"]}
+        exact_settings = {"steps": run.metadata["step"]}
     else:
         schedule, processes = run.metadata["pace"], run.metadata.get("processes", 1)
-        exact = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
+        exact_settings = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
         # one process sums micro-batches as several do
-        exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
+        exact_settings["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     source = TextSource.from_dict(run.metadata["data"]["source"])
     init_from = InitFrom.from_dict(run.metadata.get("beginning"))
-    recipe = merge_recipe(settings, exact)
+    recipe = merge_recipe(settings, exact_settings)
     plan = PretrainPlan(run.spec, run.metadata["size"], source, run.tokenizers, None, recipe, init_from)
     corpus, command = reopen_run_corpus(run), run.metadata.get("command")
     return run_pretraining(plan, to, overwrite=overwrite, command=command, watcher=watcher, corpus=corpus)
@@ -276,8 +276,8 @@ class PretrainSetup:
         split = corpus.split(recipe.held_out)
         notes = list(diagnostics.text_warnings(corpus, spec.min_word_count))
         if split.method == "position":
-            few = "there are too few documents to hold some out by what they say"
-            notes.append(f"{few}: the end of the text is held out")
+            reason = "there are too few documents to hold some out by what they say"
+            notes.append(f"{reason}: the end of the text is held out")
         objective = spec.objective(tokenizer)
         objective.check(split.train)
         if isinstance(objective, PrepassObjective):
@@ -291,16 +291,16 @@ class PretrainSetup:
             truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.spelling, corpus)
         prepass(learner, objective, split.train)
         eos_id, unk_id = (tokenizer.special_roles.get(role) for role in ("end", "unknown"))
-        unigram = None
+        unigram_loss = None
         if eos_id is not None and spec.learning != "sweeping" and len(split.held_out):
             subsets = split.train.targets_only, split.held_out.targets_only
-            unigram = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
-        return cls(split, objective, learner, unigram, [*notes, *truncation_notes, *init_notes], truncation)
+            unigram_loss = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
+        return cls(split, objective, learner, unigram_loss, [*notes, *truncation_notes, *init_notes], truncation)
 
     def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
         split, learning = self.split, run.spec.learning
-        shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
-        run.update(data=run.metadata["data"] | {"split": shares}, unigram_nats=self.unigram_loss)
+        split_stats = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
+        run.update(data=run.metadata["data"] | {"split": split_stats}, unigram_nats=self.unigram_loss)
         counts_once = learning == "counting" and not run.spec.counts_again
         with spill_to_run_folder(self.learner.model, run), group.wrap_learner(self.learner) as learner:
             Trainer(
@@ -311,7 +311,7 @@ class PretrainSetup:
                 single_pass=counts_once or not self.learner.model.heads,  # without a head nothing can improve
                 keep_last=learning == "sweeping",
                 by_epoch=run.spec.counts_again,
-                unigram=self.unigram_loss,
+                unigram_loss=self.unigram_loss,
                 watcher=watcher,
             ).run()
 
@@ -325,17 +325,17 @@ class PretrainSetup:
         if not len(held_out):
             pass  # nothing is held out
         elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
-            metrics = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
+            metrics = opened_run.measure(held_out.first(MAX_EVAL_BYTES)).to_dict()
             results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
             results["example"] = opened_run.word_table.example
         elif "measure" in head_capabilities(opened_run.heads, encodes=False):
-            began = time.monotonic()
+            start = time.monotonic()
             if isinstance(held_out, ParallelSubset):
-                measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts())
+                evaluation = evaluate_translations(opened_run, *held_out.first(MAX_EVAL_PAIRS).texts())
             else:
-                measured = opened_run.measure(held_out.first(MEASURED_BYTES))
-            results["metrics"] = {"held_out": measured.to_dict()}
-            results["measuring_seconds"] = round(time.monotonic() - began, 3)
+                evaluation = opened_run.measure(held_out.first(MAX_EVAL_BYTES))
+            results["metrics"] = {"held_out": evaluation.to_dict()}
+            results["measuring_seconds"] = round(time.monotonic() - start, 3)
         return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
 
 
@@ -381,15 +381,15 @@ def run_adaptation(
     watcher, name, request = watcher or TrainingCallback(), model_name(plan.spec), plan.request
     group.validate(name, plan.spec.task_learner)
 
-    folder, resumed, replaced = output_folder(request, to, f"{name}-{plan.task.name}", overwrite)
-    if resumed is not None and resumed.is_finished:
+    folder, run_to_resume, run_to_replace = output_folder(request, to, f"{name}-{plan.task.name}", overwrite)
+    if run_to_resume is not None and run_to_resume.is_finished:
         watcher.on_note(FINISHED_NOTE)
-        return resumed
-    recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
+        return run_to_resume
+    recipe = plan.recipe if run_to_resume is None else run_to_resume.recipe_for(group.size)
     setup = AdaptSetup.from_plan(replace(plan, recipe=recipe))
-    if resumed is not None:
-        return train_run(resumed, setup, watcher, group)
-    with replace_run(replaced):
+    if run_to_resume is not None:
+        return train_run(run_to_resume, setup, watcher, group)
+    with replace_run(run_to_replace):
         run = RunFolder.create(folder, new_metadata(plan, request, folder, command), plan.tokenizer, None)
     return train_run(run, setup, watcher, group)
 
@@ -464,14 +464,16 @@ class AdaptSetup:
         if task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
             notes += count_form_mismatches(data)
         if train.num_truncated:
-            share = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
-            rows = f"rows of {input_format.max_length}"
-            notes.append(f"{train.num_truncated:,} tokens ({share:.1%}) do not fit into {rows} and are not read")
+            truncated_fraction = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
+            row_text = f"rows of {input_format.max_length}"
+            notes.append(
+                f"{train.num_truncated:,} tokens ({truncated_fraction:.1%}) do not fit into {row_text} and are not read"
+            )
         pretrained, coverage, coverage_notes = _pretrained_tensors(plan, train)
         notes += coverage_notes
-        weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
+        label_weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
         learner = task_learner(
-            plan.spec, tokenizer, task, plan.adaptation, plan.recipe, pretrained=pretrained, label_weights=weights
+            plan.spec, tokenizer, task, plan.adaptation, plan.recipe, pretrained=pretrained, label_weights=label_weights
         )
         if uses_full_batch(plan.spec, task):
             objective = FullBatch()
@@ -493,8 +495,16 @@ class AdaptSetup:
             run.update(without_vectors=self.vector_coverage)
         single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, self.plan.task)
         with group.wrap_learner(self.learner) as learner:
-            judge = replace(self, learner=learner).evaluate
-            Trainer(run, learner, self.objective, self, single_pass=single_pass, judge=judge, watcher=watcher).run()
+            evaluate_task = replace(self, learner=learner).evaluate
+            Trainer(
+                run,
+                learner,
+                self.objective,
+                self,
+                single_pass=single_pass,
+                evaluate_task=evaluate_task,
+                watcher=watcher,
+            ).run()
 
     def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
         """Calibrates on the dev set, and measures on all labeled splits."""
@@ -538,7 +548,7 @@ def _pretrained_tensors(
         return None, None, []
     if init_from.folder.spec.needs_task_encoder:
         tensors, is_pretrained = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
-        texts = [text for example in plan.labeled_data.train[:MAX_TEXTS] for text in example_texts(example)]
+        texts = [text for example in plan.labeled_data.train[:MAX_SEARCHED_TEXTS] for text in example_texts(example)]
         return tensors, *vector_coverage(train.tokens, is_pretrained, plan.tokenizer, texts)
     from safetensors.torch import load_file
 

@@ -39,7 +39,7 @@ def test_who_tags_by_itself_does_so_and_else_only_repeats_the_ngram():
 def test_without_a_text_only_what_counts_and_what_is_given(tmp_path: Path):
     run = trained("bert", tmp_path, steps=2, to="ngram").path
     ngram, given = who(texts=[], given=[str(run)])
-    assert (ngram.name, ngram.given) == ("ngram", "")
+    assert (ngram.name, ngram.run_folder) == ("ngram", "")
     assert (given.name, given.title, given.milestone) == ("ngram-2", "BERT (ngram-2)", "bert")
     assert [one.name for one in run_origins([str(run), str(run)], [])] == ["ngram", "ngram-2"]
 
@@ -74,7 +74,7 @@ def test_variants_differ_from_the_whole_in_one_thing_each():
     assert usual["tokenizer"] == "wordpiece"
     changed = [{name: value for name, value in fields_of(one).items() if value != usual[name]} for one in (nsp, words)]
     assert changed == [{"pairs": "none"}, {"whole_words": True}]
-    assert (fresh.fresh, fields_of(fresh)) == (True, usual)
+    assert (fresh.is_untrained, fields_of(fresh)) == (True, usual)
     assert all(one.differs and one.papers for one in (nsp, words, fresh))
 
 
@@ -84,5 +84,5 @@ def test_left_to_right_is_gpt_in_berts_shape():
     for name in ("width", "depth", "heads", "context", "inner", "dropout", "tokenizer"):
         assert other[name] == usual[name]
     assert direction.milestone == "gpt"
-    assert direction.how == {"language": 0.0}  # as BERT is adapted: by the task alone
+    assert direction.adaptation == {"language": 0.0}  # as BERT is adapted: by the task alone
     assert model_spec("gpt").sizes.get("laptop") is None

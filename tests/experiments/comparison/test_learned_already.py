@@ -7,7 +7,7 @@ import pytest
 from forebear.data.labeled.source import labeled_source
 from forebear.experiments import pipeline
 from forebear.experiments.comparison.compare import compare
-from forebear.experiments.comparison.verdict import contaminated_rows
+from forebear.experiments.comparison.verdict import contamination_notes
 from labels import lines, write
 from small_runs import trained
 
@@ -36,5 +36,5 @@ def test_a_run_that_learned_from_the_examples_is_remarked(tmp_path: Path):
 
 
 def test_the_words():
-    assert contaminated_rows({"A": [], "B": []}) == []
-    assert "from x.tsv and y.tsv already" in contaminated_rows({"A": ["x.tsv", "y.tsv"]})[0]
+    assert contamination_notes({"A": [], "B": []}) == []
+    assert "from x.tsv and y.tsv already" in contamination_notes({"A": ["x.tsv", "y.tsv"]})[0]

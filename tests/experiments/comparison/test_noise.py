@@ -136,4 +136,4 @@ def test_seeds_that_differ_make_a_difference_doubtful():
     found = score_difference([best, worst], [worse, worse])
     spread = np.std([best.mean(), worst.mean()], ddof=1) / 2**0.5
     assert not found.is_significant
-    assert found.noise > 1.96 * spread
+    assert found.margin > 1.96 * spread

@@ -37,12 +37,12 @@ def test_means_and_spread_leave_out_what_failed():
 
 def test_what_was_reached_when_never_rises():
     bumpy = row("x", 2000, trial(9.0, 2.5, curve=[(1, 4.0), (2, 3.0), (3, 3.5), (5, 2.2)]))
-    assert bumpy.best_so_far() == [(1, 4.0), (2, 3.0), (5, 2.2)]
+    assert bumpy.running_minimum() == [(1, 4.0), (2, 3.0), (5, 2.2)]
 
 
 def test_what_was_reached_is_the_mean_of_the_seeds_once_all_have_something():
     two = row("x", 2000, trial(4.0, 2.0, curve=[(1, 4.0)]), trial(6.0, 1.0, seed=1, curve=[(2, 3.0)]))
-    assert two.best_so_far() == [(2, 3.5), (4, 2.5), (6, 1.5)]
+    assert two.running_minimum() == [(2, 3.5), (4, 2.5), (6, 1.5)]
 
 
 def test_a_trial_takes_the_place_of_one_with_its_seed():

@@ -9,7 +9,7 @@ import pytest
 from comparisons import BOTH, COUNTS, NETWORK, comparison, row, trial
 
 from forebear.experiments.comparison.cost_plot import plot_text_comparison, text_plot_scale
-from forebear.experiments.comparison.report import COLUMNS, text_comparison_page
+from forebear.experiments.comparison.report import TEXT_COLUMNS, text_comparison_page
 from forebear.experiments.comparison.results import CompressionBaseline, TextComparisonRow, TextTrial
 
 EVIL = "<script>alert('x')</script>&\"'>"
@@ -65,7 +65,7 @@ def test_the_page_says_what_the_comparison_says():
     assert second[1].startswith("Network")
     assert "best" in second[1]
     assert "best" not in first[1].split()
-    assert len(first) == len(second) == len(COLUMNS)
+    assert len(first) == len(second) == len(TEXT_COLUMNS)
 
 
 def test_the_table_is_accessible():

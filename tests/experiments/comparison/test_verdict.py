@@ -5,18 +5,25 @@ from dataclasses import replace
 from comparisons import BOTH, COUNTS, NETWORK, STICKS, comparison, row, trial
 
 from forebear.experiments.comparison.results import TextTrial
-from forebear.experiments.comparison.verdict import lead_intervals, text_conclusions, text_headline, time_frontier
+from forebear.experiments.comparison.verdict import (
+    lead_intervals,
+    pareto_front_over_time,
+    text_conclusions,
+    text_headline,
+)
 from forebear.settings.units import format_bytes, format_count, format_duration
 
 
 def test_reigns_by_hand():
     # The network is at 6.0 and 3.0 bits when counting has long reached 2.5; it passes it with 2.4 after 40 seconds.
-    told = [(reign.row.name, reign.start, reign.first, reign.last) for reign in lead_intervals([NETWORK, COUNTS])]
+    told = [
+        (reign.row.name, reign.start, reign.start_bits, reign.end_bits) for reign in lead_intervals([NETWORK, COUNTS])
+    ]
     assert told == [("counts", 2.0, 2.5, 2.5), ("network", 40, 2.4, 2.0)]
 
 
 def test_who_leads_above_the_worst_result_is_nobodys_business():
-    assert [seconds for seconds, _, _ in time_frontier([NETWORK, COUNTS])] == [2.0, 40, 80, 100.0]
+    assert [seconds for seconds, _, _ in pareto_front_over_time([NETWORK, COUNTS])] == [2.0, 40, 80, 100.0]
 
 
 def test_a_hair_is_no_victory():
