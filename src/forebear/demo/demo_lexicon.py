@@ -50,7 +50,7 @@ _HEADING = re.compile(r"\[(?P<name>\w+)\]\s+(?P<type>\w+(?: \w+)?)")
 
 
 class ChoiceProbabilities:
-    """Fixed probabilities of a few options, and the information of each in bits."""
+    """Fixed probabilities of several options, and the information of each in bits."""
 
     __slots__ = ("bits", "cumulative", "probabilities")
 
@@ -61,7 +61,7 @@ class ChoiceProbabilities:
         self.bits = [-log2(probability) for probability in self.probabilities]
 
     def bits_without(self, index: int, excluded: Collection[int]) -> float:
-        """The information of an option where the excluded ones cannot come."""
+        """The information of an option if the excluded ones cannot be chosen."""
         if not excluded:
             return self.bits[index]
         return log2(1 - sum(self.probabilities[other] for other in excluded)) + self.bits[index]
@@ -82,7 +82,7 @@ class RandomSource:
         return index
 
     def choose_without(self, odds: ChoiceProbabilities, excluded: Collection[int]) -> int:
-        """One of the options that are not excluded, in their old proportions."""
+        """One of the options that are not excluded, with their relative probabilities."""
         while (index := bisect_right(odds.cumulative, self.draw())) in excluded:
             pass
         self.bits += odds.bits_without(index, excluded)
@@ -90,7 +90,7 @@ class RandomSource:
 
 
 def zipf_weights(count: int, shift: float) -> list[float]:
-    """Weights that fall with rank as word frequencies do; a larger shift makes the first ranks more alike."""
+    """Weights that decrease with rank as word frequencies do (Zipf); a larger shift makes the first ones more equal."""
     return [1 / (rank + shift) for rank in range(1, count + 1)]
 
 

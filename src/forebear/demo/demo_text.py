@@ -17,12 +17,12 @@ import numpy as np
 from forebear.demo import world
 from forebear.objectives.batch import shuffled_positions
 
-# Folders that are not part of the library, or tables written as programs.
+# Folders that are not part of the library, or contain tables instead of prose.
 SKIPPED_FOLDERS = {
     "__pycache__", "dist-packages", "encodings", "ensurepip", "idle_test", "idlelib", "lib2to3", "pydoc_data",
     "site-packages", "test", "tests", "turtledemo",
 }  # fmt: skip
-MIN_WORDS = 7
+MIN_WORDS = 7  # of a paragraph
 
 _DOCSTRING = re.compile(
     r"(?:\A(?:[ \t]*(?:#[^\n]*)?\n)*|:[ \t]*(?:#[^\n]*)?\n\s*)"

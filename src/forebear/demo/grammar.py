@@ -20,9 +20,9 @@ _REFERENCE = re.compile(
     r"(?P<silent>~)?(?:(?P<variable>[A-Z]\w*)=)?(?P<name>\w[\w.]*?)(?P<others>(?:-[A-Z]\w*)*)"
     r"(?:\.(?P<form>\w+))?(?:@(?P<on>[A-Z]\w*))?(?:(?P<apart>[*+])(?P<count>\d))?"
 )
-_TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of an alternative
+_TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of the notation of an alternative
 _WEIGHT = re.compile(r"(\d+)\* ?")
-FLATNESS = 5  # of the weights of alternatives, by rank: the first of ten is three times as likely as the last
+ZIPF_SHIFT = 5  # for the weights of alternatives: the first of ten is three times as likely as the last
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
 
 
@@ -76,7 +76,7 @@ class ParseState(NamedTuple):
     """A partial derivation: `rest` are the nodes that must still follow, the nearest first."""
 
     position: int
-    known: dict[str, LexiconEntry]
+    memory: dict[str, LexiconEntry]
     rest: Rest
     bits: float
 
@@ -162,7 +162,7 @@ class AlternativeNode:
 class SubsetNode:
     """Some different alternatives of a rule, in any order, with a separator between them.
 
-    taken  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
+    used  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
     """
 
     rule: AlternativeNode
@@ -190,7 +190,7 @@ class SubsetNode:
                 used = self.used | {index}
                 rest = state.rest if len(used) == self.count else (replace(self, used=used), state.rest)
                 bits = state.bits + self.rule.odds.bits_without(index, self.used)
-                yield ParseState(position, state.known, (node, rest), bits)
+                yield ParseState(position, state.memory, (node, rest), bits)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -200,8 +200,8 @@ class LexiconNode:
     lexicon: DemoLexicon
     key: str
     variable: str
-    others: tuple[str, ...]
-    silent: bool
+    excluded_variables: tuple[str, ...]
+    is_silent: bool
     _by_first_char: dict[str, list[int]] = field(default_factory=dict)
 
     def write(self, generation: GenerationState) -> None:
@@ -209,32 +209,32 @@ class LexiconNode:
         entry = self.lexicon.entries[chooser.choose_without(odds, excluded) if excluded else chooser.choose(odds)]
         if self.variable:
             generation.memory[self.variable] = entry
-        if not self.silent:
+        if not self.is_silent:
             generation.write_entry(self.variable, entry, self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        excluded = self._excluded_indices(state.known)
+        excluded = self._excluded_indices(state.memory)
         for index in self._candidates(parse_input.text[state.position : state.position + 1]):
             entry = self.lexicon.entries[index]
-            piece = "" if self.silent else entry.forms[self.key]
+            piece = "" if self.is_silent else entry.forms[self.key]
             if index not in excluded and parse_input.starts_with(piece, state.position):
-                known = {**state.known, self.variable: entry} if self.variable else state.known
+                memory = {**state.memory, self.variable: entry} if self.variable else state.memory
                 bits = state.bits + self.lexicon.odds.bits_without(index, excluded)
-                yield ParseState(state.position + len(piece), known, state.rest, bits)
+                yield ParseState(state.position + len(piece), memory, state.rest, bits)
 
     def _candidates(self, char: str) -> Sequence[int]:
         """The entries whose form begins with this character; there are too many people to try them all."""
         entries = self.lexicon.entries
-        if self.silent:
+        if self.is_silent:
             return range(len(entries))
         if not self._by_first_char:
             for index, entry in enumerate(entries):
                 self._by_first_char.setdefault(entry.forms[self.key][:1].lower(), []).append(index)
         return self._by_first_char.get(char.lower(), ())
 
-    def _excluded_indices(self, known: dict[str, LexiconEntry]) -> set[int]:
+    def _excluded_indices(self, memory: dict[str, LexiconEntry]) -> set[int]:
         index_by_id = self.lexicon.indices
-        return {index_by_id[id(known[other])] for other in self.others if id(known[other]) in index_by_id}
+        return {index_by_id[id(memory[other])] for other in self.excluded_variables if id(memory[other]) in index_by_id}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -248,7 +248,7 @@ class ReferenceNode:
         generation.write_entry(self.variable, generation.memory[self.variable], self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        piece = state.known[self.variable].forms[self.key]
+        piece = state.memory[self.variable].forms[self.key]
         if parse_input.starts_with(piece, state.position):
             yield state._replace(position=state.position + len(piece))
 
@@ -264,7 +264,7 @@ class ConditionalNode:
         self.rules[generation.memory[self.variable].kind].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.rules[state.known[self.variable].kind].read(parse_input, state)
+        return self.rules[state.memory[self.variable].kind].read(parse_input, state)
 
 
 # --- The notation of rules ---
@@ -384,9 +384,13 @@ class DemoGrammar:
             return SubsetNode(node, int(match["count"]), separator) if match["count"] else node
         if name not in self.lexicons:
             self._fail(f"nothing is named {name!r}", location)
-        others = tuple(match["others"].split("-")[1:])
+        excluded_variables = tuple(match["others"].split("-")[1:])
         return LexiconNode(
-            self.lexicons[name], f"{self.language}.{form}", match["variable"] or "", others, bool(match["silent"])
+            self.lexicons[name],
+            f"{self.language}.{form}",
+            match["variable"] or "",
+            excluded_variables,
+            bool(match["silent"]),
         )
 
     def _fail(self, message: str, location: Location) -> NoReturn:
@@ -395,7 +399,7 @@ class DemoGrammar:
 
 
 def _choose(alternatives: Sequence[Alternative]) -> AlternativeNode:
-    weights = zipf_weights(len(alternatives), shift=FLATNESS)
+    weights = zipf_weights(len(alternatives), shift=ZIPF_SHIFT)
     odds = ChoiceProbabilities([factor * weight for (factor, _), weight in zip(alternatives, weights, strict=True)])
     return AlternativeNode(
         tuple(nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes)) for _, nodes in alternatives), odds

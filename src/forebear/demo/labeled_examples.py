@@ -267,7 +267,7 @@ def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
 
 
 def _state_with_person(chooser: RandomSource) -> GenerationState:
-    """An empty text that remembers a person."""
+    """The state of an empty text in which a person is remembered as P."""
     people = world_lexicons()["person"]
     return GenerationState(chooser, memory={"P": people.entries[chooser.choose(people.odds)]})
 

@@ -152,12 +152,12 @@ def load_meanings() -> dict[str, dict[str, RuleText]]:
         elif not name:
             raise ForebearError(f"{heading!r} before the first meaning", file=file, line=location.line)
         else:
-            named = [(wording, location._replace(rule=f"meaning.{name}")) for wording, location in wordings]
-            meanings[name][heading] = RuleText(f"meaning.{name}", location, named)
+            located_wordings = [(wording, location._replace(rule=f"meaning.{name}")) for wording, location in wordings]
+            meanings[name][heading] = RuleText(f"meaning.{name}", location, located_wordings)
     for name, rules in meanings.items():
-        if absent := [language for language in LANGUAGES if language not in rules]:
+        if missing_languages := [language for language in LANGUAGES if language not in rules]:
             raise ForebearError(
-                f"{name!r} has no wording in {absent[0]!r}", file=file, line=rules["things"].location.line
+                f"{name!r} has no wording in {missing_languages[0]!r}", file=file, line=rules["things"].location.line
             )
     return meanings
 

@@ -40,7 +40,7 @@ def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Any) -> R
 
 
 def learning_curve(plan: AdaptPlan, to: Path, **options: Any) -> list[dict[str, Any]]:
-    """The task metric with fractions of the training set: number of examples and scores of each run."""
+    """The task metric with fractions of the training set: the number of examples and the scores of each run."""
     points = []
     for fraction in CURVE_FRACTIONS:
         source = replace(plan.source, part=fraction)

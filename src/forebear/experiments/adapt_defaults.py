@@ -20,21 +20,21 @@ from forebear.training.adaptation import Adaptation
 from forebear.training.load_model import uses_full_batch
 from forebear.training.settings import Recipe, merge_recipe
 
-EXAMPLES_PER_STEP = 16  # about
-EXAMPLES_PER_STEP_FROM_SCRATCH = 32  # about
-MIN_STEPS = 300  # that a task needs, even with few examples
-EPOCH_RANGE = (3, 40)  # least and most, without a budget
+EXAMPLES_PER_STEP = 16  # on average
+EXAMPLES_PER_STEP_FROM_SCRATCH = 32  # on average
+MIN_STEPS = 300  # for a task, even with few examples
+EPOCH_RANGE = (3, 40)  # minimum and maximum, without a budget
 MAX_EVALUATIONS = 12  # of the dev set during a run
-MAX_EVAL_SHARE = 0.1  # of the duration of a run, about, spent on them
+MAX_EVAL_SHARE = 0.1  # of the duration of a run, for these evaluations
 MAX_EVAL_EXAMPLES = 2000  # dev examples that are evaluated during training
 TRAINING_COST_FACTOR = 3  # cost of a token in training, relative to evaluation
-MIN_COUNT_OF_NEW_WORDS = 2  # in the examples, for a word without a vector to get one
+MIN_COUNT_OF_NEW_WORDS = 2  # in the examples, of words that are added to the vocabulary
 UNLIMITED_VOCAB = 1 << 20  # entries, for pre-tokenized words
 TASK_ENCODER_RATE = 3e-3  # learning rate of a task encoder above word vectors
-FEATURE_HEAD_RATE = 1e-2  # of a head above word vectors as they are
-MIN_STEPS_FROZEN = 2000  # with frozen word vectors: a step is cheap, and they are not forgotten
+FEATURE_HEAD_RATE = 1e-2  # learning rate of a head above frozen word vectors, without a task encoder
+MIN_STEPS_FROZEN = 2000  # with frozen word vectors: steps are cheap, and cannot overwrite them
 HEAD_RATE = 2e-3  # learning rate where only a head is trained
-MAX_FINETUNING_RATE_FACTOR = 0.7  # of the learning rate of training from scratch
+MAX_FINETUNING_RATE_FACTOR = 0.7  # times the learning rate of training from scratch
 GPT_LM_WEIGHT = 0.5  # of the auxiliary language-model loss in GPT's paper
 # With fewer examples that loss did not help, in the paper and here, and it costs as much as the task.
 MIN_EXAMPLES_FOR_LM_LOSS = 20_000

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 BYTES_PER_FLOAT = 4  # float32
-SHORT_ROW_TOKENS = 8  # length of a row that measures the cost of a token
+SHORT_ROW_TOKENS = 8  # tokens of the row with which the cost is measured if there is no maximum length
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _whole_row_kernels(*, attention: bool = True) -> Any:
 SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence per line
 SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
 SHOWN_SETTINGS = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # fields of the recipe
-MAX_SHOWN_TOKENS = 12  # of the first row
+MAX_SHOWN_TOKENS = 12  # of the example row
 SIZE_REMARKS = {  # of counting models, by what they learn from
     "text": "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of"
     " each length for every token of the text; a prediction costs one search for each length.",
@@ -346,7 +346,7 @@ def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
 
 
 def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learning: str) -> str:
-    """One sentence on objective, inputs, targets and heads of this model."""
+    """One sentence about the objective, inputs, targets and heads of this model."""
     component_list = ", ".join(f"{name}: {component}" for name, component in heads.items())
     clause = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({component_list}) answer"
     if not heads:
@@ -362,7 +362,7 @@ def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping
 
 
 def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
-    """Class names of the encoder (empty for counting models) and of each head."""
+    """Class names of the encoder ("" without one) and of each head."""
     if spec.learns_from == "tags":
         return "", {"tag": type(spec.build_tagger(tokenizer, free_transitions(1))).__name__}
     network = spec.build(tokenizer)

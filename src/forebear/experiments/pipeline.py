@@ -92,7 +92,7 @@ def _is_leftover(name: str) -> bool:
 
 @contextlib.contextmanager
 def replace_run(existing: RunFolder | None) -> Iterator[None]:
-    """Moves a run away while another one starts in its folder; it is restored if that fails."""
+    """Moves a run aside while another one is created in its folder; it is restored if that fails."""
     if existing is None:
         yield
         return
@@ -234,7 +234,7 @@ def repeat_run(
     else:
         schedule, processes = run.metadata["pace"], run.metadata.get("processes", 1)
         exact_settings = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
-        # one process sums micro-batches as several do
+        # one process sums as many micro-batches as several processes did
         exact_settings["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     source = TextSource.from_dict(run.metadata["data"]["source"])
     init_from = InitFrom.from_dict(run.metadata.get("beginning"))
@@ -254,7 +254,7 @@ def reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
 
 @dataclass(frozen=True)
 class PretrainSetup:
-    """What pre-training needs beside its run folder."""
+    """Data, objective and learner of a pre-training, with notes for the user."""
 
     split: CorpusSplit
     objective: Objective
@@ -323,7 +323,7 @@ class PretrainSetup:
         opened_run, held_out = Run(run), self.split.held_out
         results: dict[str, Any] = {"parameters": opened_run.num_parameters}
         if not len(held_out):
-            pass  # nothing is held out
+            pass  # there is no held-out text
         elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
             metrics = opened_run.measure(held_out.first(MAX_EVAL_BYTES)).to_dict()
             results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
@@ -440,7 +440,7 @@ def resume_adaptation(
 
 @dataclass(frozen=True, eq=False)
 class AdaptSetup:
-    """What an adaptation needs beside its run folder: encoded splits, an objective and a learner."""
+    """Encoded splits, objective and learner of an adaptation, with notes for the user."""
 
     plan: AdaptPlan
     train: ExampleRows

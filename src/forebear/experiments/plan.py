@@ -42,7 +42,7 @@ from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 
 
 def has_field(model: str | None, name: str) -> bool:
-    """Whether a model has a field of this name, such as BERT's `pairs`, which are not parallel text."""
+    """Whether a model has a field of this name, such as BERT's `pairs` (its sentence-pair task, not parallel text)."""
     return model in LINEAGE and name in {field.name for field in fields(model_spec(model))}
 
 
@@ -141,7 +141,7 @@ class PretrainPlan:
 
     @contextlib.contextmanager
     def error_context(self) -> Iterator[None]:
-        """Errors that name no file are those of this text."""
+        """Adds the first text file to errors that name no file."""
         try:
             yield
         except InputError as error:
@@ -461,7 +461,7 @@ def plan_adaptation(
 def _unused_options(
     task: Task, adaptation: Adaptation, settings: Mapping[str, Any], *, is_counting: bool
 ) -> Iterator[tuple[str, str]]:
-    """Settings that have no effect, with the reason."""
+    """Flags of settings that have no effect, with the reason."""
     if settings.get("held_out") is not None:
         yield "held-out", "--dev-share says how many examples are held out"
     for field in fields(Adaptation) if is_counting else ():

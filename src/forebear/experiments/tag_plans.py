@@ -40,7 +40,7 @@ def is_tagged_training(model: str | None, texts: Sequence[str], text_format: Tex
 
 
 def implied_task(start: PathLike, data: PathLike) -> str | None:
-    """The task of a model, or of a run, that is trained on tags only; None: it depends on the examples."""
+    """The task of a model or run that can only be trained on tags; None: it depends on the examples."""
     name = os.fspath(start)
     if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # not a tagged file
         return None

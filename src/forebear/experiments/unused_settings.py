@@ -9,7 +9,7 @@ from forebear.errors import InputError
 from forebear.models.spec import ModelSpec
 from forebear.training.settings import GRADIENT_SETTINGS, TORCH_SETTINGS
 
-USED_BY_LBFGS = ("threads", "patience")  # settings of the gradient that L-BFGS uses too
+USED_BY_LBFGS = ("threads", "patience")  # settings of gradient descent that L-BFGS uses too
 UNUSED_BY_LEARNER = {
     "counting": (("deterministic", *GRADIENT_SETTINGS), "which counts"),
     "only counts": (("deterministic", "threads", "max_memory", *GRADIENT_SETTINGS), "which counts"),

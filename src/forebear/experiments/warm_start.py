@@ -26,7 +26,7 @@ from forebear.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from torch import Tensor
 
-DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change what weights mean, not their shapes
+DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change the meaning of weights, not their shapes
 DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
 DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
 PathLike = str | os.PathLike[str]
@@ -36,7 +36,7 @@ TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensor
 
 
 def open_finished(run: PathLike) -> RunFolder:
-    """A finished run, to be adapted or to teach."""
+    """A finished run, to be adapted or distilled."""
     folder = RunFolder.open(run)
     folder.require_trainable()
     if "weights" not in folder.metadata:
@@ -82,7 +82,7 @@ class InitFrom:
         return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"])
 
     def with_new_words(self, source: TextSource, min_count: int, held_out: float) -> InitFrom:
-        """The same with the words added that its vocabulary lacks and a text has at least `least_count` times."""
+        """A copy that adds words which a text has at least `min_count` times and the vocabulary of the run lacks."""
         tokenizer = self.folder.tokenizer
         if tokenizer.kind != "words" or is_corpus(source):
             return self
@@ -166,7 +166,7 @@ class InitFrom:
         return {name: tensor.clone() for name, tensor in saved_tensors.items() if name in parameters}, notes
 
     def _load_arrays(self, spec: ModelSpec) -> tuple[dict[str, np.ndarray], list[str]]:
-        """Those of word vectors, to which the model adds new words by itself."""
+        """The initial arrays of word vectors, to which the model itself adds rows for new words."""
         from safetensors.numpy import load_file
 
         if mismatches := self._field_mismatches(spec):
@@ -228,7 +228,7 @@ def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | No
 
 
 def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
-    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which it had.
+    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which had one.
 
     A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
     standard deviation of all; special tokens with the mean. If the run was adapted before, its other tensors are taken
@@ -258,8 +258,8 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple
 
 # --- Coverage of the examples by pre-trained vectors ---
 
-MAX_EXAMPLES_SHOWN = 5  # words without a vector
-MAX_SEARCHED_TEXTS = 1000  # in which examples of unknown words are searched
+MAX_SHOWN_WORDS = 5  # words without a vector that a note names
+MAX_SEARCHED_TEXTS = 1000  # texts in which examples of unknown words are searched
 
 
 def vector_coverage(
@@ -268,19 +268,17 @@ def vector_coverage(
     """Words of the examples without a pre-trained vector, as an entry of run.json, and a note on them, if any.
 
     `tokens` are those of the texts; `has_vector` is by token id. Words are counted with repetition: those `begun` have
-    a row, initialized randomly, and those `unknown` share the row of the unknown token.
+    a row of their own that is initialized randomly, and those `unknown` share the row of the unknown token.
     """
     counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
     num_unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
     counts[list(tokenizer.special_ids)] = 0
     without_vector = np.where(has_vector, 0, counts)
     num_words, num_random = int(counts.sum()) + num_unknown, int(without_vector.sum())
-    most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_EXAMPLES_SHOWN].tolist()
+    most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_SHOWN_WORDS].tolist()
     example_words = [tokenizer.id_to_token(token_id) for token_id in most_frequent if without_vector[token_id]]
-    if num_unknown and len(example_words) < MAX_EXAMPLES_SHOWN:
-        example_words += missing_words(tokenizer, texts[:MAX_SEARCHED_TEXTS], 1)[
-            : MAX_EXAMPLES_SHOWN - len(example_words)
-        ]
+    if num_unknown and len(example_words) < MAX_SHOWN_WORDS:
+        example_words += missing_words(tokenizer, texts[:MAX_SEARCHED_TEXTS], 1)[: MAX_SHOWN_WORDS - len(example_words)]
     entry = {"words": num_words, "begun": num_random, "unknown": num_unknown, "named": example_words}
     if not num_random + num_unknown:
         return entry, []

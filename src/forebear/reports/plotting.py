@@ -27,22 +27,24 @@ PREFERRED_FONTS = (
     "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback", "Arial Unicode MS",
 )  # fmt: skip
 FALLBACK_FONT = "Last Resort"  # a font of placeholder boxes
-MAX_LISTED = 12  # missing characters listed in an error
+MAX_LISTED_CHARACTERS = 12  # missing characters listed in an error
 
 
 def font_families(texts: Iterable[str], hint_suffix: str = "") -> list[str]:
     """Font names in fallback order; an error if a character is in none of them."""
     families, missing = _choose_fonts(texts)
     if missing:
-        listed = " ".join(f"{character} (U+{ord(character):04X})" for character in sorted(missing)[:MAX_LISTED])
-        rest = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
+        character_list = " ".join(
+            f"{character} (U+{ord(character):04X})" for character in sorted(missing)[:MAX_LISTED_CHARACTERS]
+        )
+        rest = f" and {len(missing) - MAX_LISTED_CHARACTERS} more" if len(missing) > MAX_LISTED_CHARACTERS else ""
         names = [unicodedata.name(character, "") for character in missing]
         is_chinese = any(name.startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for name in names)
         script = (
             "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if is_chinese else "these characters"
         )
         raise InputError(
-            f"no font installed here has {listed}{rest}", hint=f"install a font with {script}{hint_suffix}"
+            f"no font installed here has {character_list}{rest}", hint=f"install a font with {script}{hint_suffix}"
         )
     return families
 

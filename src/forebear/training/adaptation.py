@@ -98,8 +98,8 @@ class Adaptation:
     def task_encoder_config(self, task: Task) -> TaskEncoderConfig:
         """The task encoder above word vectors, for models that need one."""
         kind, mixture = None if self.how == "features" else self.reader, self.mixture or "before"
-        pairs = task.linear_kind[1]
-        return TaskEncoderConfig(kind, self.reader_width, pairs, self.reader_dropout, mixture, self.mixture_norm)
+        is_pair_task = task.linear_kind[1]
+        return TaskEncoderConfig(kind, self.reader_width, is_pair_task, self.reader_dropout, mixture, self.mixture_norm)
 
     def build_model(
         self, pretrained: Model, task: Task, input_format: InputFormat, label_weights: tuple[float, ...] | None = None

@@ -39,7 +39,7 @@ from forebear.training.worker_processes import LeaderConnection, Merge, ProcessC
 
 BUCKET_NUMBERS = 1 << 20  # minimum number of gradients in a bucket
 # Preparing a text may take long, and a lost process is detected by other means.
-TIMEOUT = timedelta(days=7)
+GROUP_TIMEOUT = timedelta(days=7)
 
 StepResult = tuple[Losses, set[str]]  # of one process's micro-batches: losses, and the parameters that have a gradient
 
@@ -238,7 +238,7 @@ def join_process_group(connection: ProcessConnection | None = None) -> None:
     """Joins torch's process group: that of the environment, or that of a connection, unless joined already."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     if connection is None:
-        dist.init_process_group(backend, timeout=TIMEOUT)
+        dist.init_process_group(backend, timeout=GROUP_TIMEOUT)
     elif not dist.is_initialized():
         if sys.platform == "linux":  # listen on this machine only
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -247,7 +247,9 @@ def join_process_group(connection: ProcessConnection | None = None) -> None:
         if connection.rank == 0:
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
         store = dist.FileStore(os.path.join(folder, "meeting"), connection.size)  # pyright: ignore[reportPrivateImportUsage]
-        dist.init_process_group(backend, timeout=TIMEOUT, rank=connection.rank, world_size=connection.size, store=store)
+        dist.init_process_group(
+            backend, timeout=GROUP_TIMEOUT, rank=connection.rank, world_size=connection.size, store=store
+        )
 
 
 class TorchConnection:

@@ -135,7 +135,7 @@ class CountingLearner(Learner):
 
 LBFGS_HISTORY = 6  # past steps that L-BFGS keeps; more cost memory and help little
 MIN_RELATIVE_DECREASE = 1e-4  # converged if ten steps decrease the loss by a smaller fraction
-FLAT_GRADIENT = 1e-5  # converged if |gradient| / |weights| is below this
+MIN_RELATIVE_GRADIENT = 1e-5  # converged if |gradient| / |weights| is below this
 
 
 class CRFLearner(CountingLearner):
@@ -163,7 +163,7 @@ class CRFLearner(CountingLearner):
         problem, optimizer = self._problem_and_optimizer(batch)
         loss = optimizer.value
         is_stuck = not optimizer.step()
-        is_gradient_small = np.linalg.norm(optimizer.slope) <= FLAT_GRADIENT * max(
+        is_gradient_small = np.linalg.norm(optimizer.slope) <= MIN_RELATIVE_GRADIENT * max(
             1.0, float(np.linalg.norm(optimizer.point))
         )
         self.has_converged = (
