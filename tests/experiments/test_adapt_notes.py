@@ -50,7 +50,7 @@ def write_reviews(file: Path, count: int = 40) -> Path:
 
 def test_adapting_a_run_again_to_the_same_file_notes_leakage(runs_folder: Path):
     notes = Notes()
-    run = adapted(runs_folder / "first", "pairs", runs_folder, to="second", steps=2, watcher=notes)
+    run = adapted(runs_folder / "first", "pairs", runs_folder, to="second", steps=2, callback=notes)
     note = LEAKAGE_NOTE.format(file_of("pairs", runs_folder))
     assert note in notes.words
     assert note in run.metadata["notes"]
@@ -82,7 +82,7 @@ def test_run_no_better_than_the_majority_class_gets_a_note(runs_folder: Path, tm
     plan = pipeline.plan_adaptation(
         str(runs_folder / "bert"), source, settings={"steps": 1, "rate": 1e-9, "threads": 1}
     )
-    run = pipeline.run_adaptation(plan, tmp_path / "run", watcher=notes)
+    run = pipeline.run_adaptation(plan, tmp_path / "run", callback=notes)
     (majority_note,) = [note for note in notes.words if "no better than" in note]
     assert "give it more time or examples, another --rate" in majority_note
     assert majority_note in run.metadata["notes"]
@@ -182,7 +182,7 @@ def test_unlabeled_test_set_gets_a_note_with_a_classify_command(tmp_path: Path):
     test = write_table(tmp_path / "test.tsv", ("number 1 is fine", None), ("number 2 is dull", None))
     source, _ = labeled_source(str(write_reviews(tmp_path / "t.tsv")), task="classification", test=str(test))
     notes = Notes()
-    pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run", watcher=notes)
+    pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run", callback=notes)
     assert any(note.endswith(f"forebear classify {tmp_path / 'run'} --in {test}") for note in notes.words)
     assert main(["classify", str(tmp_path / "run"), "--in", str(test), "--quiet"]) == 0
 

@@ -83,7 +83,7 @@ def run_failed_before_last_step(name: str, folder: Path) -> tuple[RunFolder, Run
             name,
             folder,
             to="broken",
-            watcher=FailAtStep(last_step - 1),
+            callback=FailAtStep(last_step - 1),
             evaluate_every=last_step - 1,
             **without_evaluation_interval(changes),
         )

@@ -65,7 +65,7 @@ def check_seeds(plan: AdaptPlan, seeds: int) -> None:
 
 def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: dict[str, Any]) -> RunFolder:
     """One of several adaptations, in a folder next to `to`; the same command resumes all of them."""
-    (options.get("watcher") or TrainingCallback()).on_note(note)
+    (options.get("callback") or TrainingCallback()).on_note(note)
     try:
         return run_adaptation(plan, to.with_name(f"{to.name}.{group}") / name, **options)
     except UserInterrupt as error:

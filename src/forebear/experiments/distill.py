@@ -403,7 +403,7 @@ def distill(
     reader_width: int | None = None,
     overwrite: bool = False,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     **settings: Any,
 ) -> Run:
     """Distill a run into a smaller one, as `forebear distil` does; metadata["price"] compares the two.
@@ -430,12 +430,12 @@ def distill(
         reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
     )
-    run = run_distillation(plan, to, overwrite=overwrite, command=command, watcher=watcher)
-    baseline = _train_baseline(plan, run, overwrite=overwrite, watcher=watcher) if compare else None
+    run = run_distillation(plan, to, overwrite=overwrite, command=command, callback=callback)
+    baseline = _train_baseline(plan, run, overwrite=overwrite, callback=callback) if compare else None
     return record_comparison(plan, run, baseline)
 
 
-def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = None) -> Run:
+def resume_distillation(folder: PathLike, *, callback: TrainingCallback | None = None) -> Run:
     """Resume an interrupted distillation."""
     run = RunFolder.open(folder)
     run.require_trainable()
@@ -449,7 +449,7 @@ def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = 
     if plan.request != run.metadata["asked"]:
         hint = "put back what it was, or distil anew into another folder"
         raise InputError("its teacher or what it learns from has changed since it began", file=run.path, hint=hint)
-    return record_comparison(plan, run_distillation(plan, folder, watcher=watcher), None)
+    return record_comparison(plan, run_distillation(plan, folder, callback=callback), None)
 
 
 def run_distillation(
@@ -458,13 +458,13 @@ def run_distillation(
     *,
     overwrite: bool = False,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
 ) -> RunFolder:
     """Trains a planned student; a folder that holds the same run, finished or not, is resumed."""
-    watcher, corpus, request = watcher or TrainingCallback(), plan.corpus, plan.request
+    callback, corpus, request = callback or TrainingCallback(), plan.corpus, plan.request
     folder, run, run_to_replace = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
     if run is not None and run.is_finished:
-        watcher.on_note(pipeline.FINISHED_NOTE)
+        callback.on_note(pipeline.FINISHED_NOTE)
         return run
     student = plan.student if run is None else replace(plan.student, recipe=run.recipe)
     # before anything is written: most mistakes show here
@@ -482,7 +482,7 @@ def run_distillation(
             metadata |= {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
             run = RunFolder.create(folder, metadata, tokenizer, None if corpus is None else corpus.ledger.to_dict())
     setup = _distill_on_examples(plan, setup, run) if corpus is None else _distill_on_text(plan, setup)
-    pipeline.train_run(run, setup, watcher)
+    pipeline.train_run(run, setup, callback)
     (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     return run
 
@@ -578,7 +578,7 @@ def _distillation_learner(plan: DistillPlan, learner: Any, distillation_heads: M
 
 
 def _train_baseline(
-    plan: DistillPlan, run: RunFolder, *, overwrite: bool, watcher: TrainingCallback | None
+    plan: DistillPlan, run: RunFolder, *, overwrite: bool, callback: TrainingCallback | None
 ) -> RunFolder:
     """Trains the same student with the same start and budget on the labels alone, in a folder next to it."""
     recipe = plan.student.recipe
@@ -592,9 +592,9 @@ def _train_baseline(
         student=replace(plan.student, recipe=recipe),
         notes=(),
     )
-    watcher = watcher or TrainingCallback()
-    watcher.on_note("now the same student without the teacher")
-    return run_distillation(plan, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, watcher=watcher)
+    callback = callback or TrainingCallback()
+    callback.on_note("now the same student without the teacher")
+    return run_distillation(plan, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, callback=callback)
 
 
 def record_comparison(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:

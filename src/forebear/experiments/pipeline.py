@@ -121,7 +121,7 @@ def run_pretraining(
     overwrite: bool = False,
     workers: int | None = None,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     learning_progress: ProgressFn | None = None,
     progress: ProgressFn | None = None,
     corpus: Corpus | ParallelCorpus | None = None,
@@ -132,31 +132,31 @@ def run_pretraining(
     Without `to` the folder is one in runs/. The text is prepared by `workers` processes, unless `corpus` is given;
     `learning_progress` is that of training the tokenizer. `command` is the command line, for the card.
     """
-    watcher, name = watcher or TrainingCallback(), model_name(plan.spec)
+    callback, name = callback or TrainingCallback(), model_name(plan.spec)
     group.validate(name, plan.spec.learning, is_stateful=plan.spec.is_stateful)
     if plan.spec.learning == "counting":
         tune_malloc()
         if plan.recipe.time is not None and not plan.spec.counts_again:
-            watcher.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
+            callback.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
     corpus = corpus or plan.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     request = plan.request(corpus)
     folder, run_to_resume, run_to_replace = output_folder(request, to, name, overwrite)
     if run_to_resume is not None and run_to_resume.is_finished:
-        watcher.on_note(FINISHED_NOTE)
+        callback.on_note(FINISHED_NOTE)
         return run_to_resume
     recipe = plan.recipe if run_to_resume is None else run_to_resume.recipe_for(group.size)
     with plan.error_context():  # before anything is written: most mistakes show here
         setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, plan.init_from, progress)
     if run_to_resume is not None:
-        return train_run(run_to_resume, setup, watcher, group)
+        return train_run(run_to_resume, setup, callback, group)
     for note in plan.notes:
-        watcher.on_note(note)
+        callback.on_note(note)
     for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, try_loss=False):
-        watcher.on_stage(stage.number, stage.name, stage.words)
+        callback.on_stage(stage.number, stage.name, stage.words)
     with replace_run(run_to_replace):
         metadata = new_metadata(plan, request, folder, command, corpus)
         run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
-    return train_run(run, setup, watcher, group)
+    return train_run(run, setup, callback, group)
 
 
 def new_metadata(
@@ -185,12 +185,12 @@ def new_metadata(
     return metadata | {"beginning": request.get("beginning"), "data": data, "command": command}
 
 
-def _open_resumable(folder: PathLike, watcher: TrainingCallback) -> RunFolder:
+def _open_resumable(folder: PathLike, callback: TrainingCallback) -> RunFolder:
     """A run to be resumed, or one that is finished, with a note."""
     run = RunFolder.open(folder)
     run.require_trainable()
     if run.is_finished:
-        watcher.on_note(FINISHED_NOTE)
+        callback.on_note(FINISHED_NOTE)
     elif "distilled" in run.metadata:
         hint = f"go on with it by: {run.resume_command}"
         raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
@@ -198,11 +198,11 @@ def _open_resumable(folder: PathLike, watcher: TrainingCallback) -> RunFolder:
 
 
 def resume_pretraining(
-    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, callback: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted pre-training run."""
-    watcher = watcher or TrainingCallback()
-    run = _open_resumable(folder, watcher)
+    callback = callback or TrainingCallback()
+    run = _open_resumable(folder, callback)
     if run.is_finished:
         return run
     if run.metadata.get("data") is None:
@@ -211,11 +211,11 @@ def resume_pretraining(
     corpus, recipe = reopen_run_corpus(run), run.recipe_for(group.size)
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
     init_from = None if run.checkpoints.newest_valid()[0] else InitFrom.from_dict(run.metadata.get("beginning"))
-    return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), watcher, group)
+    return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), callback, group)
 
 
 def repeat_run(
-    folder: PathLike, to: PathLike, *, overwrite: bool = False, watcher: TrainingCallback | None = None
+    folder: PathLike, to: PathLike, *, overwrite: bool = False, callback: TrainingCallback | None = None
 ) -> RunFolder:
     """Repeat a finished pre-training run step by step in another folder."""
     run = RunFolder.open(folder)
@@ -241,7 +241,7 @@ def repeat_run(
     recipe = merge_recipe(settings, exact_settings)
     plan = PretrainPlan(run.spec, run.metadata["size"], source, run.tokenizers, None, recipe, init_from)
     corpus, command = reopen_run_corpus(run), run.metadata.get("command")
-    return run_pretraining(plan, to, overwrite=overwrite, command=command, watcher=watcher, corpus=corpus)
+    return run_pretraining(plan, to, overwrite=overwrite, command=command, callback=callback, corpus=corpus)
 
 
 def reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
@@ -297,7 +297,7 @@ class PretrainSetup:
             unigram_loss = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
         return cls(split, objective, learner, unigram_loss, [*notes, *truncation_notes, *init_notes], truncation)
 
-    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+    def train_model(self, run: RunFolder, callback: TrainingCallback, group: ProcessGroup) -> None:
         split, learning = self.split, run.spec.learning
         split_stats = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
         run.update(data=run.metadata["data"] | {"split": split_stats}, unigram_nats=self.unigram_loss)
@@ -312,10 +312,10 @@ class PretrainSetup:
                 keep_last=learning == "sweeping",
                 by_epoch=run.spec.counts_again,
                 unigram_loss=self.unigram_loss,
-                watcher=watcher,
+                callback=callback,
             ).run()
 
-    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+    def measure(self, run: RunFolder, callback: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
         """The final measurement on held-out text, the same documents for every model."""
         from forebear.inference.run import Run
         from forebear.inference.translate import evaluate_translations
@@ -374,24 +374,24 @@ def run_adaptation(
     *,
     overwrite: bool = False,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
     """Train a planned adaptation; a folder that holds the same run, finished or not, is resumed."""
-    watcher, name, request = watcher or TrainingCallback(), model_name(plan.spec), plan.request
+    callback, name, request = callback or TrainingCallback(), model_name(plan.spec), plan.request
     group.validate(name, plan.spec.task_learner)
 
     folder, run_to_resume, run_to_replace = output_folder(request, to, f"{name}-{plan.task.name}", overwrite)
     if run_to_resume is not None and run_to_resume.is_finished:
-        watcher.on_note(FINISHED_NOTE)
+        callback.on_note(FINISHED_NOTE)
         return run_to_resume
     recipe = plan.recipe if run_to_resume is None else run_to_resume.recipe_for(group.size)
     setup = AdaptSetup.from_plan(replace(plan, recipe=recipe))
     if run_to_resume is not None:
-        return train_run(run_to_resume, setup, watcher, group)
+        return train_run(run_to_resume, setup, callback, group)
     with replace_run(run_to_replace):
         run = RunFolder.create(folder, new_metadata(plan, request, folder, command), plan.tokenizer, None)
-    return train_run(run, setup, watcher, group)
+    return train_run(run, setup, callback, group)
 
 
 def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
@@ -413,11 +413,11 @@ def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, comma
 
 
 def resume_adaptation(
-    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, callback: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted adaptation."""
-    watcher = watcher or TrainingCallback()
-    run = _open_resumable(folder, watcher)
+    callback = callback or TrainingCallback()
+    run = _open_resumable(folder, callback)
     if run.is_finished:
         return run
     if run.task is None:
@@ -435,7 +435,7 @@ def resume_adaptation(
     data = read_labeled(source)
     plan = AdaptPlan(run.spec, size, run.tokenizer, init_from, source, data, run.task, run.adaptation, recipe)
     group.validate(run.metadata["milestone"], run.spec.task_learner)
-    return train_run(run, AdaptSetup.from_plan(plan), watcher, group)
+    return train_run(run, AdaptSetup.from_plan(plan), callback, group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -490,7 +490,7 @@ class AdaptSetup:
         score = float(task.evaluate(examples, predictions)[task.score])
         return {task.score: score}, 1.0 - score
 
-    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+    def train_model(self, run: RunFolder, callback: TrainingCallback, group: ProcessGroup) -> None:
         if self.vector_coverage is not None:
             run.update(without_vectors=self.vector_coverage)
         single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, self.plan.task)
@@ -503,10 +503,10 @@ class AdaptSetup:
                 self,
                 single_pass=single_pass,
                 evaluate_task=evaluate_task,
-                watcher=watcher,
+                callback=callback,
             ).run()
 
-    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+    def measure(self, run: RunFolder, callback: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
         """Calibrates on the dev set, and measures on all labeled splits."""
         from forebear.inference.run import Run
 
@@ -524,7 +524,7 @@ class AdaptSetup:
             split, eval_examples = "dev", [example for example in data.dev if is_labeled(example)]
             if data.test:
                 command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
-                watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
+                callback.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
         baseline = task_baseline(task, data.train, eval_examples)
         entries = {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
         entries["baseline"] = asdict(baseline) | {"side": split}
@@ -559,7 +559,7 @@ def _pretrained_tensors(
 
 
 def train_run(
-    run: RunFolder, setup: PretrainSetup | AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
+    run: RunFolder, setup: PretrainSetup | AdaptSetup, callback: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Trains unless done before, then measures and writes the card."""
     with explain_disk_errors(run.path), run.lock():
@@ -568,14 +568,14 @@ def train_run(
             return run
         notes = [*setup.notes, *(leakage_notes(run, setup.plan.source) if isinstance(setup, AdaptSetup) else ())]
         for note in notes:
-            watcher.on_note(note)
+            callback.on_note(note)
         if run.metadata["state"] != "trained":
             run.update(notes=notes, processes=group.size)
-            setup.train_model(run, watcher, group)
+            setup.train_model(run, callback, group)
         run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-        entries, new_notes = setup.measure(run, watcher)
+        entries, new_notes = setup.measure(run, callback)
         for note in new_notes:
-            watcher.on_note(note)
+            callback.on_note(note)
         run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
         write_card(run)
         run.update(state="finished")  # last: a finished run is complete

@@ -167,7 +167,7 @@ class Trainer:
         by_epoch: bool = False,
         unigram_loss: float | None = None,
         evaluate_task: TaskEvaluation | None = None,
-        watcher: TrainingCallback | None = None,
+        callback: TrainingCallback | None = None,
     ) -> None:
         self.folder, self.learner, self.objective, self.split = folder, learner, objective, split
         self.single_pass, self.keep_last = single_pass, keep_last
@@ -175,7 +175,7 @@ class Trainer:
         self.is_count_based = single_pass or by_epoch
         self.evaluate_task = evaluate_task
         self.recipe: Recipe = folder.recipe
-        self.watcher = watcher or TrainingCallback()
+        self.callback = callback or TrainingCallback()
         self.log = MetricsLog(folder.path / METRICS_FILE)
         self.steps_per_epoch = objective.steps(split.train, self.recipe.batch)
         self.state = _LoopState()
@@ -217,14 +217,14 @@ class Trainer:
     def _begin(self) -> None:
         checkpoint, notes = self.folder.checkpoints.newest_valid()
         for note in notes:
-            self.watcher.on_note(note)
+            self.callback.on_note(note)
         if checkpoint is not None:
             self.folder.checkpoints.quarantine(checkpoint.step)
             state = checkpoint.load_state()
             self.learner.load(checkpoint.folder)
             self.state = _LoopState(**state["position"])
             self.schedule = Schedule.from_dict(state["pace"], self.recipe)
-            self.watcher.on_note(f"going on from step {self.state.step:,}")
+            self.callback.on_note(f"going on from step {self.state.step:,}")
         else:
             self._start()
         self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
@@ -302,7 +302,7 @@ class Trainer:
         time_left = seconds * (1 - progress) / max(progress, 1e-9)
         position = (step, self.schedule.total, progress, seconds, time_left, speed, rate)
         report = ProgressReport(*position, losses, held_out, self.unigram_loss, batch_unit(self.objective))
-        self.watcher.on_progress(report)
+        self.callback.on_progress(report)
 
     def evaluate(self) -> dict[str, float]:
         """The mean loss of each target on the same few batches of held-out text each time."""
@@ -333,7 +333,7 @@ class Trainer:
         """Emits one note of each kind in a run, however often it is resumed."""
         if not any(note.startswith(f"{kind}: ") for note in self.state.notes):
             self.state.notes.append(f"{kind}: {message}")
-            self.watcher.on_note(f"{kind}: {message}")
+            self.callback.on_note(f"{kind}: {message}")
 
     def _forward_notes(self) -> None:
         """Forwards notes of the learner that were not shown before."""
@@ -341,7 +341,7 @@ class Trainer:
             message = self.learner.notes.pop(0)
             if message not in self.state.notes:
                 self.state.notes.append(message)
-                self.watcher.on_note(message)
+                self.callback.on_note(message)
 
     def _is_over(self) -> bool:
         if self.learner.has_converged or self.schedule.is_over(self.state.step) or self._is_out_of_patience():
