@@ -394,24 +394,6 @@ def run_adaptation(
     return train_run(run, setup, callback, group)
 
 
-def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
-    """The entries of run.json of a new run."""
-    return {
-        "name": folder.name,
-        "milestone": request["milestone"],
-        "size": plan.size,
-        "fields": request["fields"],
-        "parent": None if plan.init_from is None else plan.init_from.run,
-        "task": request["task"],
-        "adaptation": request["adaptation"],
-        "recipe": request["recipe"],
-        "labelled": {"source": request["examples"], "digests": request["digests"], "sides": plan.labeled_data.metadata},
-        "data": None,
-        "asked": request,
-        "command": command,
-    }
-
-
 def resume_adaptation(
     folder: PathLike, *, callback: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
