@@ -131,13 +131,13 @@ def adapt(
     from forebear.experiments.tag_plans import implied_task
     from forebear.training.worker_processes import launch_processes
 
-    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(output) as watcher:
+    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(output) as callback:
         if group is None:
             return
         if resume is not None:
             if run is not None or data is not None:
                 raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
-            result = pipeline.resume_adaptation(resume, watcher=watcher, group=group)
+            result = pipeline.resume_adaptation(resume, callback=callback, group=group)
         elif run is None or data is None:
             raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
@@ -145,14 +145,14 @@ def adapt(
             source_options: dict[str, Any] = {"form": examples.detection_args(), **examples.settings(), **splits}
             source, notes = labeled_source(str(data), task=task or implied_task(run, data), **source_options)
             for note in notes:
-                watcher.on_note(note)
+                callback.on_note(note)
             plan_options: dict[str, Any] = {
                 "how": adapt_options.adaptation_settings(),
                 "options": adapt_options.task_settings(source.task),
             }
             plan_options |= {"size": size, "dropout": adapt_options.dropout, "settings": given_options(training)}
             plan = pipeline.plan_adaptation(run, source, **plan_options)
-            run_options = {"overwrite": overwrite, "watcher": watcher, "group": group, "command": command_line()}
+            run_options = {"overwrite": overwrite, "callback": callback, "group": group, "command": command_line()}
             result = _run_plan(plan, to, seeds, learning_curve, run_options)
     output.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
 
