@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from forebear.interop.tensor_names import FAMILIES, to_hf_names
+from forebear.interop.tensor_names import ARCHITECTURES, to_hf_names
 from forebear.nn.model import Model
 from forebear.registry import model_spec
 
@@ -160,4 +160,4 @@ def our_pulls(model: Model, milestone: str, rows: Rows, before: int, depth: int)
     pulls = {
         name: torch.zeros_like(value) if value.grad is None else value.grad for name, value in model.named_parameters()
     }
-    return to_hf_names(FAMILIES[milestone].name_map, pulls, depth=depth, num_offset_rows=before)
+    return to_hf_names(ARCHITECTURES[milestone].name_map, pulls, depth=depth, num_offset_rows=before)

@@ -66,7 +66,7 @@ def test_the_same_texts_and_scores(beams, penalty, stopping):
         assert (
             theirs(peer, prompts[:1], beams, penalty, stopping)[0][0][0] == wanted[0][0][0]
         )  # padding changed nothing
-        how = {"end": END, "beams": beams, "best": beams, "penalty": penalty, "stopping": stopping}
+        how = {"end_id": END, "beams": beams, "best": beams, "penalty": penalty, "stopping": stopping}
         together = beam_search(
             ours.start_decoding(prompts, LENGTH), len(prompts), lengths=[LENGTH] * len(prompts), **how
         )

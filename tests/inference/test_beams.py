@@ -33,7 +33,7 @@ def every_text(predictor: Dreaming, prompt: list[int], most: int, penalty: float
 
 def found_by(predictor, prompts, **how) -> list[list[Hypothesis]]:
     rows = [np.array(prompt) for prompt in prompts]
-    return beam_search(predictor.start_decoding(rows, max(how["lengths"])), len(rows), end=END, **how)
+    return beam_search(predictor.start_decoding(rows, max(how["lengths"])), len(rows), end_id=END, **how)
 
 
 def close(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
@@ -90,7 +90,7 @@ def test_one_beam_is_the_likeliest_token_each_time(vocabulary):
 
 def test_of_equals_the_smaller_ids_are_taken():
     even = SimpleNamespace(next_logits=lambda: np.zeros((1, 1000), np.float32), select=None, append=None)
-    ((*found,),) = beam_search(even, 1, end=999, beams=3, best=3, lengths=[1])
+    ((*found,),) = beam_search(even, 1, end_id=999, beams=3, best=3, lengths=[1])
     assert [one.ids for one in found] == [(0,), (1,), (2,)]
 
 
@@ -100,18 +100,18 @@ def test_a_vocabulary_smaller_than_the_beams_and_tokens_that_may_not_be_said():
     def permitted(scores):
         return np.where(np.arange(3) == 1, -np.inf, scores)
 
-    (found,) = found_by(predictor, [[1]], beams=50, best=50, lengths=[3], permitted=permitted)
+    (found,) = found_by(predictor, [[1]], beams=50, best=50, lengths=[3], mask_logits=permitted)
     wanted = [one for one in every_text(predictor, [1], 3, 1.0) if 1 not in one.ids]
     close(found, wanted)
     assert len(found) == 4  # END, 2 END, 2 2 END, 2 2 2: P is as without the rule
-    nothing = found_by(predictor, [[1]], beams=2, lengths=[3], permitted=lambda scores: np.full_like(scores, -np.inf))
+    nothing = found_by(predictor, [[1]], beams=2, lengths=[3], mask_logits=lambda scores: np.full_like(scores, -np.inf))
     assert nothing == [[]]
 
 
 def test_texts_that_are_over_by_what_they_say():
     predictor = Dreaming(4)
     how = {"beams": 64, "best": 64, "lengths": [3]}
-    (found,) = found_by(predictor, [[1]], over=lambda source, ids: ids[-1] == 2, **how)
+    (found,) = found_by(predictor, [[1]], ends_text=lambda source, ids: ids[-1] == 2, **how)
     wanted = [one for one in every_text(predictor, [1], 3, 1.0) if 2 not in one.ids]
     stopped = [one for one in found if one.ids and one.ids[-1] == 2]
     assert all(one.is_finished and one.ids.count(2) == 1 for one in stopped)
@@ -153,4 +153,4 @@ def test_senseless_searches_are_refused(wrong):
 def test_scores_that_are_no_numbers_are_refused():
     broken = SimpleNamespace(next_logits=lambda: np.full((1, 9), np.nan, np.float32))
     with pytest.raises(ForebearError, match="no numbers"):
-        beam_search(broken, 1, end=0, beams=2, lengths=[4])
+        beam_search(broken, 1, end_id=0, beams=2, lengths=[4])

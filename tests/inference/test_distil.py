@@ -206,7 +206,7 @@ def test_insides_are_matched_in_a_task_too(school: Path, tmp_path: Path):
 def test_the_price_is_told_side_by_side(school: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     training = TrainingOptions(steps="6", threads=1)
     how: dict[str, Any] = {"to": tmp_path / "run", "training": training, "compare": True, "depth": "1"}
-    command(str(school / "teacher"), speaking=Output(json=True, quiet=True), **how)
+    command(str(school / "teacher"), output=Output(json=True, quiet=True), **how)
     told = json.loads(capsys.readouterr().out)
     assert [row["who"] for row in told["price"]] == ["teacher", "student", "student alone"]
     teacher, student, alone = told["price"]
@@ -214,7 +214,7 @@ def test_the_price_is_told_side_by_side(school: Path, tmp_path: Path, capsys: py
     assert student["kept"] == pytest.approx(student["dev"] / teacher["dev"])
     assert student["parameters"] == alone["parameters"] < teacher["parameters"]
     assert all(row["milliseconds"] > 0 and row["megabytes"] > 0 for row in told["price"])
-    command(str(school / "teacher"), speaking=Output(quiet=True), **how)  # finished already: only told again
+    command(str(school / "teacher"), output=Output(quiet=True), **how)  # finished already: only told again
     drawn = capsys.readouterr().out
     assert "student alone" in drawn
     assert f"{student['parameters']:,}" in drawn

@@ -46,7 +46,7 @@ def test_a_blank_in_the_middle_counts_what_follows_it(words):
     # P(cat|the) P(sat|cat) = 1/2 · 2/3, P(dog|the) P(sat|dog) = 1/2 · 1/4
     assert shares(middle) == pytest.approx({"cat": 8 / 11, "dog": 3 / 11})
     assert middle.candidates[0].full_text == "the cat sat"
-    assert (middle.num_considered, middle.covered_mass) == (middle.num_fitting, 1.0)
+    assert (middle.num_considered, middle.covered_mass) == (middle.num_valid, 1.0)
 
 
 def test_a_blank_s_scores_are_those_of_the_whole_text(tokenizer):
@@ -81,7 +81,7 @@ def test_byte_pieces_take_the_space_before_the_blank(tokenizers):
     chinese = what_follows(predictor, tokenizer, "我____你", top=400)
     assert all(not candidate.text.startswith(" ") for candidate in chinese.candidates)
     assert all("\ufffd" not in candidate.text for candidate in chinese.candidates)
-    assert chinese.num_fitting == len(chinese.candidates) > result.num_fitting
+    assert chinese.num_valid == len(chinese.candidates) > result.num_valid
 
 
 def test_pieces_that_continue_a_word_fill_only_what_is_attached(tokenizers):
@@ -106,7 +106,7 @@ def test_where_all_are_too_many_a_shortlist_is_tried_and_said(words, monkeypatch
     monkeypatch.setattr(next, "TOKEN_BUDGET", 20)
     few = what_follows(predictor, words, "the ____ sat", top=3)
     assert few.num_considered == 5  # rows of four tokens
-    assert few.num_fitting == exact.num_fitting > 5
+    assert few.num_valid == exact.num_valid > 5
     end = words.special_roles["end"]
     after = np.exp(predictor.next_log_probs([np.array([end, words.token_to_id("the")])])[0])
     fitting = [i for i in range(words.vocab_size) if i not in words.special_ids]
@@ -114,7 +114,7 @@ def test_where_all_are_too_many_a_shortlist_is_tried_and_said(words, monkeypatch
     assert few.covered_mass == pytest.approx(sum(likeliest) / after[fitting].sum())
     assert what_follows(predictor, words, "the ____ sat", among=7).num_considered == 7
     cheap = Dreaming(words.vocab_size, context=None)
-    assert what_follows(cheap, words, "the ____ sat").num_considered == few.num_fitting
+    assert what_follows(cheap, words, "the ____ sat").num_considered == few.num_valid
 
 
 def test_what_is_impossible_is_no_candidate(words):

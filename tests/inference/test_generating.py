@@ -71,7 +71,7 @@ def test_streams_say_what_generate_says(tokenizer):
         assert "".join(stream_text(predictor, tokenizer, prompt, length=30, seed=3)) == result.text
     told = {}
     results = sample_texts(
-        predictor, tokenizer, PROMPTS, length=9, hear=lambda n, piece: told.update({n: told.get(n, "") + piece})
+        predictor, tokenizer, PROMPTS, length=9, on_piece=lambda n, piece: told.update({n: told.get(n, "") + piece})
     )
     assert [told.get(n, "") for n in range(len(PROMPTS))] == [result.text for result in results]
 

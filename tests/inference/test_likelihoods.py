@@ -91,7 +91,9 @@ def test_hidden_words_are_told_left_to_right_by_both_sides(cutter: Tokenizer):
             left, right = cutter.encode("a" if cutter.kind == "bytepair" else "a ").ids, cutter.encode(" sat on").ids
             ids = cutter.encode(f"a {choice} sat on").ids.tolist()
             assert ids == [*left, *ids[len(left) : len(ids) - len(right)], *right]  # here nothing merges
-            spelled = sum(token.spelling for token in score_texts(restorer, cutter, f"a {choice} sat on")[0].tokens)
+            spelled = sum(
+                token.spelling_bits for token in score_texts(restorer, cutter, f"a {choice} sat on")[0].tokens
+            )
             expected.append(directly(restorer, ids, len(left), len(ids) - len(right)) - spelled * math.log(2))
         assert [answer.log_prob for answer in one.answers] == pytest.approx(expected, abs=1e-4)
         assert list(shares(one).values()) == pytest.approx(softmax(expected), abs=1e-5)

@@ -101,7 +101,7 @@ def test_an_ngram_and_a_network_are_better_together(pair: tuple[Run, Run]):
     more = pair[0].folder.path.parent / "more.txt"
     found = evaluate_interpolation(pair, more, tune=more)
     assert sum(found.weights) == pytest.approx(1)
-    assert found.tuned == found.mixture.tokens
+    assert found.num_tuning_tokens == found.mixture.tokens
     for run, alone in zip(pair, found.individual, strict=True):
         told = run.measure(more)
         assert alone.nats == pytest.approx(told.nats, rel=1e-5)

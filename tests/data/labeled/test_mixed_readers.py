@@ -132,7 +132,7 @@ def test_what_is_read_is_words_beside_their_mixture():
         tokenizer("words")
     )
     made = (
-        Model(ScalarMixEncoder(model.encoder, reader="mean", width=4, place="both", normed=True), {})
+        Model(ScalarMixEncoder(model.encoder, kind="mean", width=4, mix_position="both", normalize=True), {})
         .initialize(1)
         .eval()
     )
