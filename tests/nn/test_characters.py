@@ -24,7 +24,7 @@ def spelled(activation: str = "relu", longest: int = 50, highways: int = 2) -> C
 
 def plainly(ours: CharCNNEmbedding, symbols: list[int]) -> Tensor:
     """(D,) one word: all its places, what lies beyond it too."""
-    assert len(symbols) == ours.spelling.longest
+    assert len(symbols) == ours.spelling.max_symbols
     x = torch.stack([ours.character.weight[symbol] for symbol in symbols]).t()[None]  # (1, symbol, longest)
     found = []
     for (span, count), one in zip(FILTERS, ours.filters, strict=True):

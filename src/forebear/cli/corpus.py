@@ -214,7 +214,7 @@ def prepare(
     done: list[int] = []
     with speaking.progress("preparing") as progress:
         options |= {"progress": lambda at, total: (done.append(at), progress(at, total)), "workers": workers}
-        corpus = prepare_corpus(texts, tokenizer_used, reading=text_format, sentences=sentences, **options)
+        corpus = prepare_corpus(texts, tokenizer_used, text_format=text_format, sentences=sentences, **options)
     result = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
     result |= {"tokenizer": corpus.tokenizer.describe(), "seconds": round(time.monotonic() - started, 3)}
     result["was_there"] = not done

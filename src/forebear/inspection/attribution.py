@@ -329,7 +329,7 @@ def linear_attribution(
     inputs = trace.rows.make_batch([0]).inputs
     values, elsewhere, score, attributed = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
     sums: dict[tuple[tuple[int, ...], str], float] = {}
-    skipped = network.skipped if isinstance(network, LinearModel) else ()
+    skipped = network.special_ids if isinstance(network, LinearModel) else ()
     for output in target.outputs:
         head, index = output.head, output.index
         score += output.scale * _logit(logits, output, centered=network.kind in ("label", "tag"))

@@ -364,7 +364,7 @@ def read_binary_vectors(
             message = "the file is empty"
         raise InputError(message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
     decoder, size = WordDecoder(stream.path, "byte", on_bad_bytes), 4 * width
-    builder = VectorTableBuilder(decoder, width, stream.bytes_left(min(count, limit or count), size))
+    builder = VectorTableBuilder(decoder, width, stream.max_plausible_rows(min(count, limit or count), size))
     corrupt = partial(decoder.error_at, hint=CORRUPT_FILE_HINT)
     stream.read(len(line) + 1)
     num_read, rest, offset = 0, b"", len(line) + 1  # the rest of a block begins there in the (decompressed) file

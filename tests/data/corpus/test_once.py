@@ -27,7 +27,9 @@ def made(
     reading = TextFormat(**how)
     once = None if most is None else SinglePassText(reading, "lines", most)
     tokenizer = tokenizer_for("spaces", [text], reading, learning, once=once)
-    return prepare_corpus([text], tokenizer, reading=reading, sentences="lines", to=folder, workers=1, once=once), once
+    return prepare_corpus(
+        [text], tokenizer, text_format=reading, sentences="lines", to=folder, workers=1, single_pass=once
+    ), once
 
 
 def compared(text: Path, folder: Path, learning: TokenizerTrainingOptions, **how) -> bool:
@@ -99,6 +101,6 @@ def test_a_text_that_changes_in_between_is_told(tmp_path, monkeypatch):
     once = SinglePassText(TextFormat(), "lines", 1 << 20)
     tokenizer = tokenizer_for("spaces", [text], TextFormat(), TokenizerTrainingOptions(), once=once)
     text.write_text("a b d\nc\n")
-    corpus = prepare_corpus([text], tokenizer, sentences="lines", workers=1, once=once)
+    corpus = prepare_corpus([text], tokenizer, sentences="lines", workers=1, single_pass=once)
     assert corpus.metadata["counts"]["tokens"] == 4
     assert corpus.metadata["counts"]["unknown"] == 1

@@ -143,7 +143,7 @@ def test_csv_with_quotes_and_newlines_inside_them(file, delimiter, name, header)
     assert (task, form.kind, form.delimiter) == ("classification", "csv", delimiter)
     kept = list(read_examples(path, task, form))
     assert [example.texts[0] for example in kept] == texts
-    assert kept[2].place.line == 2 + header + 2  # behind a record of two lines
+    assert kept[2].location.line == 2 + header + 2  # behind a record of two lines
 
 
 def test_prose_is_no_table_of_commas(file):

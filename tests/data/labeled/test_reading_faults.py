@@ -182,7 +182,7 @@ def test_what_is_bad_in_squad_is_named_by_its_id(file):
     assert caught.value.line is None
     bad = []
     (kept,) = read_examples(path, "answering", LabeledFormat("squad"), on_bad_rows="skip", bad=bad)
-    assert kept.place.name == "q3"
+    assert kept.location.name == "q3"
     assert [row.name for row in bad] == ["q1", "q2"]
     assert "half a character" in bad[1].reason
 
@@ -300,5 +300,5 @@ def test_an_example_of_each_kind_says_where_it_stands(file):
     for form in (TWO, NAMED, QUOTED, RECORDS, WORDS, LISTED, CHOICES, ASKED):
         path = file(GOOD[id(form)] + "\n")
         (one,) = read_examples(path, TASK.get(id(form), "classification"), form)
-        assert (one.place.file, one.place.line) == (str(path), 1 + form.header)
+        assert (one.location.file, one.location.line) == (str(path), 1 + form.header)
         assert not isinstance(one, QuestionExample) or one.answers == (AnswerSpan(5, "她"),)
