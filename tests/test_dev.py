@@ -260,8 +260,18 @@ def test_the_caller_may_decide_about_cores(argument: str):
 
 
 def test_a_part_of_the_tests_may_be_called_by_its_short_name():
-    short = ["--all", "nn", "cli/test_ask.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
-    full = ["--all", "tests/nn", "tests/cli/test_ask.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    short = ["--all", "nn", "cli/test_prompt_commands.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    full = [
+        "--all",
+        "tests/nn",
+        "tests/cli/test_prompt_commands.py",
+        "-k",
+        "nn",
+        "tests/demo",
+        "nosuch",
+        "-n0",
+        "--tb=short",
+    ]
     assert dev.with_parts(PROJECT, short) == full
 
 

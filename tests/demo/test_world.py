@@ -1,4 +1,4 @@
-"""The small world: its stories are language, are reproducible, and tell exactly as much as they say they do."""
+"""Stories of the small world: well-formed language, reproducible, with exact information content."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from forebear.demo.demo_lexicon import past_participle, past_tense, plural, pres
 from forebear.demo.labeled_examples import write_demo_tasks
 from forebear.errors import InputError
 
-BOTH = pytest.mark.parametrize("language", ["en", "zh"])
+BOTH_LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 SAMPLE = 400_000
-_LEFTOVERS = re.compile(r"[<>\[\]{}|@~_^¶*=]|None|  | \n|\n\n| [,.!?;]|[,;] ?[,.;]|\.\.|。。|，，|，。")
+GRAMMAR_NOTATION = re.compile(r"[<>\[\]{}|@~_^¶*=]|None|  | \n|\n\n| [,.!?;]|[,;] ?[,.;]|\.\.|。。|，，|，。")
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, list[world.DemoDocument]]:
+def stories_by_language() -> dict[str, list[world.DemoDocument]]:
     return {language: list(world.world_documents(language, SAMPLE, 7)) for language in ("en", "zh")}
 
 
-@BOTH
-def test_a_story_depends_on_seed_and_number_alone(language: str):
+@BOTH_LANGUAGES
+def test_story_depends_on_seed_and_number_alone(language: str):
     stories = list(islice(world.world_documents(language, 50_000, 3), 20))
     assert stories == [world.make_story(language, 3, number) for number in range(20)]
     assert world.make_story(language, 4, 0) != stories[0]
 
 
-@BOTH
-def test_the_stories_are_not_changed_by_chance(language: str):
-    """A text that changes makes every figure measured on it a figure of something else."""
+@BOTH_LANGUAGES
+def test_stories_differ_from_each_other_and_keep_their_language(language: str):
+    """Hardly any story repeats, and all are in the requested language."""
     assert len({story.text for story in islice(world.world_documents(language, 10**9, 0), 500)}) > 495
     assert all(story.language == language for story in world.world_documents(language, 5_000, 1))
 
 
-def test_size_is_reached_and_not_much_more():
+def test_stories_stop_at_the_requested_size():
     texts = [story.text for story in world.world_documents("both", 100_000, 1)]
     assert 100_000 <= sum(len(text.encode()) for text in texts) < 103_000
     assert sum(len(text.encode()) for text in texts[:-1]) < 100_000
 
 
-@BOTH
-def test_every_story_has_one_derivation(language: str):
-    """So the bits of its decisions are −log2 of the probability of the text: unambiguous, by reading it back."""
+@BOTH_LANGUAGES
+def test_every_story_has_one_derivation_with_its_bits(language: str):
+    """So a story's bits are −log2 of the probability of its text; parsing it back proves it unambiguous."""
     node = world.grammar_for(language).rules["document"]
     for number in range(60):
         story = world.make_story(language, 123, number)
@@ -57,20 +57,20 @@ def test_every_story_has_one_derivation(language: str):
         assert isclose(bits, story.bits, rel_tol=1e-9)
 
 
-@BOTH
-def test_different_decisions_make_different_texts(language: str, told: dict[str, list[world.DemoDocument]]):
+@BOTH_LANGUAGES
+def test_equal_stories_have_equal_bits(language: str, stories_by_language: dict[str, list[world.DemoDocument]]):
     bits: dict[str, float] = {}
-    for story in told[language]:
+    for story in stories_by_language[language]:
         assert isclose(bits.setdefault(story.text, story.bits), story.bits, rel_tol=1e-9)
 
 
-def test_what_is_not_of_the_world_has_no_probability():
+def test_text_outside_the_world_has_infinite_information():
     assert world.information("The quick brown fox.", "en") == float("inf")
     text = world.make_story("zh", 0, 0).text
     assert world.information(text[:-1], "zh") == float("inf")
 
 
-@BOTH
+@BOTH_LANGUAGES
 def test_entropy_agrees_across_seeds_within_its_error(language: str):
     first, second = (world.entropy(language, 300_000, seed) for seed in (1, 2))
     assert 0.1 < first.rate < 2
@@ -78,52 +78,54 @@ def test_entropy_agrees_across_seeds_within_its_error(language: str):
     assert abs(first.rate - second.rate) < 4 * (first.error**2 + second.error**2) ** 0.5
 
 
-def test_the_language_itself_is_one_bit_of_both():
+def test_stories_in_both_languages_add_one_bit_for_the_language():
     stories = list(islice(world.world_documents("both", 10**9, 5), 40))
     assert {story.language for story in stories} == {"en", "zh"}
     assert all(isclose(world.information(s.text, s.language) + 1, s.bits, rel_tol=1e-9) for s in stories[:4])
 
 
-@BOTH
-def test_no_counting_model_beats_the_source(language: str, told: dict[str, list[world.DemoDocument]]):
+@BOTH_LANGUAGES
+def test_trigram_cross_entropy_is_above_the_entropy_of_the_source(
+    language: str, stories_by_language: dict[str, list[world.DemoDocument]]
+):
     """An interpolated trigram over words or characters, learned from the same source, stays above its entropy."""
-    train, held_out = told[language][::2], told[language][1::2]
-    cut = (lambda text: re.findall(r"\w+|\W", text)) if language == "en" else list
+    train, held_out = stories_by_language[language][::2], stories_by_language[language][1::2]
+    tokenize = (lambda text: re.findall(r"\w+|\W", text)) if language == "en" else list
     counts: list[Counter[tuple[str, ...]]] = [Counter() for _ in range(3)]
-    before: list[Counter[tuple[str, ...]]] = [Counter() for _ in range(3)]
+    context_counts: list[Counter[tuple[str, ...]]] = [Counter() for _ in range(3)]
     for story in train:
         for order in range(3):
-            pieces = ["<s>"] * order + cut(story.text) + ["</s>"]
-            for end in range(order, len(pieces)):
-                gram = tuple(pieces[end - order : end + 1])
-                counts[order][gram] += 1
-                before[order][gram[:-1]] += 1
-    size = len(counts[0]) + 1
-    spent = written = 0.0
+            tokens = ["<s>"] * order + tokenize(story.text) + ["</s>"]
+            for end in range(order, len(tokens)):
+                ngram = tuple(tokens[end - order : end + 1])
+                counts[order][ngram] += 1
+                context_counts[order][ngram[:-1]] += 1
+    vocab_size = len(counts[0]) + 1
+    bits = num_bytes = 0.0
     for story in held_out:
-        pieces = ["<s>", "<s>", *cut(story.text), "</s>"]
-        for end in range(2, len(pieces)):
-            share = 1 / size
+        tokens = ["<s>", "<s>", *tokenize(story.text), "</s>"]
+        for end in range(2, len(tokens)):
+            probability = 1 / vocab_size
             for order in range(3):
-                gram = tuple(pieces[end - order : end + 1])
-                seen = before[order][gram[:-1]]
-                share = (counts[order][gram] + 2 * share) / (seen + 2)
-            spent -= log2(share)
-        written += len(story.text.encode())
-    true = sum(story.bits for story in held_out) / written
-    assert 1.1 * true < spent / written < 8 * true
+                ngram = tuple(tokens[end - order : end + 1])
+                context_count = context_counts[order][ngram[:-1]]
+                probability = (counts[order][ngram] + 2 * probability) / (context_count + 2)
+            bits -= log2(probability)
+        num_bytes += len(story.text.encode())
+    entropy = sum(story.bits for story in held_out) / num_bytes
+    assert 1.1 * entropy < bits / num_bytes < 8 * entropy
 
 
-@BOTH
-def test_nothing_of_the_notation_is_left(language: str, told: dict[str, list[world.DemoDocument]]):
-    for story in told[language]:
-        assert not (found := _LEFTOVERS.search(story.text)), (found, story.text)
+@BOTH_LANGUAGES
+def test_stories_contain_no_grammar_notation(language: str, stories_by_language: dict[str, list[world.DemoDocument]]):
+    for story in stories_by_language[language]:
+        assert not (match := GRAMMAR_NOTATION.search(story.text)), (match, story.text)
         assert story.text == story.text.strip()
         assert story.text.count("“") == story.text.count("”")
 
 
-def test_english_is_spelt_as_english(told: dict[str, list[world.DemoDocument]]):
-    for story in told["en"]:
+def test_english_stories_follow_english_spelling(stories_by_language: dict[str, list[world.DemoDocument]]):
+    for story in stories_by_language["en"]:
         text = story.text
         assert not re.search(r"\b[Aa] [aeiouAEIOU](?!ni|se|ne)\w", text), text
         assert not re.search(r"\b[Aa]n (?!hour|honest)[^aeiouAEIOU\W]", text), text
@@ -134,78 +136,78 @@ def test_english_is_spelt_as_english(told: dict[str, list[world.DemoDocument]]):
         assert not re.search(r"(?:dumplings|skewers|ribs|pancakes) (?:was|is) ", text), text
 
 
-def test_chinese_has_chinese_punctuation(told: dict[str, list[world.DemoDocument]]):
-    for story in told["zh"]:
+def test_chinese_stories_use_chinese_punctuation(stories_by_language: dict[str, list[world.DemoDocument]]):
+    for story in stories_by_language["zh"]:
         assert not re.search(r"[,;:!?()\"'A-Za-z]|\.", story.text), story.text
         assert not re.search(r"[\u4e00-\u9fff] +[\u4e00-\u9fff]", story.text), story.text
         assert not re.search(r"了了|的的|地地|在在", story.text), story.text
 
 
-@BOTH
-def test_pronouns_agree_with_the_person(language: str):
-    """In a biography everybody referred to by a pronoun is the one person it is about."""
-    rule = world.grammar_for(language).rules["people.born"], world.grammar_for(language).rules["people.work"]
+@BOTH_LANGUAGES
+def test_pronouns_agree_with_the_gender_of_the_person(language: str):
+    """In a biography every pronoun refers to the one person it is about."""
+    rules = world.grammar_for(language).rules["people.born"], world.grammar_for(language).rules["people.work"]
     for number in range(200):
-        telling = grammar.GenerationState(world.RandomSource(f"agree/{number}"))
-        for node in rule:
-            node.write(telling)
+        state = grammar.GenerationState(world.RandomSource(f"agree/{number}"))
+        for node in rules:
+            node.write(state)
         he, she = ("he", "she") if language == "en" else ("他", "她")
-        wrong = she if telling.memory["P"].kind == "m" else he
-        words = re.findall(r"\w+", telling.text().lower()) if language == "en" else telling.text()
+        wrong = she if state.memory["P"].kind == "m" else he
+        words = re.findall(r"\w+", state.text().lower()) if language == "en" else state.text()
         assert wrong not in words
 
 
-@BOTH
-def test_two_people_talk_and_nobody_else_answers(language: str):
-    """What is told within a talk must not change who is talking."""
+@BOTH_LANGUAGES
+def test_dialogue_has_two_speakers(language: str):
+    """A story within a dialogue must not change the speakers."""
     rule = world.grammar_for(language).rules["story.talk"]
     for number in range(300):
-        telling = grammar.GenerationState(world.RandomSource(f"talk/{number}"))
-        rule.write(telling)
-        speakers = [re.split("[:：]", line)[0] for line in telling.text().split("\n")]
-        assert len(set(speakers)) == 2, telling.text()
-        assert speakers[0] == telling.memory["A"].form(language)
+        state = grammar.GenerationState(world.RandomSource(f"talk/{number}"))
+        rule.write(state)
+        speakers = [re.split("[:：]", line)[0] for line in state.text().split("\n")]
+        assert len(set(speakers)) == 2, state.text()
+        assert speakers[0] == state.memory["A"].form(language)
 
 
-@BOTH
+@BOTH_LANGUAGES
 def test_weather_persists_through_a_report(language: str):
     rule = world.grammar_for(language).rules["story.weather"]
     rainy, snowy = ("umbrella", "shovelling") if language == "en" else ("伞", "铲雪")
     for number in range(300):
-        telling = grammar.GenerationState(world.RandomSource(f"weather/{number}"))
-        rule.write(telling)
-        if telling.memory["W"].kind == "snow":
-            assert rainy not in telling.text()
+        state = grammar.GenerationState(world.RandomSource(f"weather/{number}"))
+        rule.write(state)
+        if state.memory["W"].kind == "snow":
+            assert rainy not in state.text()
         else:
-            assert snowy not in telling.text()
+            assert snowy not in state.text()
 
 
-def test_vocabulary_is_of_a_thousand_words_and_falls_off_like_language(told: dict[str, list[world.DemoDocument]]):
-    english = re.findall(r"[A-Za-z]+", " ".join(story.text for story in told["en"]).lower())
+def test_vocabulary_size_and_growth_are_like_natural_language(stories_by_language: dict[str, list[world.DemoDocument]]):
+    english = re.findall(r"[A-Za-z]+", " ".join(story.text for story in stories_by_language["en"]).lower())
     counts = Counter(english)
     assert len(counts) > 1_500
     ranked = [count for _, count in counts.most_common()]
     assert 4 < ranked[0] / ranked[9] < 30 or ranked[0] > 2 * ranked[9]
-    assert sum(ranked[:100]) / len(english) > 0.45  # a hundred words make half of any text
+    assert sum(ranked[:100]) / len(english) > 0.45  # in any text a hundred words make up about half
     types = [len(set(english[: 2**power])) for power in range(8, 16)]
     growth = [later / earlier for earlier, later in pairwise(types)]
-    assert all(1.05 < one < 2 for one in growth)  # still new words at every doubling, but fewer and fewer
+    assert all(1.05 < ratio < 2 for ratio in growth)  # every doubling brings new words, but fewer and fewer
     assert growth[-1] < growth[0]
-    chinese = "".join(story.text for story in told["zh"])
+    chinese = "".join(story.text for story in stories_by_language["zh"])
     assert len(set(re.findall(r"[\u4e00-\u9fff]", chinese))) > 1_000
     rjieba = pytest.importorskip("rjieba")
     assert len({word for word in rjieba.cut(chinese) if "\u4e00" <= word[0] <= "\u9fff"}) > 2_000
 
 
-@BOTH
-def test_stories_are_of_a_few_sentences(language: str, told: dict[str, list[world.DemoDocument]]):
-    lengths = [len(re.findall(r"[.!?。！？]", story.text)) for story in told[language]]
+@BOTH_LANGUAGES
+def test_stories_have_a_few_sentences(language: str, stories_by_language: dict[str, list[world.DemoDocument]]):
+    lengths = [len(re.findall(r"[.!?。！？]", story.text)) for story in stories_by_language[language]]
     assert min(lengths) >= 2
     assert max(lengths) <= 20
     assert 4 < sum(lengths) / len(lengths) < 9
 
 
-def test_inflections():
+def test_english_inflections_match_worked_examples():
     assert [plural(word) for word in ("fox", "cherry", "key", "tomato", "church")] == [
         "foxes", "cherries", "keys", "tomatoes", "churches",
     ]  # fmt: skip
@@ -224,7 +226,7 @@ def test_inflections():
     ]  # fmt: skip
 
 
-def test_a_language_that_is_not_spoken_is_refused():
+def test_unknown_story_language_is_refused():
     with pytest.raises(InputError, match="'fr'"):
         world.make_story("fr", 0, 0)  # type: ignore[arg-type]
 
@@ -233,10 +235,10 @@ def _sha256(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-def test_stories_and_task_files_are_those_of_version_0_1(tmp_path: Path):
+def test_stories_and_task_files_equal_those_of_version_0_1(tmp_path: Path):
     """Results measured on the demo's text and tasks stay comparable only while no byte of them changes."""
     stories = (world.make_story("both", 0, number).text for number in range(1000))
     assert _sha256(stories) == "d43bb1888c46de4b9f643fc65842005f64350ba1a5cb99977514d848a45f66c6"
-    written = write_demo_tasks(tmp_path, 40, 20, seed=1)
-    texts = (file.read_text(encoding="utf-8") for pair in written.values() for file in pair)
+    task_files = write_demo_tasks(tmp_path, 40, 20, seed=1)
+    texts = (file.read_text(encoding="utf-8") for pair in task_files.values() for file in pair)
     assert _sha256(texts) == "7d983b2b9d89085fb02c5fcb69a0119c88fc8145cd30ffc2c88c61e6ebd55880"

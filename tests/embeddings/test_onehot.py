@@ -1,4 +1,4 @@
-"""One-hot vectors: all at right angles, and a product with a matrix is the lookup of a row."""
+"""One-hot vectors: orthogonal, and multiplication by a matrix selects a row."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from forebear.errors import ForebearError
 from small_runs import opened
 
 
-def test_a_product_with_a_matrix_is_one_of_its_rows():
+def test_onehot_vector_times_matrix_selects_a_row():
     matrix = np.array([[17, 24, 1], [23, 5, 7], [4, 6, 13], [10, 12, 19], [11, 18, 25]])
     vector = IdentityMatrix(5)[3]
     assert vector.tolist() == [0, 0, 0, 1, 0]
     assert (vector @ matrix).tolist() == [10, 12, 19] == matrix[3].tolist()
 
 
-def test_rows_are_those_of_the_unit_matrix():
+def test_identity_matrix_rows_equal_those_of_numpy_eye():
     rows = IdentityMatrix(4)
     assert np.array_equal(rows[1:3], np.eye(4)[1:3])
     assert np.array_equal(rows[np.array([3, 0])], np.eye(4)[[3, 0]])
     assert (len(rows), rows.shape) == (4, (4, 4))
 
 
-def test_different_words_are_not_alike_at_all(tmp_path: Path):
+def test_onehot_run_has_orthogonal_vectors_and_counts(tmp_path: Path):
     table = opened("onehot", tmp_path).word_table
     cat, dog = table.vector("cat"), table.vector("dog")
     assert cat is not None
@@ -38,7 +38,7 @@ def test_different_words_are_not_alike_at_all(tmp_path: Path):
     assert table.counts[table.rows["cat"]] > 10
 
 
-def test_a_state_that_is_none_is_refused():
+def test_onehot_model_refuses_arrays_other_than_its_counts():
     model = OnehotModel(vocabulary=4, never=[0])
     with pytest.raises(ForebearError, match="counts alone"):
         model.load({"counts": np.zeros(3, np.int64)})

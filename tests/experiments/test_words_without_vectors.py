@@ -1,4 +1,4 @@
-"""Adapting a table of words says how many words of the examples have no vector in it, and keeps what it said."""
+"""Adapting word vectors reports and records how many words of the examples have no vector."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(run: Path, folder: Path, text: str, **how: Any) -> tuple[RunFolder, list[str]]:
-    """What is said of forty examples that all end with this text."""
+def adapted_with_notes(parent: Path, folder: Path, text: str, **options: Any) -> tuple[RunFolder, list[str]]:
+    """A run adapted to forty examples that end with this text, and its notes on words without vectors."""
     file = folder / "examples.tsv"
     rows = [f"{'the ' * n}{('cat', 'dog')[n % 2]} ran {text.format(n)}\t{('good', 'bad')[n % 2]}\n" for n in range(40)]
     file.write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
     source, _ = labeled_source(str(file), task="classification")
     notes = Notes()
-    what = pipeline.plan_adaptation(str(run), source, how=how, settings={"steps": 2, "threads": 1})
-    made = pipeline.run_adaptation(what, folder / "adapted", watcher=notes)
-    return made, [note for note in notes.words if "no vector" in note]
+    plan = pipeline.plan_adaptation(str(parent), source, how=options, settings={"steps": 2, "threads": 1})
+    run = pipeline.run_adaptation(plan, folder / "adapted", watcher=notes)
+    return run, [note for note in notes.words if "no vector" in note]
 
 
-def test_words_that_begin_by_chance_and_words_that_are_unknown(runs: Path, tmp_path: Path):
-    made, (note,) = told(runs / "plain", tmp_path, "beyond Paris x{}y")
-    facts = RunFolder.open(made.path).metadata
-    rows = facts["labelled"]["sides"]["train"]["count"]
-    words = facts["without_vectors"]["words"]
-    assert (facts["without_vectors"]["begun"], facts["without_vectors"]["unknown"]) == (2 * rows, rows)
-    assert facts["without_vectors"]["named"][:2] == ["Paris", "beyond"]
-    assert facts["without_vectors"]["named"][2].startswith("x")
+def test_words_without_vectors_are_counted_as_new_or_unknown(runs: Path, tmp_path: Path):
+    run, (note,) = adapted_with_notes(runs / "plain", tmp_path, "beyond Paris x{}y")
+    metadata = RunFolder.open(run.path).metadata
+    rows = metadata["labelled"]["sides"]["train"]["count"]
+    words = metadata["without_vectors"]["words"]
+    assert (metadata["without_vectors"]["begun"], metadata["without_vectors"]["unknown"]) == (2 * rows, rows)
+    assert metadata["without_vectors"]["named"][:2] == ["Paris", "beyond"]
+    assert metadata["without_vectors"]["named"][2].startswith("x")
     share = f"{3 * rows / words:.1%} of the words of the training examples"
     assert note.startswith(f"{share} ({3 * rows} of {words}, such as Paris, beyond")
     assert note.endswith(f"{2 * rows} begin with one by chance, {rows} are one unknown word")
-    assert note in facts["notes"]
+    assert note in metadata["notes"]
 
 
-def test_frozen_vectors_get_no_new_rows(runs: Path, tmp_path: Path):
-    made, (note,) = told(runs / "plain", tmp_path, "beyond Paris", how="freeze")
-    assert made.metadata["without_vectors"]["begun"] == 0
+def test_frozen_word_vectors_get_no_new_rows(runs: Path, tmp_path: Path):
+    run, (note,) = adapted_with_notes(runs / "plain", tmp_path, "beyond Paris", how="freeze")
+    assert run.metadata["without_vectors"]["begun"] == 0
     assert "Paris" in note
     assert note.endswith("are one unknown word")
 
 
-def test_letter_groups_are_vectors_too(runs: Path, tmp_path: Path):
-    made, notes = told(runs / "parts", tmp_path, "beyond Paris")
-    assert made.metadata["without_vectors"]["begun"] == made.metadata["without_vectors"]["unknown"] == 0
+def test_subwords_give_every_word_a_vector(runs: Path, tmp_path: Path):
+    run, notes = adapted_with_notes(runs / "parts", tmp_path, "beyond Paris")
+    assert run.metadata["without_vectors"]["begun"] == run.metadata["without_vectors"]["unknown"] == 0
     assert notes == []
 
 
-def test_places_of_words_are_counted_alike(runs: Path, tmp_path: Path):
-    _, (note,) = told(runs / "onehot", tmp_path, "beyond Paris")
+def test_words_unknown_to_onehot_are_noted(runs: Path, tmp_path: Path):
+    _, (note,) = adapted_with_notes(runs / "onehot", tmp_path, "beyond Paris")
     assert "such as Paris, beyond" in note
 
 
-def test_nothing_is_said_where_nothing_lacks(runs: Path, tmp_path: Path):
-    made, notes = told(runs / "plain", tmp_path, "to the river")
+def test_no_note_where_every_word_has_a_vector(runs: Path, tmp_path: Path):
+    run, notes = adapted_with_notes(runs / "plain", tmp_path, "to the river")
     assert notes == []
-    assert made.metadata["without_vectors"]["named"] == []
+    assert run.metadata["without_vectors"]["named"] == []

@@ -1,4 +1,4 @@
-"""Mixtures of layers: found wherever they are, weights by hand, and runs that have none."""
+"""Layer weights (scalar mixes): found in encoders and heads, compared with worked examples; runs without one."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from forebear.nn.encoder import ScalarMix
 from planted_runs import Runs
 
 
-def given(weights: list[float], gain: float) -> ScalarMix:
-    made = ScalarMix(len(weights) - 1).to_empty(device="cpu")
+def scalar_mix(weights: list[float], gain: float) -> ScalarMix:
+    mix = ScalarMix(len(weights) - 1).to_empty(device="cpu")
     with torch.no_grad():
-        made.layer_bias.copy_(torch.tensor([math.log(weight) for weight in weights]))
-        made.gain_bias.fill_(gain - 1)
-    return made
+        mix.layer_bias.copy_(torch.tensor([math.log(weight) for weight in weights]))
+        mix.gain_bias.fill_(gain - 1)
+    return mix
 
 
-def test_weights_by_hand_wherever_a_mixture_is():
+def test_layer_weights_of_encoder_and_head_mixes_match_worked_example():
     network = nn.Module()
     network.encoder = nn.Module()
-    network.encoder.mixtures = nn.ModuleDict({"before": given([1, 2, 1], 1.5), "after": given([3, 1], 0.5)})
+    network.encoder.mixtures = nn.ModuleDict({"before": scalar_mix([1, 2, 1], 1.5), "after": scalar_mix([3, 1], 0.5)})
     network.heads = nn.ModuleDict({"tag": nn.Module()})
-    cast(Any, network.heads["tag"]).mixture = given([1, 1, 1, 1], 1.0)
+    cast(Any, network.heads["tag"]).mixture = scalar_mix([1, 1, 1, 1], 1.0)
     run = SimpleNamespace(network=network, name="made", task=None)
-    found = fb.layer_weights(cast(Any, run))
-    assert [one.position for one in found] == ["before the reader", "after the reader", "head tag"]
-    assert found[0].weights == pytest.approx((0.25, 0.5, 0.25))
-    assert [one.gain for one in found] == pytest.approx([1.5, 0.5, 1.0])
-    assert found[1].to_dict() == {
+    mixes = fb.layer_weights(cast(Any, run))
+    assert [mix.position for mix in mixes] == ["before the reader", "after the reader", "head tag"]
+    assert mixes[0].weights == pytest.approx((0.25, 0.5, 0.25))
+    assert [mix.gain for mix in mixes] == pytest.approx([1.5, 0.5, 1.0])
+    assert mixes[1].to_dict() == {
         "run": "made",
         "task": "",
         "place": "after the reader",
@@ -45,19 +45,19 @@ def test_weights_by_hand_wherever_a_mixture_is():
         "normed": False,
         "weights": [0.75, 0.25],
     }
-    assert found[2].uniform_weight == 0.25
-    assert layer_weights.plot_layer_weights(found, "svg").startswith(b"<?xml")
+    assert mixes[2].uniform_weight == 0.25
+    assert layer_weights.plot_layer_weights(mixes, "svg").startswith(b"<?xml")
 
 
-def test_a_run_that_reads_features(runs: Runs):
-    found = fb.layer_weights(runs("bert", how="features", steps=20))
-    assert [(one.task, one.position, len(one.weights)) for one in found] == [("classification", "head label", 3)]
-    assert sum(found[0].weights) == pytest.approx(1)
-    assert max(found[0].weights) > 1 / 3 + 1e-4  # it has learned something
+def test_layer_weights_of_feature_extraction_run_are_learned_and_sum_to_one(runs: Runs):
+    mixes = fb.layer_weights(runs("bert", how="features", steps=20))
+    assert [(mix.task, mix.position, len(mix.weights)) for mix in mixes] == [("classification", "head label", 3)]
+    assert sum(mixes[0].weights) == pytest.approx(1)
+    assert max(mixes[0].weights) > 1 / 3 + 1e-4  # training moved the weights away from uniform
 
 
-def test_a_run_without_one_is_told_how_to_get_one(runs: Runs):
+def test_layer_weights_of_run_without_scalar_mix_are_refused_with_hint(runs: Runs):
     for name in ("bert", "ngram"):
-        with pytest.raises(InputError, match="no mixture") as told:
+        with pytest.raises(InputError, match="no mixture") as error:
             fb.layer_weights(runs(name))
-        assert "--how features" in (told.value.hint or "")
+        assert "--how features" in (error.value.hint or "")

@@ -1,4 +1,4 @@
-"""Names on the hub, against a stand-in for it on this machine: what is asked for and kept, and without a network."""
+"""Import by name from the Hub, against a local stand-in: what is requested and cached, and offline use."""
 
 from __future__ import annotations
 
@@ -28,33 +28,36 @@ FILES = {
 
 
 class Hub(ThreadingHTTPServer):
-    """One repository of one commit, and what was asked of it."""
+    """One repository with one commit, which records the paths requested of it."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.asked: list[str] = []
+        super().__init__(("127.0.0.1", 0), HubRequestHandler)
+        self.requested_paths: list[str] = []
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
-class Answer(BaseHTTPRequestHandler):
+class HubRequestHandler(BaseHTTPRequestHandler):
     server: Hub
 
     def do_HEAD(self) -> None:
-        self._answer(body=False)
+        self._respond(body=False)
 
     def do_GET(self) -> None:
-        self._answer(body=True)
+        self._respond(body=True)
 
-    def _answer(self, *, body: bool) -> None:
+    def _respond(self, *, body: bool) -> None:
         path = self.path.partition("?")[0]
-        self.server.asked.append(path)
-        files = [{"type": "file", "path": name, "size": len(held), "oid": _etag(held)} for name, held in FILES.items()]
-        told = {"id": "org/tiny", "sha": COMMIT, "siblings": [{"rfilename": name} for name in FILES]}
+        self.server.requested_paths.append(path)
+        files = [
+            {"type": "file", "path": name, "size": len(content), "oid": _etag(content)}
+            for name, content in FILES.items()
+        ]
+        model_info = {"id": "org/tiny", "sha": COMMIT, "siblings": [{"rfilename": name} for name in FILES]}
         if path == "/api/models/org/tiny/revision/main":
-            self._send(json.dumps(told).encode(), {"Content-Type": "application/json"}, body)
+            self._send(json.dumps(model_info).encode(), {"Content-Type": "application/json"}, body)
         elif path == f"/api/models/org/tiny/tree/{COMMIT}":
             self._send(json.dumps(files).encode(), {"Content-Type": "application/json"}, body)
         elif path.startswith("/org/tiny/resolve/") and (name := path.rpartition("/")[2]) in FILES:
@@ -64,21 +67,21 @@ class Answer(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-    def _send(self, held: bytes, headers: dict[str, str], body: bool) -> None:
+    def _send(self, content: bytes, headers: dict[str, str], body: bool) -> None:
         self.send_response(200)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(held)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if body:
-            self.wfile.write(held)
+            self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Print no access log."""
 
 
-def _etag(held: bytes) -> str:
-    return hashlib.sha1(held).hexdigest()
+def _etag(content: bytes) -> str:
+    return hashlib.sha1(content).hexdigest()
 
 
 @pytest.fixture
@@ -91,41 +94,41 @@ def hub() -> Iterator[Hub]:
     server.server_close()
 
 
-def imported(name: str, to: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: the library reads these when it is loaded."""
+def run_import_command(name: str, to: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a child process: the Hub library reads its environment when it is imported."""
     program = "import sys; from forebear.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "import", name, "--to", str(to), "--json"]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    told = plain | {"FOREBEAR_CACHE": str(to.parent / "cache"), "NO_PROXY": "*"} | environment
-    return subprocess.run(command, capture_output=True, text=True, env=told, timeout=120)
+    unrelated = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    child_environment = unrelated | {"FOREBEAR_CACHE": str(to.parent / "cache"), "NO_PROXY": "*"} | environment
+    return subprocess.run(command, capture_output=True, text=True, env=child_environment, timeout=120)
 
 
 @pytest.mark.slow
-def test_a_name_is_fetched_once_and_then_found_without_a_network(hub: Hub, tmp_path: Path):
+def test_hub_model_is_downloaded_once_and_then_imported_offline(hub: Hub, tmp_path: Path):
     home = str(tmp_path / "home")
-    done = imported("org/tiny", tmp_path / "run", HF_ENDPOINT=hub.address, HF_HOME=home)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["milestone"], told["heads"], told["imported"]) == ("bert", ["token", "pair"], "org/tiny")
-    assert told["tokenizer"]["size"] == len(VOCABULARY)
-    fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
+    completed = run_import_command("org/tiny", tmp_path / "run", HF_ENDPOINT=hub.address, HF_HOME=home)
+    assert completed.returncode == 0, completed.stderr
+    output = json.loads(completed.stdout)
+    assert (output["milestone"], output["heads"], output["imported"]) == ("bert", ["token", "pair"], "org/tiny")
+    assert output["tokenizer"]["size"] == len(VOCABULARY)
+    fetched = {path.rpartition("/")[2] for path in hub.requested_paths if "/resolve/" in path}
     assert fetched == {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"}  # never the pickle
-    hub.asked.clear()
-    away = {"HF_ENDPOINT": hub.address, "HF_HOME": home, "HF_HUB_OFFLINE": "1"}
-    done = imported("org/tiny", tmp_path / "again", **away)
-    assert (done.returncode, hub.asked) == (0, []), done.stderr
-    assert json.loads(done.stdout)["weights"] == told["weights"]
+    hub.requested_paths.clear()
+    offline = {"HF_ENDPOINT": hub.address, "HF_HOME": home, "HF_HUB_OFFLINE": "1"}
+    completed = run_import_command("org/tiny", tmp_path / "again", **offline)
+    assert (completed.returncode, hub.requested_paths) == (0, []), completed.stderr
+    assert json.loads(completed.stdout)["weights"] == output["weights"]
 
 
-def test_what_is_not_there_is_an_error_with_a_remedy(hub: Hub, tmp_path: Path):
+def test_missing_hub_model_and_unreachable_hub_are_errors_with_a_hint(hub: Hub, tmp_path: Path):
     home = str(tmp_path / "home")
     for name, environment in (
         ("org/other", {"HF_ENDPOINT": hub.address}),
         ("org/tiny", {"HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "1"}),
         ("org/tiny", {"HF_ENDPOINT": "http://127.0.0.1:1"}),
     ):
-        done = imported(name, tmp_path / "run", HF_HOME=home, **environment)
-        assert done.returncode == 2, (name, done.stderr)
-        assert "neither a file nor a folder here, nor to be had from the hub" in done.stderr
-        assert "Traceback" not in done.stderr
+        completed = run_import_command(name, tmp_path / "run", HF_HOME=home, **environment)
+        assert completed.returncode == 2, (name, completed.stderr)
+        assert "neither a file nor a folder here, nor to be had from the hub" in completed.stderr
+        assert "Traceback" not in completed.stderr
         assert not (tmp_path / "run").exists()

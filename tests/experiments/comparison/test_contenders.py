@@ -1,4 +1,4 @@
-"""Who takes part: milestones, given runs, and variants of BERT that differ in one thing."""
+"""Rows of a comparison: models of the lineage, given runs, and ablations of BERT."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,38 +14,40 @@ from small_runs import trained
 TEXT = ["book.txt"]
 
 
-def who(texts=TEXT, given=(), only=None, ablate=(), sizes=None, tokenizer=None):
+def comparison_origins(texts=TEXT, given=(), only=None, ablate=(), sizes=None, tokenizer=None):
     return comparison_rows(texts, given, only, ablate, sizes or {}, tokenizer)
 
 
-def test_all_milestones_or_some():
-    assert [one.name for one in who()] == text_models()
-    ngram, bert = who(only=["ngram", "bert"], sizes={"bert": "laptop"}, tokenizer="characters")
-    assert (ngram.is_counting, ngram.tokenizer) == (True, None)  # it weighs the examples' own words
+def test_comparison_takes_all_models_or_those_named():
+    assert [origin.name for origin in comparison_origins()] == text_models()
+    ngram, bert = comparison_origins(only=["ngram", "bert"], sizes={"bert": "laptop"}, tokenizer="characters")
+    assert (ngram.is_counting, ngram.tokenizer) == (True, None)  # a linear model of the examples' own words
     assert (bert.is_counting, bert.tokenizer, bert.size) == (False, "characters", "laptop")
 
 
-def test_who_tags_by_itself_does_so_and_else_only_repeats_the_ngram():
-    everyone = who()
-    assert [one.title for one in rows_for_task(everyone, "tagging", ()) if one.name in ("ngram", "hmm")] == [
+def test_hmm_takes_part_in_tagging_and_elsewhere_only_by_name():
+    all_origins = comparison_origins()
+    assert [
+        origin.title for origin in rows_for_task(all_origins, "tagging", ()) if origin.name in ("ngram", "hmm")
+    ] == [
         "N-gram, linear",
         "HMM",
     ]
-    assert "hmm" not in [one.name for one in rows_for_task(everyone, "classification", ())]
-    named = rows_for_task(who(only=["hmm", "ngram"]), "classification", ["hmm", "ngram"])
-    assert [one.title for one in named] == ["HMM, linear", "N-gram, linear"]
+    assert "hmm" not in [origin.name for origin in rows_for_task(all_origins, "classification", ())]
+    named = rows_for_task(comparison_origins(only=["hmm", "ngram"]), "classification", ["hmm", "ngram"])
+    assert [origin.title for origin in named] == ["HMM, linear", "N-gram, linear"]
 
 
-def test_without_a_text_only_what_counts_and_what_is_given(tmp_path: Path):
+def test_comparison_without_text_takes_the_ngram_and_given_runs(tmp_path: Path):
     run = trained("bert", tmp_path, steps=2, to="ngram").path
-    ngram, given = who(texts=[], given=[str(run)])
+    ngram, given_run = comparison_origins(texts=[], given=[str(run)])
     assert (ngram.name, ngram.given) == ("ngram", "")
-    assert (given.name, given.title, given.milestone) == ("ngram-2", "BERT (ngram-2)", "bert")
-    assert [one.name for one in run_origins([str(run), str(run)], [])] == ["ngram", "ngram-2"]
+    assert (given_run.name, given_run.title, given_run.milestone) == ("ngram-2", "BERT (ngram-2)", "bert")
+    assert [origin.name for origin in run_origins([str(run), str(run)], [])] == ["ngram", "ngram-2"]
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("arguments", "message"),
     [
         ({"texts": [], "only": ["bert"]}, "no text to pre-train bert"),
         ({"texts": [], "ablate": ["nsp"]}, "no text to pre-train bert"),
@@ -58,31 +60,36 @@ def test_without_a_text_only_what_counts_and_what_is_given(tmp_path: Path):
         ({"given": ["nowhere"]}, "there is no such run"),
     ],
 )
-def test_what_cannot_be_is_refused(more, words):
-    with pytest.raises(InputError, match=words):
-        who(**more)
+def test_invalid_comparison_rows_are_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        comparison_origins(**arguments)
 
 
-def fields_of(one) -> dict:
-    made = plan_pretraining(one.milestone, TEXT, size=one.size, tokenizer=one.tokenizer, settings=one.fields)
-    return {"tokenizer": made.tokenizer, **asdict(made.spec)}
+def fields_of(origin) -> dict:
+    plan = plan_pretraining(
+        origin.milestone, TEXT, size=origin.size, tokenizer=origin.tokenizer, settings=origin.fields
+    )
+    return {"tokenizer": plan.tokenizer, **asdict(plan.spec)}
 
 
-def test_variants_differ_from_the_whole_in_one_thing_each():
-    whole, nsp, words, fresh = ablation_origins(["nsp", "whole-words", "pretraining"], None, None)
-    usual = fields_of(whole)
-    assert usual["tokenizer"] == "wordpiece"
-    changed = [{name: value for name, value in fields_of(one).items() if value != usual[name]} for one in (nsp, words)]
+def test_each_ablation_changes_one_field_of_the_full_model():
+    full, nsp, whole_words, from_scratch = ablation_origins(["nsp", "whole-words", "pretraining"], None, None)
+    full_fields = fields_of(full)
+    assert full_fields["tokenizer"] == "wordpiece"
+    changed = [
+        {name: value for name, value in fields_of(origin).items() if value != full_fields[name]}
+        for origin in (nsp, whole_words)
+    ]
     assert changed == [{"pairs": "none"}, {"whole_words": True}]
-    assert (fresh.fresh, fields_of(fresh)) == (True, usual)
-    assert all(one.differs and one.papers for one in (nsp, words, fresh))
+    assert (from_scratch.fresh, fields_of(from_scratch)) == (True, full_fields)
+    assert all(origin.differs and origin.papers for origin in (nsp, whole_words, from_scratch))
 
 
-def test_left_to_right_is_gpt_in_berts_shape():
-    whole, direction = ablation_origins(["direction"], "laptop", None)
-    usual, other = fields_of(whole), fields_of(direction)
+def test_left_to_right_ablation_is_gpt_with_the_shape_of_bert():
+    full, direction = ablation_origins(["direction"], "laptop", None)
+    full_fields, other_fields = fields_of(full), fields_of(direction)
     for name in ("width", "depth", "heads", "context", "inner", "dropout", "tokenizer"):
-        assert other[name] == usual[name]
+        assert other_fields[name] == full_fields[name]
     assert direction.milestone == "gpt"
-    assert direction.how == {"language": 0.0}  # as BERT is adapted: by the task alone
+    assert direction.how == {"language": 0.0}  # adapted like BERT, without the auxiliary language model
     assert model_spec("gpt").sizes.get("laptop") is None

@@ -1,0 +1,47 @@
+"""Runs adapted to the same examples before: their scores are marked as too high."""
+
+from pathlib import Path
+
+import pytest
+
+from forebear.data.labeled.source import labeled_source
+from forebear.experiments import pipeline
+from forebear.experiments.comparison.compare import compare
+from forebear.experiments.comparison.verdict import contaminated_rows
+from labels import lines, write
+from small_runs import trained
+
+
+@pytest.mark.slow
+def test_run_already_adapted_to_the_examples_is_remarked(tmp_path: Path):
+    (tmp_path / "text.txt").write_text("\n\n".join(line.split("\t")[0] for line in lines(60, 5)), encoding="utf-8")
+    train, test = write(tmp_path / "train.tsv", 60), write(tmp_path / "test.tsv", 20, seed=1)
+    pretrained = trained("bert", tmp_path, steps=4, to="begun", context=32, pairs="none")
+    source, _ = labeled_source(str(train), task="classification")
+    plan = pipeline.plan_adaptation(str(pretrained.path), source, settings={"steps": 2, "threads": 1})
+    pipeline.run_adaptation(plan, tmp_path / "knows")
+    arguments = {
+        "task": ("auto", train),
+        "runs": [tmp_path / "knows", tmp_path / "begun"],
+        "adapt_time": 0.2,
+        "threads": 1,
+    }
+    comparison = compare(to=tmp_path / "c", **arguments)
+    assert [row.error for row in comparison.rows] == ["", "", ""]
+    (contamination_remark,) = [remark for remark in comparison.remarks if "already" in remark]
+    assert contamination_remark == (
+        f"The run that BERT (knows) begins with has learned from {train} already:"
+        " its scores on held-out parts of that say too much."
+    )
+    assert contamination_remark.split("(")[0] in (tmp_path / "c" / "comparison.html").read_text()
+    assert comparison.find_row("knows").mean("pretraining") is None
+    assert comparison.find_row("begun").mean("pretraining") == pretrained.metadata["seconds"]
+    comparison_on_other_examples = compare(
+        to=tmp_path / "d", **{**arguments, "runs": [tmp_path / "knows"]}, test=test, dev=test
+    )
+    assert not any("already" in remark for remark in comparison_on_other_examples.remarks)
+
+
+def test_contaminated_rows_name_the_training_files():
+    assert contaminated_rows({"A": [], "B": []}) == []
+    assert "from x.tsv and y.tsv already" in contaminated_rows({"A": ["x.tsv", "y.tsv"]})[0]
