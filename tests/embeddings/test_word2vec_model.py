@@ -122,7 +122,7 @@ def test_hierarchical_softmax_of_trained_model_sums_to_one():
         total = 0.0
         for other in range(20):
             steps = slice(tree.indptr[other], tree.indptr[other + 1])
-            signs = 1 - 2 * tree.path_turns[steps].astype(int)
+            signs = 1 - 2 * tree.path_codes[steps].astype(int)
             total += float(np.prod(1 / (1 + np.exp(-signs * (outputs[tree.path_nodes[steps]] @ inputs[word])))))
         assert total == pytest.approx(1)
 

@@ -136,7 +136,7 @@ def test_arpa_lines_across_blocks_are_read_alike(tmp_path: Path, monkeypatch, or
     one_block = read_with_both_readers(tmp_path / "m")
     monkeypatch.setattr(arpa, "BLOCK_BYTES", 997)
     monkeypatch.setattr(arpa, "MIN_CAPACITY", 8)
-    monkeypatch.setattr(arpa_kernels, "MAX_UNUSUAL", 3)
+    monkeypatch.setattr(arpa_kernels, "MAX_UNPARSED", 3)
     many_blocks = read_with_both_readers(tmp_path / "m")
     assert all(map(np.array_equal, one_block.ngrams + one_block.log_probs, many_blocks.ngrams + many_blocks.log_probs))
     np.testing.assert_allclose(
@@ -211,7 +211,7 @@ def test_arpa_kernel_writes_the_same_bytes_as_the_reference(
     words[5] = words[5] + " \\何"
     ngrams[-1] = np.append(ngrams[-1], [[1, *range(2, order + 1)]], axis=0) if order > 1 else ngrams[-1]
     log_probs[-1] = np.append(log_probs[-1], -np.inf) if order > 1 else log_probs[-1]
-    monkeypatch.setattr(arpa, "BLOCK_NGRAMS", 64)
+    monkeypatch.setattr(arpa, "MIN_COMPILED_NGRAMS", 64)
     for name, quickly in (("quick", True), ("plain", False)):
         arpa.write_arpa(
             tmp_path / name, words, ngrams, log_probs, log_probs[:-1], eos_id=1, unk_id=unk_id, quickly=quickly

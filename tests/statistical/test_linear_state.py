@@ -21,10 +21,10 @@ def fitted_model(kind: str, options: dict[str, object]) -> tuple[LinearModel, Ar
     model = LinearModel(kind, vocabulary=VOCABULARY, skipped=[0, 1], **options)  # type: ignore[arg-type]
     rng = np.random.default_rng(7)
     targets = {
-        "label": {"label": rng.integers(0, model.answers, 60)},
-        "labels": {"label": rng.integers(0, 2, (60, model.answers))},
+        "label": {"label": rng.integers(0, model.num_classes, 60)},
+        "labels": {"label": rng.integers(0, 2, (60, model.num_classes))},
         "number": {"label": rng.normal(size=60)},
-        "tag": {"tag": rng.integers(0, model.answers, len(inputs["tokens"]))},
+        "tag": {"tag": rng.integers(0, model.num_classes, len(inputs["tokens"]))},
         "choice": {"choice": rng.integers(0, 3, 20)},
         "span": {"start": rng.integers(0, 4, 60), "end": rng.integers(0, 4, 60)},
     }
@@ -59,7 +59,7 @@ def test_feature_contributions_add_up_to_the_logit(kind: str, options: dict[str,
 
 def test_feature_contributions_name_their_ngrams():
     inputs = {"tokens": np.array([5, 6, 7, 8, 5, 7]), "lengths": np.array([2, 2, 2])}
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     model.fit(inputs, {"label": np.array([1, 0, 0])})
     value_by_ngram = {
         contribution.tokens: contribution.value for contribution in model.feature_contributions(inputs, 0)
@@ -83,7 +83,7 @@ def test_saved_linear_model_loads_with_equal_logits_and_damage_is_refused(kind: 
     for head, scores in model.logits(inputs).items():
         assert np.array_equal(scores, loaded.logits(inputs)[head])
     assert tuple(model.logits(inputs)) == model.heads
-    assert model.skipped.tolist() == [0, 1]  # needed to find the tokens of a contribution
+    assert model.special_ids.tolist() == [0, 1]  # needed to find the tokens of a contribution
     for name, array in arrays.items():
         with pytest.raises(ForebearError, match=name.replace(".", r"\.")):
             loaded.load({other: values for other, values in arrays.items() if other != name})
@@ -109,12 +109,12 @@ def test_saved_linear_model_loads_with_equal_logits_and_damage_is_refused(kind: 
 )
 def test_invalid_linear_model_settings_are_refused(options: dict, message: str):
     with pytest.raises(InputError, match=message):
-        LinearModel(vocabulary=VOCABULARY, **options)
+        LinearModel(vocab_size=VOCABULARY, **options)
 
 
 def test_invalid_linear_model_targets_are_refused():
     inputs = random_texts(10)
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     with pytest.raises(ForebearError, match="learned nothing yet"):
         model.logits(inputs)
     for gold, message in (
@@ -127,6 +127,6 @@ def test_invalid_linear_model_targets_are_refused():
     with pytest.raises(InputError, match="one number for each"):
         model.fit(inputs, {"label": np.zeros(10, int)}, weights=np.full(10, -1.0))
     with pytest.raises(ForebearError, match="outside of its row"):
-        LinearModel("span", vocabulary=VOCABULARY).fit(
+        LinearModel("span", vocab_size=VOCABULARY).fit(
             random_texts(10, pairs=True), {"start": np.full(10, 99), "end": np.zeros(10, int)}
         )

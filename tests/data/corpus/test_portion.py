@@ -110,7 +110,7 @@ def test_a_novel_is_split_at_the_same_place_whatever_the_tokenizer(tmp_path):
     for kind in ("characters", "words", "bytepair"):
         tokenizer = train_tokenizer(kind, [novel])
         corpus = prepare_corpus(
-            [tmp_path / "novel.txt"], tokenizer, reading=TextFormat(documents="files"), to=tmp_path / kind
+            [tmp_path / "novel.txt"], tokenizer, text_format=TextFormat(documents="files"), to=tmp_path / kind
         )
         split = corpus.split(0.1)
         assert (split.method, len(split.train), len(split.held_out)) == ("position", 1, 1)

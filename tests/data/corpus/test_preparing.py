@@ -226,7 +226,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "SHARD_CHARACTERS", shard)
         corpus = prepare_corpus(
-            [folder / "t.txt"], pieces, reading=TextFormat(documents=division), sentences=mode, to=folder / "c"
+            [folder / "t.txt"], pieces, text_format=TextFormat(documents=division), sentences=mode, to=folder / "c"
         )
     corpus.ledger.verify()
     counts = corpus.ledger.stage("tokens").outputs

@@ -100,7 +100,7 @@ def test_real_questions(data, path, count, bad, mended):
     path = data / "tasks" / path
     task, form, _ = detect_format(path)
     left_out, put_right = [], []
-    kept = list(read_examples(path, task, form, on_bad_rows="skip", bad=left_out, repaired=put_right))
+    kept = list(read_examples(path, task, form, on_bad_rows="skip", rejected=left_out, repaired=put_right))
     assert (task, len(kept) + len(left_out), len(left_out), len(put_right)) == ("answering", count, bad, mended)
     for one in kept:
         assert one.answers
