@@ -60,7 +60,7 @@ def test_any_number_of_workers(tmp_path, monkeypatch, form):
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 100)
     line = {"text": "{}江泽民。 Ann went to New York.", "tagged": "{}/m 江/nr 泽民/nr 。/w Ann/nr went/v"}[form]
     (tmp_path / "t.txt").write_text("\n\n".join(line.format(n) for n in range(60)))
-    how = {"reading": TextFormat(format=form), "entities": EntityDictionary(("江泽民", "New York", "New"))}
+    how = {"text_format": TextFormat(format=form), "entities": EntityDictionary(("江泽民", "New York", "New"))}
     folders = []
     for workers in (1, 2, 5):
         to = tmp_path / f"{workers}"

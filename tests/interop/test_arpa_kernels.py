@@ -211,7 +211,7 @@ def test_arpa_kernel_writes_the_same_bytes_as_the_reference(
     words[5] = words[5] + " \\何"
     ngrams[-1] = np.append(ngrams[-1], [[1, *range(2, order + 1)]], axis=0) if order > 1 else ngrams[-1]
     log_probs[-1] = np.append(log_probs[-1], -np.inf) if order > 1 else log_probs[-1]
-    monkeypatch.setattr(arpa, "MIN_COMPILED_NGRAMS", 64)
+    monkeypatch.setattr(arpa, "BLOCK_NGRAMS", 64)
     for name, quickly in (("quick", True), ("plain", False)):
         arpa.write_arpa(
             tmp_path / name, words, ngrams, log_probs, log_probs[:-1], eos_id=1, unk_id=unk_id, quickly=quickly

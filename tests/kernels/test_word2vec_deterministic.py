@@ -106,7 +106,7 @@ def test_documents_that_repeat_rare_words_do_not_diverge(mean: bool):
     counts = np.bincount(tokens, minlength=500)
     allowed = np.ones(500, bool)
     keep_probs = keep_probabilities(counts, 1e-3, allowed)
-    options = {"keep_probs": keep_probs, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "spelling": None}
+    options = {"keep_probs": keep_probs, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "subwords": None}
     variant = word2vec_variant(counts, allowed, **options)
     initial, largest = rng.uniform(-0.02, 0.02, (500, 50)), []
     for in_step in (False, True):

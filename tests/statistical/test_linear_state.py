@@ -10,15 +10,15 @@ from forebear.errors import ForebearError, InputError
 from forebear.statistical.linear import LinearModel
 
 KINDS: list[tuple[str, dict[str, object]]] = [
-    ("label", {"answers": 2}), ("label", {"answers": 3, "order": 3}), ("label", {"answers": 2, "pairs": True}),
-    ("labels", {"answers": 2, "order": 1}), ("number", {}), ("tag", {"answers": 3}), ("choice", {"pairs": True}),
+    ("label", {"num_classes": 2}), ("label", {"num_classes": 3, "order": 3}), ("label", {"num_classes": 2, "is_pair": True}),
+    ("labels", {"num_classes": 2, "order": 1}), ("number", {}), ("tag", {"num_classes": 3}), ("choice", {"is_pair": True}),
     ("span", {}),
 ]  # fmt: skip
 
 
 def fitted_model(kind: str, options: dict[str, object]) -> tuple[LinearModel, Arrays]:
     inputs = random_texts(60, pairs=True) | ({"groups": np.repeat(np.arange(20), 3)} if kind == "choice" else {})
-    model = LinearModel(kind, vocabulary=VOCABULARY, skipped=[0, 1], **options)  # type: ignore[arg-type]
+    model = LinearModel(kind, vocab_size=VOCABULARY, special_ids=[0, 1], **options)  # type: ignore[arg-type]
     rng = np.random.default_rng(7)
     targets = {
         "label": {"label": rng.integers(0, model.num_classes, 60)},
@@ -78,7 +78,7 @@ def test_saved_linear_model_loads_with_equal_logits_and_damage_is_refused(kind: 
     arrays = model.arrays()
     assert all(array.dtype.kind in "uf" for array in arrays.values())
     assert model.num_parameters == sum(arrays[name].size for name in ("weights", "bias") if name in arrays)
-    loaded = LinearModel(kind, vocabulary=VOCABULARY, skipped=[0, 1], **options)  # type: ignore[arg-type]
+    loaded = LinearModel(kind, vocab_size=VOCABULARY, special_ids=[0, 1], **options)  # type: ignore[arg-type]
     loaded.load({name: array.copy() for name, array in arrays.items()})
     for head, scores in model.logits(inputs).items():
         assert np.array_equal(scores, loaded.logits(inputs)[head])
@@ -100,11 +100,11 @@ def test_saved_linear_model_loads_with_equal_logits_and_damage_is_refused(kind: 
     ("options", "message"),
     [
         ({"kind": "labell"}, "no kind of linear model"),
-        ({"kind": "label", "answers": 1}, "1 answers"),
-        ({"kind": "number", "answers": 2}, "2 answers"),
-        ({"kind": "label", "answers": 2, "order": 0}, "n-grams of up to 0"),
-        ({"kind": "label", "answers": 2, "least": 0}, "occur 0 times"),
-        ({"kind": "label", "answers": 2, "penalty": 0.0}, "penalty is 0"),
+        ({"kind": "label", "num_classes": 1}, "1 answers"),
+        ({"kind": "number", "num_classes": 2}, "2 answers"),
+        ({"kind": "label", "num_classes": 2, "order": 0}, "n-grams of up to 0"),
+        ({"kind": "label", "num_classes": 2, "min_count": 0}, "occur 0 times"),
+        ({"kind": "label", "num_classes": 2, "penalty": 0.0}, "penalty is 0"),
     ],
 )
 def test_invalid_linear_model_settings_are_refused(options: dict, message: str):

@@ -370,7 +370,7 @@ class ExampleStream:
 
         assert self.run.task is not None
         previous, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
-        rules: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "bad": self.rejected}
+        rules: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "rejected": self.rejected}
         try:
             yield from read_examples([str(file)], self.run.task.name, file_format, **rules)
         except InputError as error:

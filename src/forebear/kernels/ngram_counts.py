@@ -86,11 +86,11 @@ def ngram_levels(text: np.ndarray, vocab_size: int, order: int, threads: int = 1
                 ids, vocab_size, positions, group_sizes, partitions, pool
             )
             if n > 2:
-                levels[-1] = levels[-1]._replace(times=narrow_ints(previous_sizes))
+                levels[-1] = levels[-1]._replace(counts=narrow_ints(previous_sizes))
                 continuations = narrow_ints(continuations)
             del previous_sizes
             levels.append(NgramLevel(placeholder, group_sizes, continuations, suffixes))
-    levels[-1] = levels[-1]._replace(times=narrow_ints(group_sizes))
+    levels[-1] = levels[-1]._replace(counts=narrow_ints(group_sizes))
     del positions, group_sizes
     text.resize(0, refcheck=False)  # frees its memory for the next step
     return _with_last_tokens(levels)

@@ -39,7 +39,7 @@ def read(path, task=None, **options):
 
 def bare(example):
     kind = type(example)
-    return kind(*(getattr(example, name) for name in kind.__slots__ if name != "place"))
+    return kind(*(getattr(example, name) for name in kind.__slots__ if name != "location"))
 
 
 WORDS = "I loved every minute of it|What a waste of time|好看极了，值得再看一遍|剧情拖沓，毫无新意".split("|")

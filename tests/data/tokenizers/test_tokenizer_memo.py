@@ -70,7 +70,7 @@ def test_many_texts_as_one_by_one(made, way, texts):
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(strings(), max_size=4))
 def test_spans_from_memory_are_those_of_rust(made, way, texts):
-    remembered = made[way]._cache.encode_many(texts, made[way]._segmenter_boundaries(texts), spans=True)
+    remembered = made[way]._cache.encode_many(texts, made[way]._segmenter_boundaries(texts), with_offsets=True)
     plain = made[way]._encode_uncached(texts)
     for name in ("ids", "counts", "unknown_bytes", "first", "last"):
         assert getattr(remembered, name).tolist() == getattr(plain, name).tolist(), name

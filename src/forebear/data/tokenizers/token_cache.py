@@ -87,7 +87,7 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
         splits_punctuation = word_split == "punctuation" and set(steps) <= {"lower"}
         rule = _character_rule(" " + WORD_GAPS, ASCII_PUNCTUATION + CHINESE_PUNCTUATION if splits_punctuation else "")
         if word_split == "spaces" and model["forebear"].get("segmenter") is None:
-            rule = rule._replace(gaps=" " + WORD_GAPS)
+            rule = rule._replace(separators=" " + WORD_GAPS)
         vocabulary, unk_token = model["vocab"], model.get("unk_token")
         if steps or unk_token not in vocabulary:
             return rule

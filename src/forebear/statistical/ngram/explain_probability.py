@@ -197,7 +197,7 @@ def _context_counts(model: NgramModel, contexts: Sequence[list[int]]) -> list[_C
         if is_known:
             smoothed = backoff_walk.level(n, row)
             probs[is_kept] = smoothed.probs
-            row = replace(row, left=float(smoothed.backoff_mass[0]))
+            row = replace(row, backoff_mass=float(smoothed.backoff_mass[0]))
         rows.append(row)
     return rows
 
