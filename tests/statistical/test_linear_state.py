@@ -10,9 +10,9 @@ from forebear.errors import ForebearError, InputError
 from forebear.statistical.linear import LinearModel
 
 KINDS: list[tuple[str, dict[str, object]]] = [
-    ("label", {"num_classes": 2}), ("label", {"num_classes": 3, "order": 3}), ("label", {"num_classes": 2, "is_pair": True}),
-    ("labels", {"num_classes": 2, "order": 1}), ("number", {}), ("tag", {"num_classes": 3}), ("choice", {"is_pair": True}),
-    ("span", {}),
+    ("label", {"num_classes": 2}), ("label", {"num_classes": 3, "order": 3}),
+    ("label", {"num_classes": 2, "is_pair": True}), ("labels", {"num_classes": 2, "order": 1}), ("number", {}),
+    ("tag", {"num_classes": 3}), ("choice", {"is_pair": True}), ("span", {}),
 ]  # fmt: skip
 
 

@@ -213,12 +213,8 @@ def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, 
             continuations[group] = continues
             continue
         if size > len(keys):
-            capacity = 2 * size
-            keys, key_positions, distinct_keys = (
-                np.empty(capacity, np.int32),
-                np.empty(capacity, np.int32),
-                np.empty(capacity, np.int32),
-            )
+            keys, key_positions = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
+            distinct_keys = np.empty(2 * size, np.int32)
         for i in range(read_index, read_index + size):
             if i + PREFETCH_DISTANCE < len(positions):
                 prefetch(ids, np.int64(positions[i + PREFETCH_DISTANCE]) + 1)

@@ -173,10 +173,10 @@ def find_highest_order_entry(lines, home, ngram_hash, last):
 
 
 @inline_kernel
-def _lookup_entry(ngram_hash, n, order, lines, order_offsets, max_probe):
+def _lookup_entry(ngram_hash, n, order, lines, offsets, max_probe):
     """Log-probability and back-off weight of an n-gram of n tokens; NaN if it is absent."""
     home, nan = (
-        (np.uint64(order_offsets[n]) + home_line(ngram_hash, order_offsets[n + 1] - order_offsets[n])) * EIGHT,
+        (np.uint64(offsets[n]) + home_line(ngram_hash, offsets[n + 1] - offsets[n])) * EIGHT,
         np.float32(np.nan),
     )
     last = home + np.uint64(max_probe[n]) * EIGHT
@@ -188,10 +188,10 @@ def _lookup_entry(ngram_hash, n, order, lines, order_offsets, max_probe):
     return (log_prob, backoff) if hit else (nan, nan)
 
 
-def lookup_log_probs_kernel(context_hash, tokens, n, order, lines, order_offsets, max_probe, log_probs):
+def lookup_log_probs_kernel(context_hash, tokens, n, order, lines, offsets, max_probe, log_probs):
     """log P of these tokens after one context of n - 1 tokens; NaN for n-grams that are absent."""
     for i in range(len(tokens)):
-        log_probs[i] = _lookup_entry(extend_hash(context_hash, tokens[i]), n, order, lines, order_offsets, max_probe)[0]
+        log_probs[i] = _lookup_entry(extend_hash(context_hash, tokens[i]), n, order, lines, offsets, max_probe)[0]
 
 
 def hash_ngram_kernel(tokens, salt):
@@ -202,9 +202,9 @@ def hash_ngram_kernel(tokens, salt):
     return ngram_hash
 
 
-def backoff_weight_kernel(ngram_hash, n, order, lines, order_offsets, max_probe):
+def backoff_weight_kernel(ngram_hash, n, order, lines, offsets, max_probe):
     """Back-off weight of one n-gram of n tokens; NaN if it is absent."""
-    return _lookup_entry(ngram_hash, n, order, lines, order_offsets, max_probe)[1]
+    return _lookup_entry(ngram_hash, n, order, lines, offsets, max_probe)[1]
 
 
 # --- Scoring texts; the reference implementation is statistical/ngram/backoff.py ---
@@ -224,10 +224,10 @@ def scoring_buffers(order: int) -> tuple[np.ndarray, ...]:
     hashes, backoffs  by length, for the n-gram that ends there: its hash and its back-off
     matched           length of the longest n-gram that is present
     For the tokens of a block:
-    token_ids, ngram_log_probs  token ids, and log P by the longest n-gram
+    ids, scores       token ids, and log P by the longest n-gram
     max_context       tokens of context that count
     For the n-grams that are looked up:
-    candidates, home_offsets  token index within the block, and offset of the first line
+    pending, homes    token index within the block, and offset of the first line
     """
     return (
         np.zeros((order + 1, NGRAM_SCORING_BLOCK + 1), np.uint64),
@@ -242,14 +242,14 @@ def scoring_buffers(order: int) -> tuple[np.ndarray, ...]:
 
 
 def score_ngrams_kernel(
-    tokens, lengths, eos_id, order, salt, unigrams, lines, order_offsets, max_probe, uniform_log_probs, log_probs,
-    matches, hashes, backoffs, matched, token_ids, ngram_log_probs, max_context, candidates, home_offsets,
+    tokens, lengths, eos_id, order, salt, unigrams, lines, offsets, max_probe, uniform_log_probs, log_probs,
+    matches, hashes, backoffs, matched, ids, scores, max_context, pending, homes,
 ):  # fmt: skip
     """log P of each token of concatenated rows, given the tokens before it in its row.
 
     The first token of a row is only context, and no context reaches across an `eos_id`.
 
-    lines              (8 · lines,), and order_offsets (order + 2,): where the lines of n-grams of n tokens begin
+    lines              (8 · lines,), and offsets (order + 2,): where the lines of n-grams of n tokens begin
     max_probe          (order + 1,) how many lines from its own an n-gram of n tokens is at most
     uniform_log_probs  (V,) or empty: fallback of tokens that a context lacks, instead of the shorter context
     log_probs          (tokens,) output
@@ -268,60 +268,30 @@ def score_ngrams_kernel(
                 max_context[position] = 0
             remaining -= 1
             previous_token = token
-            token_ids[position], hashes[1, position + 1] = token, extend_hash(salt, token)
-            matched[position + 1], candidates[position] = 1, position
-            ngram_log_probs[position], backoffs[1, position + 1] = (
-                unigrams[np.uint32(token), 0],
-                unigrams[np.uint32(token), 1],
-            )
-        num_found = block_size
+            ids[position], hashes[1, position + 1] = token, extend_hash(salt, token)
+            matched[position + 1], pending[position] = 1, position
+            scores[position], backoffs[1, position + 1] = unigrams[np.uint32(token), 0], unigrams[np.uint32(token), 1]
+        count = block_size
         for n in range(2, order):
-            num_found = _match_ngrams(
-                n,
-                num_found,
-                lines,
-                order_offsets,
-                max_probe,
-                hashes,
-                backoffs,
-                matched,
-                token_ids,
-                ngram_log_probs,
-                max_context,
-                candidates,
-                home_offsets,
+            count = _match_ngrams(
+                n, count, lines, offsets, max_probe, hashes, backoffs, matched, ids, scores, max_context, pending, homes
             )
         if order > 1:
             _match_highest_order_ngrams(
-                order,
-                num_found,
-                lines,
-                order_offsets,
-                max_probe,
-                hashes,
-                matched,
-                token_ids,
-                ngram_log_probs,
-                max_context,
-                candidates,
-                home_offsets,
+                order, count, lines, offsets, max_probe, hashes, matched, ids, scores, max_context, pending, homes
             )
         if len(uniform_log_probs):
             for position in range(block_size):
                 context_length = min(max_context[position], matched[position])
                 if matched[position + 1] <= context_length:
-                    ngram_log_probs[position] = (
-                        np.float64(uniform_log_probs[token_ids[position]]) + backoffs[context_length, position]
-                    )
+                    scores[position] = np.float64(uniform_log_probs[ids[position]]) + backoffs[context_length, position]
         else:
             for n in range(1, order):
                 for position in range(block_size):
-                    is_backed_off = (
-                        (n >= matched[position + 1]) & (n <= max_context[position]) & (n <= matched[position])
-                    )
-                    ngram_log_probs[position] += backoffs[n, position] if is_backed_off else 0.0
+                    is_used = (n >= matched[position + 1]) & (n <= max_context[position]) & (n <= matched[position])
+                    scores[position] += backoffs[n, position] if is_used else 0.0
         for position in range(block_size):
-            log_probs[begin + position] = ngram_log_probs[position]
+            log_probs[begin + position] = scores[position]
         if len(matches):
             for position in range(block_size):
                 matches[begin + position] = matched[position + 1]
@@ -331,89 +301,58 @@ def score_ngrams_kernel(
 
 
 @inline_kernel
-def _select_candidates(
-    n, num_found, lines, order_offsets, hashes, matched, token_ids, max_context, candidates, home_offsets
-):
+def _select_candidates(n, count, lines, offsets, hashes, matched, ids, max_context, pending, homes):
     """Select the n-grams whose prefix and suffix are present, and prefetch the first; returns how many there are."""
-    first_line, num_lines, num_candidates = (
-        np.uint64(order_offsets[n]),
-        order_offsets[n + 1] - order_offsets[n],
-        np.uint64(0),
-    )
-    for i in range(num_found):
-        position = candidates[np.uint64(i)]
-        ngram_hash = extend_hash(hashes[n - 1, position], token_ids[position])
-        hashes[n, position + NGRAM_SCORING_ONE], candidates[num_candidates] = ngram_hash, position
-        home_offsets[num_candidates] = (first_line + home_line(ngram_hash, num_lines)) * EIGHT
+    first_line, num_lines, num_candidates = (np.uint64(offsets[n]), offsets[n + 1] - offsets[n], np.uint64(0))
+    for i in range(count):
+        position = pending[np.uint64(i)]
+        ngram_hash = extend_hash(hashes[n - 1, position], ids[position])
+        hashes[n, position + NGRAM_SCORING_ONE], pending[num_candidates] = ngram_hash, position
+        homes[num_candidates] = (first_line + home_line(ngram_hash, num_lines)) * EIGHT
         num_candidates += np.uint64((matched[position] >= n - 1) & (max_context[position] >= n - 1))
     for i in range(min(NGRAM_SCORING_PREFETCH, np.int64(num_candidates))):
-        prefetch(lines, np.int64(home_offsets[np.uint64(i)]))
+        prefetch(lines, np.int64(homes[np.uint64(i)]))
     return np.int64(num_candidates)
 
 
 @inline_kernel
 def _match_ngrams(
-    n,
-    num_candidates,
-    lines,
-    order_offsets,
-    max_probe,
-    hashes,
-    backoffs,
-    matched,
-    token_ids,
-    ngram_log_probs,
-    max_context,
-    candidates,
-    home_offsets,
+    n, num_candidates, lines, offsets, max_probe, hashes, backoffs, matched, ids, scores, max_context, pending, homes
 ):
     """Look up the possible n-grams of n tokens; returns how many are present."""
-    num_possible, num_found = (
-        _select_candidates(
-            n, num_candidates, lines, order_offsets, hashes, matched, token_ids, max_context, candidates, home_offsets
-        ),
+    num_possible, count = (
+        _select_candidates(n, num_candidates, lines, offsets, hashes, matched, ids, max_context, pending, homes),
         np.uint64(0),
     )
     last = np.uint64(max_probe[n]) * EIGHT
     for i in range(num_possible):
         if i + NGRAM_SCORING_PREFETCH < num_possible:
-            prefetch(lines, np.int64(home_offsets[np.uint64(i + NGRAM_SCORING_PREFETCH)]))
-        position, home = candidates[np.uint64(i)], home_offsets[np.uint64(i)]
+            prefetch(lines, np.int64(homes[np.uint64(i + NGRAM_SCORING_PREFETCH)]))
+        position, home = pending[np.uint64(i)], homes[np.uint64(i)]
         is_match, log_prob, backoff = find_entry(lines, home, hashes[n, position + NGRAM_SCORING_ONE], home + last)
-        ngram_log_probs[position], backoffs[n, position + NGRAM_SCORING_ONE] = (
-            np.float64(log_prob) if is_match else ngram_log_probs[position],
+        scores[position], backoffs[n, position + NGRAM_SCORING_ONE] = (
+            np.float64(log_prob) if is_match else scores[position],
             backoff,
         )
         matched[position + NGRAM_SCORING_ONE] += np.int32(is_match)
-        candidates[num_found] = position
-        num_found += np.uint64(is_match)
-    return np.int64(num_found)
+        pending[count] = position
+        count += np.uint64(is_match)
+    return np.int64(count)
 
 
 @inline_kernel
 def _match_highest_order_ngrams(
-    n,
-    num_candidates,
-    lines,
-    order_offsets,
-    max_probe,
-    hashes,
-    matched,
-    token_ids,
-    ngram_log_probs,
-    max_context,
-    candidates,
-    home_offsets,
+    n, num_candidates, lines, offsets, max_probe, hashes, matched, ids, scores, max_context, pending, homes
 ):
     """The same for the highest order."""
     num_possible = _select_candidates(
-        n, num_candidates, lines, order_offsets, hashes, matched, token_ids, max_context, candidates, home_offsets
+        n, num_candidates, lines, offsets, hashes, matched, ids, max_context, pending, homes
     )
     last = np.uint64(max_probe[n]) * EIGHT
     for i in range(num_possible):
         if i + NGRAM_SCORING_PREFETCH < num_possible:
-            prefetch(lines, np.int64(home_offsets[np.uint64(i + NGRAM_SCORING_PREFETCH)]))
-        position, home = candidates[np.uint64(i)], home_offsets[np.uint64(i)]
+            prefetch(lines, np.int64(homes[np.uint64(i + NGRAM_SCORING_PREFETCH)]))
+        position, home = pending[np.uint64(i)], homes[np.uint64(i)]
         is_match, log_prob = find_highest_order_entry(lines, home, hashes[n, position + NGRAM_SCORING_ONE], home + last)
-        ngram_log_probs[position] = np.float64(log_prob) if is_match else ngram_log_probs[position]
+        scores[position] = np.float64(log_prob) if is_match else scores[position]
         matched[position + NGRAM_SCORING_ONE] += np.int32(is_match)

@@ -63,9 +63,9 @@ class WindowBatch(NamedTuple):
 
 
 @inline_kernel
-def draw_windows(text, target_source, window, part, windows, window_index, targets_per_window, target_block):
-    """Sample the sizes and targets of all windows of a part, written from index `window_index` on."""
-    tokens, ends, stream, state = text.tokens, text.ends, target_source.stream, text.states[part]
+def draw_windows(text, source, window, part, windows, index, targets_per_window, target_block):
+    """Sample the sizes and targets of all windows of a part, written from index `index` on."""
+    tokens, ends, stream, state = text.tokens, text.ends, source.stream, text.states[part]
     first, last = text.starts[part], text.starts[part + 1]
     row = np.searchsorted(ends, first, side="right")
     stream_position = np.int64(state % np.uint64(max(len(stream), 1)))
@@ -77,13 +77,9 @@ def draw_windows(text, target_source, window, part, windows, window_index, targe
         state ^= state << np.uint64(17)
         reach = 1 + np.int64((state >> np.uint64(32)) * np.uint64(window) >> np.uint64(32))
         left, right = max(ends[row - 1] if row else 0, position - reach), min(ends[row], position + reach + 1)
-        target_start, word, num_targets = window_index * targets_per_window, tokens[position], 0
+        target_start, word, num_targets = index * targets_per_window, tokens[position], 0
         if right - left > 1 and len(stream):
-            windows.targets[target_start], windows.signs[target_start], num_targets = (
-                word,
-                1,
-                1 + target_source.negatives,
-            )
+            windows.targets[target_start], windows.signs[target_start], num_targets = (word, 1, 1 + source.negatives)
             for slot in range(target_start + 1, target_start + num_targets):
                 windows.targets[slot] = stream[stream_position]
                 windows.signs[slot] = (
@@ -91,19 +87,15 @@ def draw_windows(text, target_source, window, part, windows, window_index, targe
                 )  # the word itself is no negative sample
                 stream_position = stream_position + 1 if stream_position + 1 < len(stream) else 0
         elif right - left > 1:
-            begin, num_targets = target_source.indptr[word], target_source.indptr[word + 1] - target_source.indptr[word]
+            begin, num_targets = source.indptr[word], source.indptr[word + 1] - source.indptr[word]
             for i in range(num_targets):
-                windows.targets[target_start + i] = target_source.nodes[begin + i]
-                windows.signs[target_start + i] = 1 - 2 * np.int64(target_source.codes[begin + i])
+                windows.targets[target_start + i] = source.nodes[begin + i]
+                windows.signs[target_start + i] = 1 - 2 * np.int64(source.codes[begin + i])
         blocks = -(-num_targets // len(target_block))
         for slot in range(target_start + num_targets, target_start + blocks * len(target_block)):
             windows.targets[slot], windows.signs[slot] = 0, 0
-        windows.context_starts[window_index], windows.context_ends[window_index], windows.blocks[window_index] = (
-            left,
-            right,
-            blocks,
-        )
-        window_index += 1
+        windows.context_starts[index], windows.context_ends[index], windows.blocks[index] = (left, right, blocks)
+        index += 1
 
 
 # --- One window: scores of its targets, and updates ---
@@ -136,7 +128,7 @@ class SGNSWorkspace(NamedTuple):
 
 
 @inline_kernel
-def score_window(workspace, mean, inputs, row_ids, shift, position, window_index, left, num_contexts, start, mean_row):
+def score_window(workspace, mean, inputs, row_ids, shift, position, index, left, num_contexts, start, mean_row):
     """Score the context words from position `left` on, or their mean; returns the number of scores.
 
     The row of the word at position p is row_ids[p - shift]; `mean` is None or True; `mean_row` is the row for the mean.
@@ -148,9 +140,9 @@ def score_window(workspace, mean, inputs, row_ids, shift, position, window_index
         average_rows(
             inputs, row_ids, left - shift, position - left, num_contexts, buffers.means, mean_row, 0, inputs.shape[1]
         )
-    for block in range(windows.blocks[window_index]):
+    for block in range(windows.blocks[index]):
         target, gradient_start = (
-            window_index * workspace.targets_per_window + block * block_size,
+            index * workspace.targets_per_window + block * block_size,
             start + block * num_rows * block_size,
         )
         repeat_signs(buffers.signs, gradient_start, windows.signs, target, num_rows, target_block)
@@ -164,21 +156,21 @@ def score_window(workspace, mean, inputs, row_ids, shift, position, window_index
                 inputs, row_ids, left - shift, position - left, num_rows, workspace.outputs, windows.targets, target,
                 buffers.gradients, gradient_start, target_block,
             )  # fmt: skip
-    return windows.blocks[window_index] * num_rows * block_size
+    return windows.blocks[index] * num_rows * block_size
 
 
 @inline_kernel
 def apply_gradients(
-    workspace, mean, inputs, row_ids, shift, position, window_index, left, num_contexts, start, mean_row, first, last
+    workspace, mean, inputs, row_ids, shift, position, index, left, num_contexts, start, mean_row, first, last
 ):
     """Apply the gradients of a window in columns first to last; returns how many there were."""
     windows, buffers, target_block = workspace.windows, workspace.buffers, workspace.target_block
     block_size, num_rows = len(target_block), num_contexts
     if mean is not None:
         num_rows = 1
-    for block in range(windows.blocks[window_index]):
+    for block in range(windows.blocks[index]):
         target, gradient_start = (
-            window_index * workspace.targets_per_window + block * block_size,
+            index * workspace.targets_per_window + block * block_size,
             start + block * num_rows * block_size,
         )
         if mean is not None:
@@ -193,16 +185,16 @@ def apply_gradients(
             )  # fmt: skip
     if mean is not None:
         add_to_rows(inputs, row_ids, left - shift, position - left, num_contexts, buffers.sums, mean_row, first, last)
-    return windows.blocks[window_index] * num_rows * block_size
+    return windows.blocks[index] * num_rows * block_size
 
 
 @inline_kernel
-def report_loss(workspace, mean, position, num_contexts, start, num_gradients, part):
+def report_loss(workspace, mean, position, num_contexts, start, num_scored, part):
     """Add the loss of a window, if it is one of those sampled for the report."""
     buffers, loss_sums = workspace.buffers, workspace.loss_sums
     if position & workspace.report_mask:
         return
-    for i in range(start, start + num_gradients):
+    for i in range(start, start + num_scored):
         if buffers.signs[i] != 0:
             score = np.float64(buffers.signs[i] * buffers.gradients[i])
             loss_sums[part, 0] += max(-score, 0.0) + np.log1p(np.exp(-abs(score)))
@@ -315,40 +307,38 @@ def apply_subword_update(subwords, index, inputs, first, last):
 
 
 @inline_kernel
-def prefetch_window(workspace, inputs, row_ids, window_index, num_windows, next_position, end, first, last):
+def prefetch_window(workspace, inputs, row_ids, index, num_windows, next_position, end, first, last):
     """Prefetch the target rows of a window and the next context word."""
     windows = workspace.windows
-    if window_index < num_windows:
-        begin = window_index * workspace.targets_per_window
-        for slot in range(begin, begin + windows.blocks[window_index] * len(workspace.target_block)):
+    if index < num_windows:
+        begin = index * workspace.targets_per_window
+        for slot in range(begin, begin + windows.blocks[index] * len(workspace.target_block)):
             prefetch_row(workspace.outputs, np.int64(windows.targets[slot]), first, last)
         if next_position < end:
             prefetch_row(inputs, np.int64(row_ids[next_position]), first, last)
 
 
 @inline_kernel
-def window_extent(workspace, window_index):
+def window_extent(workspace, index):
     """Start of a window and its number of context words; 0 if there is nothing to learn."""
-    left = workspace.windows.context_starts[window_index]
-    return left, workspace.windows.context_ends[window_index] - left - 1 if workspace.windows.blocks[
-        window_index
-    ] else 0
+    left = workspace.windows.context_starts[index]
+    return left, workspace.windows.context_ends[index] - left - 1 if workspace.windows.blocks[index] else 0
 
 
 @inline_kernel
-def train_part(workspace, mean, inputs, row_ids, shift, first, last, end, windows_at_once, part):
+def train_part(workspace, mean, inputs, row_ids, shift, first, last, end, group, part):
     """Train on the windows around the words first to last, a few at a time; words are known up to `end`."""
     buffers, width = workspace.buffers, inputs.shape[1]
-    for start in range(first, last, windows_at_once):
-        stop, num_gradients = min(start + windows_at_once, last), 0
+    for start in range(first, last, group):
+        stop, num_scored = min(start + group, last), 0
         for position in range(start, stop):
-            window_index, upcoming = position - first, position + WINDOWS_AHEAD + workspace.window - shift
+            index, upcoming = position - first, position + WINDOWS_AHEAD + workspace.window - shift
             prefetch_window(
-                workspace, inputs, row_ids, window_index + WINDOWS_AHEAD, last - first, upcoming, end - shift, 0, width
+                workspace, inputs, row_ids, index + WINDOWS_AHEAD, last - first, upcoming, end - shift, 0, width
             )
-            left, num_contexts = window_extent(workspace, window_index)
+            left, num_contexts = window_extent(workspace, index)
             if mean is None and num_contexts > workspace.max_contexts:
-                train_wide_window(workspace, inputs, row_ids, shift, position, window_index, left, num_contexts, part)
+                train_wide_window(workspace, inputs, row_ids, shift, position, index, left, num_contexts, part)
             elif num_contexts:
                 num_scores = score_window(
                     workspace,
@@ -357,21 +347,21 @@ def train_part(workspace, mean, inputs, row_ids, shift, first, last, end, window
                     row_ids,
                     shift,
                     position,
-                    window_index,
+                    index,
                     left,
                     num_contexts,
-                    num_gradients,
+                    num_scored,
                     position - start,
                 )
-                report_loss(workspace, mean, position, num_contexts, num_gradients, num_scores, part)
-                num_gradients += num_scores
-        sigmoid_gradients(buffers.gradients, 0, buffers.signs, 0, num_gradients, workspace.rate)
-        num_gradients = 0
+                report_loss(workspace, mean, position, num_contexts, num_scored, num_scores, part)
+                num_scored += num_scores
+        sigmoid_gradients(buffers.gradients, 0, buffers.signs, 0, num_scored, workspace.rate)
+        num_scored = 0
         for position in range(start, stop):
             left, num_contexts = window_extent(workspace, position - first)
             if num_contexts and (mean is not None or num_contexts <= workspace.max_contexts):
                 mean_row = position - start
-                num_gradients += apply_gradients(
+                num_scored += apply_gradients(
                     workspace,
                     mean,
                     inputs,
@@ -381,7 +371,7 @@ def train_part(workspace, mean, inputs, row_ids, shift, first, last, end, window
                     position - first,
                     left,
                     num_contexts,
-                    num_gradients,
+                    num_scored,
                     mean_row,
                     0,
                     width,
@@ -389,12 +379,12 @@ def train_part(workspace, mean, inputs, row_ids, shift, first, last, end, window
 
 
 @inline_kernel
-def train_wide_window(workspace, inputs, row_ids, shift, position, window_index, left, num_contexts, part):
+def train_wide_window(workspace, inputs, row_ids, shift, position, index, left, num_contexts, part):
     """Train on one wide window, a few context words at a time: all at once would update the targets too much."""
     for num_done in range(0, num_contexts, workspace.max_contexts):
         batch_contexts = min(workspace.max_contexts, num_contexts - num_done)
         num_scores = score_window(
-            workspace, None, inputs, row_ids, shift, position, window_index, left + num_done, batch_contexts, 0, 0
+            workspace, None, inputs, row_ids, shift, position, index, left + num_done, batch_contexts, 0, 0
         )
         report_loss(workspace, None, position, batch_contexts, 0, num_scores, part)
         sigmoid_gradients(workspace.buffers.gradients, 0, workspace.buffers.signs, 0, num_scores, workspace.rate)
@@ -405,7 +395,7 @@ def train_wide_window(workspace, inputs, row_ids, shift, position, window_index,
             row_ids,
             shift,
             position,
-            window_index,
+            index,
             left + num_done,
             batch_contexts,
             0,
@@ -415,14 +405,14 @@ def train_wide_window(workspace, inputs, row_ids, shift, position, window_index,
         )
 
 
-def train_hogwild(text, target_source, subwords, workspace, mean, inputs, first_part, last_part, windows_at_once):
+def train_hogwild(text, source, subwords, workspace, mean, inputs, first_part, last_part, group):
     """Train on some parts of a text. `subwords` may be None; `mean` is None or True."""
     size = len(text.tokens)
     for part in range(first_part, last_part):
         first, last = text.starts[part], text.starts[part + 1]
         draw_windows(
             text,
-            target_source,
+            source,
             workspace.window,
             part,
             workspace.windows,
@@ -431,24 +421,13 @@ def train_hogwild(text, target_source, subwords, workspace, mean, inputs, first_
             workspace.target_block,
         )
         if subwords is None:
-            train_part(workspace, mean, inputs, text.tokens, 0, first, last, size, windows_at_once, part)
+            train_part(workspace, mean, inputs, text.tokens, 0, first, last, size, group, part)
         else:
             begin, end = max(first - workspace.window, 0), min(last + workspace.window, size)
             number_span_words(text.tokens, begin, end, subwords)
             for index in range(subwords.num_words[0]):
                 build_subword_vector(subwords, index, inputs)
-            train_part(
-                workspace,
-                mean,
-                subwords.vectors,
-                subwords.span_positions,
-                begin,
-                first,
-                last,
-                end,
-                windows_at_once,
-                part,
-            )
+            train_part(workspace, mean, subwords.vectors, subwords.span_positions, begin, first, last, end, group, part)
             for index in range(subwords.num_words[0]):
                 apply_subword_update(subwords, index, inputs, 0, inputs.shape[1])
 
@@ -456,38 +435,28 @@ def train_hogwild(text, target_source, subwords, workspace, mean, inputs, first_
 @inline_kernel
 def measure_part(workspace, mean, inputs, row_ids, shift, first, last, end, first_window, start, part):
     """Score windows against frozen tables; windows begin at index `first_window`, their gradients at `start`."""
-    buffers, num_gradients = workspace.buffers, start
+    buffers, num_scored = workspace.buffers, start
     for position in range(first, last):
-        window_index, upcoming = first_window + position - first, position + WINDOWS_AHEAD + workspace.window - shift
+        index, upcoming = first_window + position - first, position + WINDOWS_AHEAD + workspace.window - shift
         prefetch_window(
             workspace,
             inputs,
             row_ids,
-            window_index + WINDOWS_AHEAD,
+            index + WINDOWS_AHEAD,
             first_window + last - first,
             upcoming,
             end - shift,
             0,
             inputs.shape[1],
         )
-        left, num_contexts = window_extent(workspace, window_index)
+        left, num_contexts = window_extent(workspace, index)
         if num_contexts:
             num_scores = score_window(
-                workspace,
-                mean,
-                inputs,
-                row_ids,
-                shift,
-                position,
-                window_index,
-                left,
-                num_contexts,
-                num_gradients,
-                window_index,
+                workspace, mean, inputs, row_ids, shift, position, index, left, num_contexts, num_scored, index
             )
-            report_loss(workspace, mean, position, num_contexts, num_gradients, num_scores, part)
-            num_gradients += num_scores
-    sigmoid_gradients(buffers.gradients, start, buffers.signs, start, num_gradients - start, workspace.rate)
+            report_loss(workspace, mean, position, num_contexts, num_scored, num_scores, part)
+            num_scored += num_scores
+    sigmoid_gradients(buffers.gradients, start, buffers.signs, start, num_scored - start, workspace.rate)
 
 
 @inline_kernel
@@ -495,41 +464,41 @@ def apply_part(
     workspace, mean, inputs, row_ids, shift, first, last, end, first_window, start, first_column, end_column
 ):
     """Apply the gradients of the same windows in columns `first_column` to `end_column`."""
-    num_gradients = start
+    num_scored = start
     for position in range(first, last):
-        window_index, upcoming = first_window + position - first, position + WINDOWS_AHEAD + workspace.window - shift
+        index, upcoming = first_window + position - first, position + WINDOWS_AHEAD + workspace.window - shift
         prefetch_window(
             workspace,
             inputs,
             row_ids,
-            window_index + WINDOWS_AHEAD,
+            index + WINDOWS_AHEAD,
             first_window + last - first,
             upcoming,
             end - shift,
             first_column,
             end_column,
         )
-        left, num_contexts = window_extent(workspace, window_index)
+        left, num_contexts = window_extent(workspace, index)
         if num_contexts:
-            num_gradients += apply_gradients(
+            num_scored += apply_gradients(
                 workspace,
                 mean,
                 inputs,
                 row_ids,
                 shift,
                 position,
-                window_index,
+                index,
                 left,
                 num_contexts,
-                num_gradients,
-                window_index,
+                num_scored,
+                index,
                 first_column,
                 end_column,
             )
 
 
 def train_deterministic(
-    thread, threads, gate, text, target_source, subwords, workspace, mean, inputs, group, gradients_per_part
+    thread, threads, gate, text, source, subwords, workspace, mean, inputs, group, gradients_per_part
 ):
     """Train on the whole text in groups of parts; `gradients_per_part` is a maximum."""
     size, parts, num_waits = len(text.tokens), len(text.states), 0
@@ -556,14 +525,7 @@ def train_deterministic(
         for part in range(begin + thread, end, threads):
             first, last, gradient_start = text.starts[part], text.starts[part + 1], (part - begin) * gradients_per_part
             draw_windows(
-                text,
-                target_source,
-                workspace.window,
-                part,
-                windows,
-                first - group_start,
-                targets_per_window,
-                target_block,
+                text, source, workspace.window, part, windows, first - group_start, targets_per_window, target_block
             )
             measure_part(
                 workspace, mean, rows, row_ids, shift, first, last, known_end, first - group_start, gradient_start, part
@@ -602,7 +564,7 @@ def evaluate_sgns(
     ends: np.ndarray,
     inputs: np.ndarray,
     outputs: np.ndarray,
-    target_source: OutputTargets,
+    source: OutputTargets,
     window: int,
     mean: bool,
     state: int,
@@ -613,17 +575,15 @@ def evaluate_sgns(
     """
     totals = np.zeros(2)
     compile_kernel(evaluate_sgns_kernel, FAST_MATH)(
-        tokens, ends, inputs, outputs, target_source, window, mean, np.uint64(state), totals
+        tokens, ends, inputs, outputs, source, window, mean, np.uint64(state), totals
     )
     return float(totals[0]), int(totals[1])
 
 
-def evaluate_sgns_kernel(tokens, ends, inputs, outputs, target_source, window, mean, state, totals):
-    stream_position = np.int64(state % np.uint64(max(len(target_source.stream), 1)))
+def evaluate_sgns_kernel(tokens, ends, inputs, outputs, source, window, mean, state, totals):
+    stream_position = np.int64(state % np.uint64(max(len(source.stream), 1)))
     hidden = np.empty(inputs.shape[1])
-    max_targets = max(
-        1 + target_source.negatives, np.diff(target_source.indptr).max() if len(target_source.indptr) > 1 else 0
-    )
+    max_targets = max(1 + source.negatives, np.diff(source.indptr).max() if len(source.indptr) > 1 else 0)
     targets, signs = np.empty(max_targets, np.int64), np.empty(max_targets)
     loss, factors, num_predictions, row = 0.0, 1.0, 0, 0
     for center in range(len(tokens)):
@@ -632,7 +592,7 @@ def evaluate_sgns_kernel(tokens, ends, inputs, outputs, target_source, window, m
         left, right = max(ends[row - 1] if row else 0, center - window), min(ends[row], center + window + 1)
         if right - left < 2:
             continue
-        num_targets = output_targets(tokens[center], target_source, stream_position, targets, signs)
+        num_targets = output_targets(tokens[center], source, stream_position, targets, signs)
         for context in range(left, left + 1 if mean else right):
             if mean:
                 hidden[:] = -inputs[tokens[center]]
@@ -653,22 +613,22 @@ def evaluate_sgns_kernel(tokens, ends, inputs, outputs, target_source, window, m
                     loss += np.log(factors)
                     factors = 1.0
             num_predictions += 1
-        stream_position += target_source.negatives
+        stream_position += source.negatives
     totals[0], totals[1] = loss + np.log(factors), num_predictions
 
 
 @inline_kernel
-def output_targets(word, target_source, stream_position, targets, signs):
+def output_targets(word, source, stream_position, targets, signs):
     """The target rows of a word with signs 1 (true) and -1 (false); returns how many there are."""
-    if not len(target_source.stream):
-        begin, num_targets = target_source.indptr[word], target_source.indptr[word + 1] - target_source.indptr[word]
+    if not len(source.stream):
+        begin, num_targets = source.indptr[word], source.indptr[word + 1] - source.indptr[word]
         for i in range(num_targets):
-            targets[i] = target_source.nodes[begin + i]
-            signs[i] = 1 - 2 * np.int64(target_source.codes[begin + i])
+            targets[i] = source.nodes[begin + i]
+            signs[i] = 1 - 2 * np.int64(source.codes[begin + i])
         return num_targets
     targets[0], signs[0], num_targets = word, 1, 1
-    for i in range(1, 1 + target_source.negatives):
-        other = target_source.stream[(stream_position + i) % len(target_source.stream)]
+    for i in range(1, 1 + source.negatives):
+        other = source.stream[(stream_position + i) % len(source.stream)]
         if other != word:  # the word itself is no negative sample
             targets[num_targets], signs[num_targets] = other, -1
             num_targets += 1
