@@ -269,7 +269,7 @@ def test_an_interrupted_run_ends_where_an_unbroken_one_does(name: str, tmp_path:
         changes.pop("dropout", None)
     whole = trained(name, tmp_path, to="whole", **changes)
     with pytest.raises(UserInterrupt) as raised:
-        trained(name, tmp_path, to="broken", watcher=Stopping(13), **changes)
+        trained(name, tmp_path, to="broken", callback=Stopping(13), **changes)
     assert raised.value.exit_code == 130
     assert f"--resume {tmp_path / 'broken'}" in raised.value.hint
     broken = pipeline.resume_pretraining(tmp_path / "broken")

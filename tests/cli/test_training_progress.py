@@ -50,7 +50,7 @@ def test_progress_line_has_speed_losses_and_baseline():
 
 def test_progress_line_names_its_unit_and_shows_small_losses():
     losses, held_out = {"together": 0.02123}, {"together": 0.037561}
-    report = replace(REPORT, losses=losses, held_out=held_out, unigram_loss=None, num_tokens="entries")
+    report = replace(REPORT, losses=losses, held_out=held_out, unigram_loss=None, unit="entries")
     assert format_progress(report) == (
         "step 50/100 · 1,234 entries/s · 1 min 1 s left · loss together 0.02123 · held out together 0.03756"
     )

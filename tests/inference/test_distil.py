@@ -71,7 +71,7 @@ class Killer(TrainingCallback):
 
 def broken(at: int, *given: Any, **how: Any) -> None:
     with pytest.raises(Killed):
-        distill.distill(*given, watcher=Killer(at), **how)
+        distill.distill(*given, callback=Killer(at), **how)
 
 
 # -- language models

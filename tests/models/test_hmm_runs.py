@@ -47,7 +47,7 @@ def test_hmm_weights_depend_on_the_seed(tmp_path: Path):
 
 def test_hmm_budget_below_one_epoch_gives_a_usable_model(tmp_path: Path):
     notes = Notes()
-    run = Run(trained("hmm", tmp_path, steps=2, batch=100, watcher=notes))
+    run = Run(trained("hmm", tmp_path, steps=2, batch=100, callback=notes))
     assert run.network.iterations == 1
     assert any("a part of it" in note for note in run.metadata["notes"])
     assert run.metadata["metrics"]["held_out"]["nats_per_token"] < np.log(run.tokenizer.vocab_size)

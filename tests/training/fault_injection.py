@@ -95,7 +95,7 @@ class _File:
 def inject_disk_fault(folder: Path, fault_index: int, fault: FaultKind) -> Iterator[FaultyDisk]:
     """Breaks the n-th file operation below a folder while the context is open."""
     disk = FaultyDisk(folder, fault_index, fault)
-    plain_open, plain_save, plain_sync = builtins.open, checkpoint.save_tensors, os.fsync
+    plain_open, plain_save, plain_sync = builtins.open, checkpoint.call_with_os_errors, os.fsync
 
     def faulty_open(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         if not set(mode) & set("wax+") or isinstance(file, int) or not disk.is_inside(file):
@@ -130,7 +130,7 @@ def inject_disk_fault(folder: Path, fault_index: int, fault: FaultKind) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         for module in (builtins, io):
             patch.setattr(module, "open", faulty_open)
-        patch.setattr(checkpoint, "save_tensors", faulty_save)
+        patch.setattr(checkpoint, "call_with_os_errors", faulty_save)
         patch.setattr(os, "fsync", faulty_sync)
         for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
             patch.setattr(os, name, faulty_call(name))

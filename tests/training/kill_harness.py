@@ -30,9 +30,9 @@ def training_function(name: str, text: Path, *, quick: bool) -> Callable[..., Ru
         from forebear.experiments import pipeline
         from small_runs import plan, to_be_killed
 
-        def pretrain(to: Path, watcher: TrainingCallback | None = None, **changes: Any) -> RunFolder:
+        def pretrain(to: Path, callback: TrainingCallback | None = None, **changes: Any) -> RunFolder:
             pretrain_plan = plan(name, text, **to_be_killed(name, quick=quick) | changes)
-            return pipeline.run_pretraining(pretrain_plan, to, watcher=watcher)
+            return pipeline.run_pretraining(pretrain_plan, to, callback=callback)
 
         return pretrain
     from labelled_texts import adapted
@@ -46,9 +46,9 @@ def training_function(name: str, text: Path, *, quick: bool) -> Callable[..., Ru
         {"save_every": 0.001, "crf": True, "evaluate_every": 5} if name == "bert-tags" else {"save_every": 0.001}
     )
 
-    def adapt(to: Path, watcher: TrainingCallback | None = None, **changes: Any) -> RunFolder:
+    def adapt(to: Path, callback: TrainingCallback | None = None, **changes: Any) -> RunFolder:
         return adapted(
-            parent, "tagging", text.parent, to=to.name, watcher=watcher, **{"steps": steps, **intervals, **changes}
+            parent, "tagging", text.parent, to=to.name, callback=callback, **{"steps": steps, **intervals, **changes}
         )
 
     return adapt

@@ -15,7 +15,7 @@ def parameters() -> dict[str, torch.Tensor]:
 
 def test_adamw_equals_torch_bit_for_bit():
     parameters_ours, parameters_torch = parameters(), parameters()
-    optimizer = AdamW(parameters_ours, decay=0.1, memory=0.95)
+    optimizer = AdamW(parameters_ours, weight_decay=0.1, beta2=0.95)
     groups = [
         {"params": [parameters_torch["matrix"], parameters_torch["still"]], "weight_decay": 0.1},
         {"params": [parameters_torch["bias"]], "weight_decay": 0.0},
@@ -32,7 +32,7 @@ def test_adamw_equals_torch_bit_for_bit():
 
 
 def test_adamw_load_names_missing_and_misshapen_tensors():
-    optimizer, restored = AdamW(parameters(), decay=0, memory=0.9), AdamW(parameters(), decay=0, memory=0.9)
+    optimizer, restored = AdamW(parameters(), weight_decay=0, beta2=0.9), AdamW(parameters(), weight_decay=0, beta2=0.9)
     optimizer.parameters["matrix"].grad = torch.ones(7, 5)
     optimizer.step(0.1)
     state = {name: tensor.clone() for name, tensor in optimizer.state_tensors().items()}

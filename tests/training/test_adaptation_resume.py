@@ -96,7 +96,7 @@ def test_killed_adaptation_of_word_vectors_resumes_bit_for_bit(workdir: Path):
 
 def test_interrupt_saves_adaptation_and_names_resume_command(workdir: Path):
     with pytest.raises(UserInterrupt):
-        adapted(workdir / "bert", "tagging", workdir, to="interrupted", watcher=InterruptAtStep10(), **IN_PROCESS)
+        adapted(workdir / "bert", "tagging", workdir, to="interrupted", callback=InterruptAtStep10(), **IN_PROCESS)
     run = RunFolder.open(workdir / "interrupted")
     assert not run.is_finished
     assert run.metadata["state"] == "interrupted"
@@ -113,7 +113,7 @@ def test_interrupted_adapt_command_saves_before_it_exits(workdir: Path):
 
 def test_resume_adaptation_refuses_changed_or_missing_examples(workdir: Path, tmp_path: Path):
     with pytest.raises(UserInterrupt):
-        adapted(workdir / "bert", "tagging", tmp_path, to="changed", watcher=InterruptAtStep10(), **IN_PROCESS)
+        adapted(workdir / "bert", "tagging", tmp_path, to="changed", callback=InterruptAtStep10(), **IN_PROCESS)
     file = file_of("tagging", tmp_path, 60)
     file.write_text(file.read_text() + "\nnew\tO\n\n")
     with pytest.raises(InputError, match="have changed"):

@@ -25,6 +25,6 @@ def test_save_replaces_damaged_checkpoint_of_same_step(tmp_path: Path):
     first = checkpoints.save(7, {}, write_file("first"))
     (first.folder / "learned").write_text("wurst")
     second = checkpoints.save(7, {}, write_file("second"))
-    assert second.find_damage() is None
+    assert second.find_corruption() is None
     assert (second.folder / "learned").read_text() == "second"
     assert [item.name for item in tmp_path.iterdir()] == ["00000007"]

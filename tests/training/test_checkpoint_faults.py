@@ -45,7 +45,7 @@ def test_save_failing_at_any_operation_leaves_old_or_new_checkpoint(fault: Fault
             (checkpoints.folder / "00000002" / "one").write_text("two")
         with inject_disk_fault(checkpoints.folder, fault_index, fault) as disk, suppress(Crash, OSError):
             save(checkpoints, 2)
-        newest, faults = checkpoints.newest_with_faults()
+        newest, faults = checkpoints.newest_valid_and_errors()
         assert newest is not None, disk.operations
         assert newest.step in (1, 2)
         assert damaged or not faults, (disk.operations, faults)
@@ -53,7 +53,7 @@ def test_save_failing_at_any_operation_leaves_old_or_new_checkpoint(fault: Fault
         assert (newest.folder / "two").read_bytes() == f"two of {newest.step} ".encode() * 100
         save(checkpoints, 2)
         assert [item.name for item in checkpoints.folder.iterdir()] == ["00000002"]
-        assert checkpoints.list_all()[0].find_damage() is None
+        assert checkpoints.list_all()[0].find_corruption() is None
         operations |= set(disk.operations)
         if not disk.fault_reached:
             break
@@ -83,7 +83,7 @@ def run_failed_before_last_step(name: str, folder: Path) -> tuple[RunFolder, Run
             name,
             folder,
             to="broken",
-            watcher=FailAtStep(last_step - 1),
+            callback=FailAtStep(last_step - 1),
             evaluate_every=last_step - 1,
             **without_evaluation_interval(changes),
         )

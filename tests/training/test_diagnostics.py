@@ -67,7 +67,7 @@ def test_tagged_text_read_as_plain_text_is_noted(tmp_path: Path, kind: str):
                 "ngram", [str(tmp_path / "text.txt")], tokenizer=kind, source=TextSource((), reading)
             ),
             tmp_path / reading.format,
-            watcher=notes,
+            callback=notes,
         )
         assert any("--format tagged" in message for message in notes.words) == (reading.format != "tagged")
 
@@ -75,14 +75,14 @@ def test_tagged_text_read_as_plain_text_is_noted(tmp_path: Path, kind: str):
 @pytest.mark.slow
 def test_loss_above_unigram_baseline_is_noted(text_file: Path):
     notes = Notes()
-    trained("gpt2", text_file.parent, watcher=notes, rate=3.0, warmup=1, steps=150, tokenizer="characters")
+    trained("gpt2", text_file.parent, callback=notes, rate=3.0, warmup=1, steps=150, tokenizer="characters")
     assert any("above that of token frequencies" in message for message in notes.words), notes.words
 
 
 @pytest.mark.slow
 def test_overfitting_is_noted(text_file: Path):
     notes = Notes()
-    trained("gpt2", text_file.parent, watcher=notes, steps=400, rate=1e-2, evaluate_every=25, width=64)
+    trained("gpt2", text_file.parent, callback=notes, steps=400, rate=1e-2, evaluate_every=25, width=64)
     assert any("learned by heart" in message for message in notes.words), notes.words
 
 
@@ -110,7 +110,7 @@ def test_text_of_unknown_tokens_only_is_refused(tmp_path: Path):
 def test_duplicate_documents_are_noted(tmp_path: Path):
     (tmp_path / "text.txt").write_text((text() + "\n") * 2, encoding="utf-8")
     notes = Notes()
-    trained("ngram", tmp_path, watcher=notes)
+    trained("ngram", tmp_path, callback=notes)
     assert any("repeat another word for word" in message for message in notes.words)
 
 
@@ -158,7 +158,7 @@ def test_non_finite_evaluation_is_never_the_best(steps: int, tmp_path: Path):
 
 def test_run_ending_above_unigram_baseline_notes_underfitting(tmp_path: Path):
     notes = Notes()
-    run = trained("gpt2", tmp_path, steps=2, rate=1e-5, watcher=notes)
+    run = trained("gpt2", tmp_path, steps=2, rate=1e-5, callback=notes)
     assert any("little is learned" in message for message in notes.words)
     assert any("little is learned" in message for message in run.metadata["notes"])
 

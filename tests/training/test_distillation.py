@@ -35,7 +35,7 @@ from forebear.training.distillation import (
 from forebear.training.gradient import DeviceConfig
 from forebear.training.learners import WEIGHTS_FILE
 from forebear.training.settings import Recipe
-from forebear.training.soft_targets import TEACHER_TARGET, DistillationConfig
+from forebear.training.soft_targets import TEACHER_SUFFIX, DistillationConfig
 from small_runs import tokenizer as trained_tokenizer
 
 tokenizer = lru_cache(trained_tokenizer)
@@ -138,11 +138,11 @@ def test_token_distillation_of_a_model_equals_loss_on_full_logits(kind, name):
     student, teacher = student_and_teacher(kind)
     config = DistillationConfig(3.0, 0.6)
     pair = StudentModel(
-        student, {name + TEACHER_TARGET: TokenDistillation(student.heads[name], teacher.heads[name], config)}, teacher
+        student, {name + TEACHER_SUFFIX: TokenDistillation(student.heads[name], teacher.heads[name], config)}, teacher
     ).train()
-    example = batch((name + TEACHER_TARGET,))
-    target = np.where(np.arange(19) % 5 == 0, example.targets[name + TEACHER_TARGET], IGNORE_INDEX)
-    loss = pair(tensors(example.inputs), tensors({name + TEACHER_TARGET: target}))[name + TEACHER_TARGET]
+    example = batch((name + TEACHER_SUFFIX,))
+    target = np.where(np.arange(19) % 5 == 0, example.targets[name + TEACHER_SUFFIX], IGNORE_INDEX)
+    loss = pair(tensors(example.inputs), tensors({name + TEACHER_SUFFIX: target}))[name + TEACHER_SUFFIX]
     supervised, inputs = target != IGNORE_INDEX, tensors(example.inputs)
     z, teacher_logits = (
         model.heads[name](model.encoder(**inputs))[supervised].detach() for model in (student, teacher)
@@ -299,7 +299,7 @@ def learner(*, accumulate=1, width=8) -> DistillationLearner:
     student, teacher = student_and_teacher(width=width)
     config = DistillationConfig(2.0, 0.5, hidden=0.7)
     distillations = layer_distillations(config, student.encoder, teacher.encoder)
-    distillations[f"next{TEACHER_TARGET}"] = TokenDistillation(student.heads["next"], teacher.heads["next"], config)
+    distillations[f"next{TEACHER_SUFFIX}"] = TokenDistillation(student.heads["next"], teacher.heads["next"], config)
     recipe = Recipe(steps=1, clip=1e9, accumulate=accumulate)
     result = DistillationLearner(
         StudentModel(student, distillations, teacher), recipe, DeviceConfig("cpu", 1, "float32")
@@ -309,7 +309,7 @@ def learner(*, accumulate=1, width=8) -> DistillationLearner:
 
 
 def distillation_batch() -> Batch:
-    token_batch = batch((f"next{TEACHER_TARGET}",))
+    token_batch = batch((f"next{TEACHER_SUFFIX}",))
     return replace(
         token_batch, targets={**token_batch.targets, "hidden": np.zeros(19, np.int64)}, weights={"hidden": 0.7}
     )

@@ -58,9 +58,9 @@ class AtStep(Notes):
             self.action()
 
 
-def train(folder: Path, to: str, group: ProcessGroup, watcher: Notes | None = None, **changes: Any) -> RunFolder:
+def train(folder: Path, to: str, group: ProcessGroup, callback: Notes | None = None, **changes: Any) -> RunFolder:
     pretrain_plan = plan("gpt2", folder / "text.txt", **SETTINGS | changes)
-    return pipeline.run_pretraining(pretrain_plan, folder / to, watcher=watcher, group=group)
+    return pipeline.run_pretraining(pretrain_plan, folder / to, callback=callback, group=group)
 
 
 def losses(run: RunFolder) -> list[Any]:
@@ -108,10 +108,10 @@ def test_run_resumes_with_another_number_of_processes(single_process_run: RunFol
     assert actual == pytest.approx(expected, rel=0.02)  # sums are in another order, and small models diverge
 
 
-def train_with_processes(processes: int, folder: Path, watcher: Notes) -> RunFolder:
+def train_with_processes(processes: int, folder: Path, callback: Notes) -> RunFolder:
     with launch_processes(processes) as group:
         assert group is not None
-        return train(folder, "run", group, watcher)
+        return train(folder, "run", group, callback)
 
 
 @pytest.mark.slow
@@ -125,8 +125,8 @@ def test_killed_worker_process_ends_run_which_resumes_bit_for_bit(single_process
         fail()
     assert caught.value.exit_code == 1
     assert "goes on" in caught.value.hint
-    run = train_with_processes(2, folder, watcher := Notes())
-    assert any(note.startswith("going on from step 20") for note in watcher.words)
+    run = train_with_processes(2, folder, callback := Notes())
+    assert any(note.startswith("going on from step 20") for note in callback.words)
     assert weights(run) == weights(single_process_run)
 
 

@@ -162,5 +162,5 @@ def test_diverging_vectors_name_too_high_learning_rate(tmp_path: Path):
 
 def test_learned_phrases_are_noted(tmp_path: Path):
     notes = Notes()
-    trained("word2vec", tmp_path, steps=2, phrases=1, watcher=notes)
+    trained("word2vec", tmp_path, steps=2, phrases=1, callback=notes)
     assert any("phrases are words of their own" in note for note in notes.words)

@@ -58,7 +58,7 @@ def test_training_on_a_full_disk_keeps_checkpoint_and_resumes(text_file: Path, s
                 fill(small_disk)
 
     with pytest.raises(ForebearError, match="No space left") as raised:
-        pipeline.run_pretraining(plan("gpt2", text_file, **changes), small_disk / "run", watcher=FillDiskAtStep20())
+        pipeline.run_pretraining(plan("gpt2", text_file, **changes), small_disk / "run", callback=FillDiskAtStep20())
     assert raised.value.exit_code == 1
     assert "free some space" in raised.value.hint
     run = RunFolder.open(small_disk / "run")

@@ -81,7 +81,7 @@ def test_checkpoints_are_saved_when_save_every_has_passed(tmp_path: Path):
                 )
 
         notes = CheckpointNotes()
-        trained("gpt2", tmp_path, to=name, watcher=notes, steps=40, evaluate_every=1000, save_every=every)
+        trained("gpt2", tmp_path, to=name, callback=notes, steps=40, evaluate_every=1000, save_every=every)
         return notes.has_checkpoint
 
     assert saves_while_training("often", 1e-6)

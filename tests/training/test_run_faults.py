@@ -113,7 +113,7 @@ def test_finished_run_is_opened_instead_of_trained_again(text_file: Path):
 
 def test_resume_refuses_changed_text_and_rerun_missing_text(text_file: Path):
     with pytest.raises(RuntimeError):
-        trained("gpt2", text_file.parent, watcher=CrashAtStep(20))
+        trained("gpt2", text_file.parent, callback=CrashAtStep(20))
     corpus = Path(RunFolder.open(text_file.parent / "run").metadata["data"]["folder"])
     shutil.rmtree(corpus)
     text_file.write_text(text() + "\nOne more line.\n", encoding="utf-8")
@@ -201,19 +201,19 @@ def test_resume_skips_damaged_checkpoint(name: str, damage: str, text_file: Path
     changes = {"evaluate_every": 4, "keep": 3} | ({"steps": 30} if name in NEURAL else {"batch": 10})
     complete = trained(name, text_file.parent, to="whole", **changes)
     with pytest.raises(RuntimeError):
-        trained(name, text_file.parent, to="torn", watcher=CrashAtStep(20), **changes)
+        trained(name, text_file.parent, to="torn", callback=CrashAtStep(20), **changes)
     damaged = RunFolder.open(text_file.parent / "torn")
     newest = damaged.checkpoints.list_all()[-1]
     DAMAGES[damage](newest.folder)
     notes = Notes()
-    resumed = pipeline.resume_pretraining(damaged.path, watcher=notes)
+    resumed = pipeline.resume_pretraining(damaged.path, callback=notes)
     assert any(str(newest.folder) in note and "fell back to step" in note for note in notes.words), notes.words
     assert weights(resumed) == weights(complete)
 
 
 def test_resume_without_valid_checkpoint_names_damaged_files(text_file: Path):
     with pytest.raises(RuntimeError):
-        trained("gpt2", text_file.parent, watcher=CrashAtStep(30), steps=40, evaluate_every=4, keep=2)
+        trained("gpt2", text_file.parent, callback=CrashAtStep(30), steps=40, evaluate_every=4, keep=2)
     run = RunFolder.open(text_file.parent / "run")
     for checkpoint in run.checkpoints.list_all():
         flip_bit(checkpoint.folder / "weights.safetensors")
@@ -260,7 +260,7 @@ def test_second_process_training_the_same_run_is_refused(text_file: Path):
                 )
                 errors.append(process.stderr)
 
-    run = trained("gpt2", text_file.parent, watcher=ResumeAtStep20(), steps=30)
+    run = trained("gpt2", text_file.parent, callback=ResumeAtStep20(), steps=30)
     assert run.is_finished
     assert "another process is training this run" in errors[0]
     assert weights(run) == weights(trained("gpt2", text_file.parent, to="alone", steps=30))
@@ -277,7 +277,7 @@ def test_damaged_best_checkpoint_is_replaced_by_the_last(text_file: Path):
                 flip_bit(text_file.parent / "run" / "checkpoints" / f"{best_step:08d}" / "weights.safetensors")
 
     notes = DamageBestCheckpoint()
-    run = trained("gpt2", text_file.parent, watcher=notes, **changes)
+    run = trained("gpt2", text_file.parent, callback=notes, **changes)
     assert run.metadata["best_step"] == 120
     assert any("the last one is kept instead" in note for note in notes.words)
 
@@ -291,7 +291,7 @@ def test_ngram_run_with_infinite_held_out_loss_keeps_last_checkpoint(text_file: 
 def test_same_command_resumes_with_recorded_number_of_threads(text_file: Path):
     changes = {"threads": None, "steps": 40, "evaluate_every": 10}
     with pytest.raises(RuntimeError):
-        trained("gpt2", text_file.parent, watcher=CrashAtStep(20), **changes)
+        trained("gpt2", text_file.parent, callback=CrashAtStep(20), **changes)
     run = RunFolder.open(text_file.parent / "run")
     run.update(recipe=run.metadata["recipe"] | {"threads": 1})
     assert trained("gpt2", text_file.parent, **changes).metadata["recipe"]["threads"] == 1

@@ -16,11 +16,11 @@ from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
 from forebear.training.soft_targets import (
-    TEACHER_TARGET,
+    TEACHER_SUFFIX,
     DistillationConfig,
     DistillationObjective,
     Teacher,
-    without_labels,
+    mask_labels,
 )
 from small_runs import tokenizer
 
@@ -51,7 +51,7 @@ def test_teacher_may_tokenize_differently_from_student():
     rows = task.encode(examples, student_tokenizer, input_format)
     teacher_format = replace(spec.input_format(teacher_tokenizer), before=(), after=())
     teacher = Teacher(FakeTeacherModel("label", 3), task, teacher_tokenizer, teacher_format)
-    targets = teacher.targets_for(examples, rows)[f"label{TEACHER_TARGET}"]
+    targets = teacher.targets_for(examples, rows)[f"label{TEACHER_SUFFIX}"]
     first_ids = [teacher_tokenizer.encode(text).ids[0] for text in TEXTS]
     assert targets == pytest.approx(np.sin(np.outer(first_ids, [1, 2, 3])).astype(np.float32))
 
@@ -60,7 +60,7 @@ def test_teacher_may_tokenize_differently_from_student():
     rows = tagging.encode(sentences, student_tokenizer, input_format)
     targets = Teacher(
         FakeTeacherModel("tag", 2, per_token=True), tagging, teacher_tokenizer, teacher_format
-    ).targets_for(sentences, rows)[f"tag{TEACHER_TARGET}"]
+    ).targets_for(sentences, rows)[f"tag{TEACHER_SUFFIX}"]
     supervised = ~np.isnan(targets[:, 0])
     assert supervised.sum() == sum(len(sentence.words) for sentence in sentences)
     first_ids = [teacher_tokenizer.encode(word).ids[0] for sentence in sentences for word in sentence.words]
@@ -72,7 +72,7 @@ def test_choice_targets_are_padded_with_minus_infinity():
     student_tokenizer = tokenizer("words")
     input_format = GPT2Spec(width=16, depth=1, heads=1, context=64).input_format(student_tokenizer)
     examples = [ChoiceExample("The cat", ("sat.", "ran.", "saw."), 0), ChoiceExample("The dog", ("sat.", "ran."))]
-    rows = without_labels(MultipleChoice().encode(examples, student_tokenizer, input_format), 1)
+    rows = mask_labels(MultipleChoice().encode(examples, student_tokenizer, input_format), 1)
 
     class LengthTeacherModel(FakeTeacherModel):
         def logits(self, inputs):
@@ -80,7 +80,7 @@ def test_choice_targets_are_padded_with_minus_infinity():
 
     targets = Teacher(LengthTeacherModel("choice", 1), MultipleChoice(), student_tokenizer, input_format).targets_for(
         examples, rows
-    )[f"choice{TEACHER_TARGET}"]
+    )[f"choice{TEACHER_SUFFIX}"]
     assert targets.shape == (2, 3)
     assert np.isneginf(targets).tolist() == [[False] * 3, [False, False, True]]
     assert rows.targets["choice"].tolist() == [0, IGNORE_INDEX]
@@ -93,7 +93,7 @@ def test_answer_positions_follow_the_student_sequences():
         QuestionExample("Who sat?", TEXTS[0], (AnswerSpan(4, "cat"),)),
         QuestionExample("Who saw?", TEXTS[1] * 3),
     ]
-    rows = without_labels(
+    rows = mask_labels(
         QuestionAnswering(longest=3).encode(examples, student_tokenizer, input_format, is_training=True), 1
     )
     assert rows.targets["start"][0] > 0
@@ -106,11 +106,11 @@ def test_answer_positions_follow_the_student_sequences():
     targets = Teacher(
         PositionTeacherModel("start", 1), QuestionAnswering(), student_tokenizer, input_format
     ).targets_for(examples, rows)
-    assert set(targets) == {f"start{TEACHER_TARGET}", f"end{TEACHER_TARGET}"}
+    assert set(targets) == {f"start{TEACHER_SUFFIX}", f"end{TEACHER_SUFFIX}"}
     for row, length in enumerate(rows.lengths):
         tokens = rows.tokens[rows.lengths[:row].sum() :][:length]
-        assert targets[f"end{TEACHER_TARGET}"][row, :length] == pytest.approx(np.cos(tokens), abs=1e-6)
-        assert np.isneginf(targets[f"end{TEACHER_TARGET}"][row, length:]).all()
+        assert targets[f"end{TEACHER_SUFFIX}"][row, :length] == pytest.approx(np.cos(tokens), abs=1e-6)
+        assert np.isneginf(targets[f"end{TEACHER_SUFFIX}"][row, length:]).all()
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"share": 1.5}, {"share": -0.1}, {"hidden": -1.0}])
@@ -137,7 +137,7 @@ def test_distillation_targets_are_added_to_training_batches_only():
     train = object()
     objective = DistillationObjective(FixedBatchObjective(), train, ("next",), ("hidden",), {"hidden": 2.0})
     train_batch, held_out_batch = (objective.batch(source, 1, BatchKey(0, 0)) for source in (train, object()))
-    assert set(train_batch.targets) == {f"next{TEACHER_TARGET}", "hidden"}
+    assert set(train_batch.targets) == {f"next{TEACHER_SUFFIX}", "hidden"}
     assert train_batch.supervised_counts()["hidden"] == 19
     assert train_batch.weights == {"next": 0.5, "hidden": 2.0}
     assert set(held_out_batch.targets) == {"next"}
